@@ -1,4 +1,4 @@
-"""An agent that is told and updates: one query of a profile in, one update out, and the logic between them."""
+"""Aggregator (SEPA paper): subscribes to one query of a profile and answers notifications with an update."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edge.client.producer import Producer
 from edge.jsap import Profile, Value
 
 AggregatorHandler = Callable[[Notification, Any], Awaitable[object] | object]
-"""Called with what changed, and what updates: a `Pipeline`, for a plain function a `PlainPipeline`."""
+"""Called with a notification and a `Pipeline` for updates; a plain function gets a `PlainPipeline`."""
 
 
 class Aggregator(Consumer):
-    """A consumer whose handler may send updates, too."""
+    """A consumer whose handler may also send updates."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class Aggregator(Consumer):
         brokers: Brokers | None = None,
         stop_on_error: bool = False,
     ) -> None:
-        """`repeat` is what its updates have that say nothing else, as `Client.update` has it."""
+        """`repeat` is the default of its updates, see `Client.update`."""
         super().__init__(profile, query, bindings, brokers=brokers, stop_on_error=stop_on_error)
         self.aggregate = handler
         self._update = Pipeline(Producer(profile, update, brokers=self._brokers), self._faults, repeat=repeat)
 
     async def close(self) -> None:
-        """Unsubscribe, after the updates that are under way."""
+        """Unsubscribe after the updates in progress have ended."""
         await self._update.drain(GRACE)
         await super().close()
 

@@ -1,4 +1,4 @@
-"""What a broker answers to an update and about timers."""
+"""Answers of a broker to updates and requests about timers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An update was carried out: how many triples are new and gone, None where the broker does not tell."""
+    """Outcome of an update: numbers of added and removed triples; None if the broker does not report them."""
 
     added: int | None = None
     removed: int | None = None
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Updated:
-        """From the answer of a gateway, or of a broker that answers something else."""
+        """Parse the answer of a gateway, or of a broker with another format."""
         added, removed = answer.get("added"), answer.get("removed")
         return cls(added if isinstance(added, int) else None, removed if isinstance(removed, int) else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """An update will be carried out: its name, when, and whether it takes the place of one with the same name."""
+    """Confirmation of a delayed update: its id, its time, and whether it replaced one with the same id."""
 
     id: str
     at: datetime
@@ -37,7 +37,7 @@ class Scheduled:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Scheduled:
-        """From the member `scheduled`. Raises `BadAnswer`."""
+        """Parse the member `scheduled`. Raises `BadAnswer`."""
         try:
             return cls(str(answer["id"]), from_microseconds(answer["at"]), bool(answer.get("replaced", False)))
         except (KeyError, TypeError, OverflowError):
@@ -46,7 +46,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A scheduled update, and what became of it. None: not told, or not yet."""
+    """A delayed update and its outcome. None: not reported, or not yet known."""
 
     id: str
     state: str
@@ -54,7 +54,7 @@ class Timer:
     at: datetime
     scheduled: datetime
     sparql: str | None = None
-    """Its text, as long as it is pending."""
+    """Text of the update while it is pending."""
     finished: datetime | None = None
     added: int | None = None
     removed: int | None = None
@@ -63,7 +63,7 @@ class Timer:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Timer:
-        """From a gateway's description. Raises `BadAnswer`."""
+        """Parse a gateway's description. Raises `BadAnswer`."""
         try:
             finished = answer.get("finished")
             return cls(
@@ -83,7 +83,7 @@ class Timer:
 
     @classmethod
     def several(cls, answer: Mapping[str, Any]) -> list[Timer]:
-        """From the member `timers`. Raises `BadAnswer`."""
+        """Parse the member `timers`. Raises `BadAnswer`."""
         found = answer.get("timers")
         if not isinstance(found, list) or not all(isinstance(timer, dict) for timer in found):
             raise BadAnswer(f'no "timers" in {answer!r:.200}')
@@ -91,7 +91,7 @@ class Timer:
 
 
 def when(delay: timedelta | None, at: datetime | None, id: str | None) -> dict[str, Any]:  # noqa: A002 - the protocol's name
-    """The members of an update that say when it is due. Empty: now. Raises `ValueError`."""
+    """Return the members of an update request that schedule it, or an empty dictionary. Raises `ValueError`."""
     if delay is not None and at is not None:
         raise ValueError("an update has a delay or a time, not both")
     if delay is None and at is None:
@@ -103,19 +103,19 @@ def when(delay: timedelta | None, at: datetime | None, id: str | None) -> dict[s
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970. Raises `ValueError` for a time without zone."""
+    """Return microseconds since 1970. Raises `ValueError` for a time without zone."""
     if moment.tzinfo is None:
-        raise ValueError(f"{moment.isoformat()} has no time zone, so nobody can tell when it is")
+        raise ValueError(f"{moment.isoformat()} has no time zone, so the instant is not known")
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(value: int) -> datetime:
-    """A time in UTC."""
+    """Return the time in UTC."""
     return _EPOCH + value * _MICROSECOND
 
 
 def _duration(delay: timedelta) -> str:
-    """As ISO 8601 has it. Raises `ValueError` for a negative one."""
+    """Return an ISO 8601 duration. Raises `ValueError` for a negative one."""
     if delay < timedelta():
         raise ValueError("a delay is not negative")
     seconds, microseconds = divmod(delay // _MICROSECOND, 1_000_000)

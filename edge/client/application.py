@@ -1,4 +1,4 @@
-"""A program made of agents: what its profile says, and the code between."""
+"""Application: the agents of one profile and their handlers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from edge.jsap import Profile, Value
 class Application:
     """The agents of one program, which share one connection to each broker.
 
-    `host` takes the place of all hosts in the profile. Exceptions of handlers are logged; with `stop_on_error` the
-    first one ends `run`, which raises it. Raises `ProfileError`, `OSError`.
+    `host` replaces all hosts in the profile. Exceptions of handlers are logged; with `stop_on_error` the first one ends
+    `run`, which raises it. Raises `ProfileError`, `OSError`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Application:
         return self._brokers.connected
 
     async def query(self, name: str, **bindings: Value) -> Result:
-        """Ask a query of the profile once. Raises `UnknownEntry`, `BindingError`, and what `Client.query` raises."""
+        """Execute a query of the profile once. Raises `UnknownEntry`, `BindingError` and as `Client.query`."""
         entry = self.profile.query(name)
         graphs = entry.graphs
         return await self._brokers.client(entry).query(
@@ -52,11 +52,11 @@ class Application:
         )
 
     def producer(self, name: str) -> Producer:
-        """A producer of this update. Raises `UnknownEntry`."""
+        """Return a producer for this update. Raises `UnknownEntry`."""
         return Producer(self.profile, name, brokers=self._brokers)
 
     def consumer(self, name: str, **bindings: Value) -> Callable[[DeltaHandler], Consumer]:
-        """Decorates a handler that takes a notification; its name is the consumer's from then on.
+        """Decorate a handler of notifications. Its name then refers to the consumer.
 
         Raises `UnknownEntry`, `BindingError`.
         """
@@ -78,10 +78,10 @@ class Application:
     def aggregator(
         self, query: str, update: str, *, repeat: bool = False, **bindings: Value
     ) -> Callable[[AggregatorHandler], Aggregator]:
-        """Decorates a handler that takes a notification and what updates; its name is the aggregator's from then on.
+        """Decorate a handler that takes a notification and a pipeline. Its name then refers to the aggregator.
 
-        `bindings` are those of the query. `repeat`: an update carried out twice does no harm, so that it is sent until
-        it is answered. Raises `UnknownEntry`, `BindingError`.
+        `bindings` are those of the query. `repeat` marks the update as idempotent, so that the client may send it again
+        until it is answered. Raises `UnknownEntry`, `BindingError`.
         """
 
         def decorate(handler: AggregatorHandler) -> Aggregator:
@@ -101,15 +101,15 @@ class Application:
         return decorate
 
     def run(self, main: Handler | None = None) -> None:
-        """Run the agents until Ctrl-C, SIGTERM or, with `main`, its end. `main` takes nothing.
+        """Run the agents until Ctrl-C, SIGTERM or, with `main`, its end. `main` takes no arguments.
 
-        Plain handlers that run, and then updates under way, have five seconds to end; a second signal waits for
-        nothing. Raises `Refused` where a broker takes no subscription, and what `main` raises.
+        Running plain handlers, and then updates in progress, have five seconds to end; a second signal ends the program
+        at once. Raises `Refused` if a broker refuses a subscription, and the exceptions of `main`.
         """
         asyncio.run(self._until_signal(main))
 
     async def serve(self, main: Handler | None = None) -> None:
-        """`run` on an event loop that runs; cancel it to end it. An application runs once."""
+        """The same as `run` on a running event loop; cancel it to end it. An application runs only once."""
         running = {asyncio.create_task(agent.run()) for agent in self._agents}
         leading = asyncio.create_task(call(main)) if main is not None else None
         if leading is not None:
@@ -131,10 +131,10 @@ class Application:
     async def _until_signal(self, main: Handler | None) -> None:
         loop = asyncio.get_running_loop()
         serving = asyncio.create_task(self.serve(main))
-        # A loop in another thread than the main one gets no signals.
+        # Only the event loop of the main thread can handle signals.
         with contextlib.suppress(ValueError, RuntimeError):
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, serving.cancel)  # the second one cancels the waiting at the end
+                loop.add_signal_handler(number, serving.cancel)  # a second signal cancels the wait for the end
         await asyncio.wait({serving})
         if not serving.cancelled():
             serving.result()

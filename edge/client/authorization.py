@@ -1,4 +1,4 @@
-"""Who the client is: a Bearer token, fetched when it is first needed and again when the broker no longer takes it."""
+"""Authorization of a client: a Bearer token, fetched on first use and again when the broker rejects it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from edge.client.errors import NoAnswer
 
 TokenSource = Callable[[], str | Awaitable[str]]
-"""Gives a token (without the word `Bearer`). A plain function runs in a thread of its own: it may wait."""
+"""Returns a token (without the word `Bearer`). A plain function runs in its own thread, so it may block."""
 
 
 class Authorization:
-    """The value of the header `Authorization`, for all requests of a client."""
+    """Value of the header `Authorization` for all requests of a client."""
 
     def __init__(self, source: TokenSource | None) -> None:
         self._source = source
@@ -21,7 +21,7 @@ class Authorization:
         self._lock = asyncio.Lock()
 
     async def value(self) -> str | None:
-        """`Bearer ...`, or None for a client without tokens. Whoever asks first is answered first.
+        """Return `Bearer ...`, or None for a client without tokens. Concurrent callers are served in order.
 
         Raises `NoAnswer`.
         """
@@ -32,11 +32,11 @@ class Authorization:
                 try:
                     self._value = f"Bearer {await _called(self._source)}"
                 except Exception as error:
-                    raise NoAnswer(f"there is no token: {error}", sent=False) from error
+                    raise NoAnswer(f"no token: {error}", sent=False) from error
             return self._value
 
     def refused(self, value: str | None) -> bool:
-        """The broker did not take `value`. True: try again, there will be another one."""
+        """Report that the broker rejected `value`. Returns True if a retry will use another token."""
         if self._source is None or value is None:
             return False
         if self._value == value:

@@ -1,4 +1,4 @@
-"""What a subscriber has not been told yet: bounded, and never a duplicate or a gap."""
+"""Bounded backlog of undelivered changes of a subscription, without duplicates or gaps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edge.client.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What changed in the result of a subscribed query. Rows are bags: a row may be there twice.
+    """A change of the result of a subscribed query. Rows are bags: a row may occur several times.
 
-    `sequence` 0 holds the whole result as added; from then on it counts the notifications handed over, also over
-    reconnections. Take the removed rows out first, then put the added ones in.
+    `sequence` 0 has the whole result as added rows. Then it counts the delivered notifications, also across
+    reconnections. Apply the removed rows first, then the added ones.
     """
 
     added: tuple[Row, ...]
@@ -23,10 +23,10 @@ class Notification:
 
 
 class Backlog:
-    """Changes on their way from the broker to the application, and the result that they lead to.
+    """Changes between the broker and the application, and the result that they produce.
 
-    At most `limit` notifications wait. For an application that is slower what comes then is merged into the last one,
-    so that memory is bounded by the result, not by how often it changes.
+    At most `limit` notifications wait. Further ones are merged into the last one (conflation), so the size of the
+    result bounds the memory, not the rate of changes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -37,11 +37,11 @@ class Backlog:
         self._begun = False
 
     def rows(self) -> list[Row]:
-        """The newest result."""
+        """Newest result."""
         return list(self._result.elements())
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """A whole result, the broker's sequence 0. After the first one, only what differs is a change."""
+        """Take a whole result (the broker's sequence 0). After the first one, only the difference is a change."""
         result = Counter(rows)
         change = Counter(result)
         change.subtract(self._result)
@@ -50,7 +50,7 @@ class Backlog:
         self._begun = True
 
     def change(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
-        """What the broker says came and went. Rows that are not in the result cannot leave it."""
+        """Take a change from the broker. Removals of rows that are not in the result are ignored."""
         change: Counter[Row] = Counter()
         result = self._result
         for row in removed:
@@ -66,7 +66,7 @@ class Backlog:
         self._push(change)
 
     def take(self) -> Notification | None:
-        """The next notification, or None if nothing waits."""
+        """Return the next notification, or None if none waits."""
         while self._waiting:
             change = self._waiting.popleft()
             notification = Notification(tuple(change.elements()), tuple((-change).elements()), self._handed)

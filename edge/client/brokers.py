@@ -1,4 +1,4 @@
-"""The brokers of an application: the clients for where the entries of its profile go, on shared connections."""
+"""Brokers of an application: clients for the targets of its profile entries, on shared connections."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edge.jsap import ProfileEntry
 
 
 class Brokers:
-    """One WebSocket for each broker, whoever uses it. Use it with `async with`.
+    """One WebSocket for each broker, shared by all agents. Use it with `async with`.
 
-    `host` takes the place of all hosts that profiles name.
+    `host` replaces all hosts in profiles.
     """
 
     def __init__(self, options: Options | None = None, *, host: str | None = None) -> None:
@@ -25,7 +25,7 @@ class Brokers:
         self._clients: dict[Endpoints, Client] = {}
 
     def client(self, entry: ProfileEntry) -> Client:
-        """The client for an update or query of a profile."""
+        """Return the client for an update or query of a profile."""
         target, url = entry.sparql11, self._moved(entry.sparql11.url)
         endpoints = Endpoints(
             query=url,
@@ -41,7 +41,7 @@ class Brokers:
 
     @property
     def connected(self) -> bool:
-        """Whether all WebSockets that are in use are open. Without any: False."""
+        """Whether all WebSockets in use are open. False if none is in use."""
         return self._connections.connected
 
     async def __aenter__(self) -> Self:
@@ -53,7 +53,7 @@ class Brokers:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for client in self._clients.values():
             await client.close()
         await self._connections.close()
@@ -67,7 +67,7 @@ class Brokers:
 
 
 class Agent:
-    """What producers, consumers and aggregators have in common: brokers, their own or the application's."""
+    """Base class of producers, consumers and aggregators, with its own brokers or those of an application."""
 
     def __init__(self, brokers: Brokers | None) -> None:
         self._own = brokers is None
@@ -75,7 +75,7 @@ class Agent:
 
     @property
     def connected(self) -> bool:
-        """Whether the WebSockets that are in use are open."""
+        """Whether the WebSockets in use are open."""
         return self._brokers.connected
 
     async def __aenter__(self) -> Self:
@@ -87,6 +87,6 @@ class Agent:
         await self.close()
 
     async def close(self) -> None:
-        """End what it does, and its connections, if they are its own."""
+        """Stop the agent, and close its connections if it owns them."""
         if self._own:
             await self._brokers.close()

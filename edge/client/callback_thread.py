@@ -1,4 +1,4 @@
-"""News of connections, told on a thread that may wait."""
+"""Thread for connection callbacks, which may block."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _log = logging.getLogger("edge.client")
 
 
 class CallbackThread:
-    """Takes a listener off the event loop. One call at a time, in order."""
+    """Calls a listener outside the event loop, one call at a time, in order."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "edge-client-connection")
 
     def beside(self, options: Options) -> Options:
-        """The options with their listener called on the thread."""
+        """Return the options with a listener that is called on this thread."""
         listener = options.on_connection
         if listener is None:
             return options
@@ -29,7 +29,7 @@ class CallbackThread:
         return dataclasses.replace(options, on_connection=submit)
 
     def close(self) -> None:
-        """Nothing comes any more; what was submitted is told yet."""
+        """Accept no more calls. Submitted ones are still made."""
         self._executor.shutdown(wait=False)
 
 

@@ -1,4 +1,4 @@
-"""The client of one broker: queries, updates, subscriptions, timers. For asyncio; `SyncClient` is the same without."""
+"""Client of one broker for asyncio: queries, updates, subscriptions, timers. `SyncClient` is its blocking variant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edge.protocol.addresses import keeps_secrets
 T = TypeVar("T")
 
 Over = Literal["auto", "http", "websocket"]
-"""How queries and updates travel. `auto`: over the WebSocket if the broker is a gateway of ours, else over HTTP."""
+"""Transport of queries and updates. `auto`: the WebSocket if the broker is a sepa-edge gateway, else HTTP."""
 
 Graphs = Sequence[str] | None
 
@@ -36,11 +36,11 @@ _log = logging.getLogger("edge.client")
 
 
 class Client:
-    """Use it with `async with`, on one event loop. Connects when it is first used, and stays connected.
+    """Client of one broker. Use it with `async with`, on one event loop. It connects on first use and reconnects.
 
-    Requests wait for a broker that is not there, up to `options.timeout`. Queries are sent again if the connection
-    breaks, and so are updates with `repeat` or a name; others are not, once they may have arrived: `NoAnswer.sent`
-    tells. With `options.token`, endpoints that are neither encrypted nor on this machine are refused (`ValueError`).
+    Requests wait for an unreachable broker up to `options.timeout`. If the connection breaks, the client repeats
+    queries, and updates with `repeat` or an id. It does not repeat other updates that may have arrived; see
+    `NoAnswer.sent`. With `options.token`, unencrypted endpoints on other machines are refused (`ValueError`).
     """
 
     def __init__(
@@ -76,37 +76,37 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End connections and subscriptions. What waits for an answer has `Closed`."""
+        """Close connections and end subscriptions. Waiting requests raise `Closed`."""
         self._closed = True
         if not self._shared:
             await self._connections.close()
 
     @property
     def connected(self) -> bool:
-        """Whether the WebSocket is open. It opens with the first subscription, or request that goes over it."""
+        """Whether the WebSocket is open. The first subscription, or request that uses the WebSocket, opens it."""
         return self._socket.link.connected
 
     async def query(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Result:
-        """Rows of a SELECT, truth of an ASK, triples of a CONSTRUCT or DESCRIBE."""
+        """Return the rows of a SELECT, the truth value of an ASK, or the triples of a CONSTRUCT or DESCRIBE."""
         text = Text(sparql, default_graphs, named_graphs)
 
         async def ask(attempt: Attempt) -> Result:
             return await (await self._transport(attempt)).query(text, attempt)
 
-        return await self._patiently(ask, repeat=True)
+        return await self._retry(ask, repeat=True)
 
     async def select(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Rows:
-        """`query` for a SELECT."""
+        """Execute a SELECT; see `query`."""
         return _be(Rows, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     async def ask(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> bool:
-        """`query` for an ASK."""
+        """Execute an ASK; see `query`."""
         return _be(bool, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     async def construct(
         self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
     ) -> list[ox.Triple]:
-        """`query` for a CONSTRUCT or DESCRIBE."""
+        """Execute a CONSTRUCT or DESCRIBE; see `query`."""
         return _be(list, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     @overload
@@ -141,59 +141,60 @@ class Client:
         using_named: Graphs = None,
         repeat: bool = False,
     ) -> Updated | Scheduled:
-        """Change the graph now; or after `delay`, or `at` a time, under a name (`id`) by which it can be replaced.
+        """Execute an update now, after `delay`, or `at` a time. A scheduled one may have an `id` to replace it by.
 
-        Answered when it is durable. `using` and `using_named` are the dataset of the WHERE clauses. With `repeat`,
-        which is for what does no harm when it is done twice, it is sent until it is answered, however long that takes;
-        `asyncio.timeout` sets a limit. One with an `id` replaces itself: it is sent again up to `options.timeout`.
+        Returns when the update is durable. `using` and `using_named` are the dataset of the WHERE clauses. `repeat`
+        marks an idempotent update: the client sends it again until it is answered, without a time limit (use
+        `asyncio.timeout` to set one). An update with an `id` replaces itself, so the client repeats it up to
+        `options.timeout`.
         """
         text, due = Text(sparql, using, using_named), when(delay, at, id)
         deadline = math.inf if repeat else self._deadline()
-        async with AsyncExitStack() as turn:  # one after the other until they are on their way, so that they keep order
+        async with AsyncExitStack() as turn:  # send one after the other, so that updates keep their order
             await turn.enter_async_context(self._in_turn(deadline))
 
             async def change(attempt: Attempt) -> Updated | Scheduled:
                 transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
                 if transport is self._over_socket:
-                    await turn.aclose()  # the WebSocket keeps order, many being under way
+                    await turn.aclose()  # the WebSocket keeps the order of concurrent requests
                 return await transport.update(text, due, attempt)
 
-            return await self._patiently(change, deadline, repeat=repeat or id is not None)
+            return await self._retry(change, deadline, repeat=repeat or id is not None)
 
     async def subscribe(
         self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
     ) -> Subscription:
-        """Subscribe; returns when the first result is there. Waits for a broker as long as it takes.
+        """Subscribe and return with the first result. Waits for an unreachable broker without a time limit.
 
-        `asyncio.timeout` sets a limit. Raises `Refused`, `Closed`.
+        Use `asyncio.timeout` to set a limit. Raises `Refused`, `Closed`.
         """
         if self._closed:
             raise Closed("the client was closed")
         return await self._socket.subscribe(sparql, default_graphs, named_graphs)
 
     async def timers(self, state: str | None = None) -> list[Timer]:
-        """The updates that are scheduled, or were; `state` picks those that are in it."""
+        """Return delayed updates, waiting and finished; `state` selects those in one state."""
 
         async def look(attempt: Attempt) -> list[Timer]:
             return await (await self._timekeeper(attempt)).timers(state, attempt)
 
-        return await self._patiently(look, repeat=True)
+        return await self._retry(look, repeat=True)
 
     async def timer(self, id: str) -> Timer:  # noqa: A002 - the protocol's name
-        """One of them. Raises `Refused` (404)."""
+        """Return one delayed update. Raises `Refused` (404)."""
 
         async def look(attempt: Attempt) -> Timer:
             return await (await self._timekeeper(attempt)).timer(id, attempt)
 
-        return await self._patiently(look, repeat=True)
+        return await self._retry(look, repeat=True)
 
     async def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
-        """Take back an update that waits. Raises `Refused`."""
+        """Cancel a waiting delayed update. Raises `Refused`."""
 
         async def take_back(attempt: Attempt) -> None:
             await (await self._timekeeper(attempt)).cancel(id, attempt)
 
-        await self._patiently(take_back)
+        await self._retry(take_back)
 
     async def _transport(self, attempt: Attempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
@@ -201,18 +202,21 @@ class Client:
         return self._over_http
 
     async def _timekeeper(self, attempt: Attempt) -> Transport:
-        """As `_transport`. A broker without timers would take a delayed update for one that is due at once."""
+        """Return the transport for delayed updates.
+
+        A broker that does not support timers would execute a delayed update at once.
+        """
         if self._over != "websocket" and not await self._is_gateway(attempt):
-            raise Unsupported(f"{self.endpoints.update} is not known to keep time: it has no timers")
+            raise Unsupported(f"{self.endpoints.update} does not support delayed updates")
         return await self._transport(attempt)
 
     async def _is_gateway(self, attempt: Attempt) -> bool:
         if self._gateway is None:
-            async with self._asking:  # fair: requests keep their order
+            async with self._asking:  # asyncio locks are fair: requests keep their order
                 if self._gateway is None:
                     try:
                         self._gateway = await self._connections.http.is_gateway(self.endpoints, attempt)
-                    except NoAnswer as error:  # it is the request that was not sent
+                    except NoAnswer as error:  # the request itself was not sent
                         raise NoAnswer(str(error), sent=False) from error
         return self._gateway
 
@@ -221,7 +225,7 @@ class Client:
 
     @asynccontextmanager
     async def _in_turn(self, deadline: float) -> AsyncIterator[None]:
-        """Holds back the updates that come later."""
+        """Hold back later updates."""
         try:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline):
                 await self._turn.acquire()
@@ -232,10 +236,10 @@ class Client:
         finally:
             self._turn.release()
 
-    async def _patiently(
+    async def _retry(
         self, attempt: Callable[[Attempt], Awaitable[T]], deadline: float | None = None, *, repeat: bool = False
     ) -> T:
-        """Try until it is answered, or it is too late, or what was sent must not be sent again."""
+        """Retry until there is an answer, the deadline has passed, or a repetition is not allowed."""
         loop = asyncio.get_running_loop()
         authorization = self._connections.authorization
         deadline = self._deadline() if deadline is None else deadline
@@ -274,10 +278,10 @@ class Client:
 def _check_encrypted(endpoints: Endpoints) -> None:
     for url in (endpoints.query, endpoints.update, endpoints.subscribe):
         if not keeps_secrets(url):
-            raise ValueError(f"{url} is not encrypted: others would read the token on the way; use https and wss")
+            raise ValueError(f"{url} is not encrypted: others could read the token on the way; use https and wss")
 
 
 def _be(kind: type[T], result: object) -> T:
     if not isinstance(result, kind):
-        raise BadAnswer(f"the query is of another form: its result is of type {type(result).__name__}")
+        raise BadAnswer(f"the query has another form: its result is of type {type(result).__name__}")
     return result

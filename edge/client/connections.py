@@ -1,4 +1,4 @@
-"""What clients share: one WebSocket for each URL, one pool of HTTP connections, one authorization."""
+"""Shared connections of clients: one WebSocket for each URL, one pool of HTTP connections, one authorization."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.client.websocket import WebSocketClient
 
 
 class Connections:
-    """Belongs to one event loop. `close` ends all of it."""
+    """Connections of clients on one event loop. `close` closes all of them."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -19,7 +19,7 @@ class Connections:
         self._sockets: dict[str, Subscriptions] = {}
 
     def socket(self, url: str) -> Subscriptions:
-        """The WebSocket to `url`, whether it is open or not."""
+        """Return the WebSocket for `url`, open or not."""
         found = self._sockets.get(url)
         if found is None:
             link = WebSocketClient(url, self.options, self.authorization)
@@ -28,12 +28,12 @@ class Connections:
 
     @property
     def connected(self) -> bool:
-        """Whether all WebSockets that are in use are open. Without any: False."""
+        """Whether all WebSockets in use are open. False if none is in use."""
         started = [socket.link for socket in self._sockets.values() if socket.link.started]
         return bool(started) and all(link.connected for link in started)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for socket in self._sockets.values():
             await socket.link.close()
         await self.http.close()

@@ -1,4 +1,4 @@
-"""An agent that is told: it subscribes to one query of a profile and knows its result."""
+"""Consumer (SEPA paper): subscribes to one query of a profile and maintains its result."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RowHandler = TypeVar("_RowHandler", bound=RowHandler)
 
 
 class Consumer(Agent):
-    """Use it with `async with`, which waits for the first result; then iterate over it, or `run` it for its handlers.
+    """Consumer of one query. `async with` waits for the first result. Then iterate over it, or `run` its handlers.
 
-    A handler that is a plain function runs on a worker thread. For each notification the handlers are called one after
-    the other: for each row that is gone, for each that is new, for the whole. Raises `UnknownEntry`, `BindingError`.
+    A plain function as handler runs on a worker thread. For each notification the handlers run one after the other: for
+    each removed row, for each added row, for the whole notification. Raises `UnknownEntry`, `BindingError`.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Consumer(Agent):
 
     @property
     def results(self) -> list[Row]:
-        """The newest result. It may be ahead of the notification that is handled just now."""
+        """Newest result. It may be newer than the notification in progress."""
         return [] if self._subscription is None else self._subscription.results
 
     def on_added(self, handler: _RowHandler) -> _RowHandler:
-        """Call it with each row that is new. A decorator."""
+        """Register a handler for each added row. A decorator."""
         self._added.append(handler)
         return handler
 
     def on_removed(self, handler: _RowHandler) -> _RowHandler:
-        """Call it with each row that is gone. A decorator."""
+        """Register a handler for each removed row. A decorator."""
         self._removed.append(handler)
         return handler
 
@@ -72,7 +72,7 @@ class Consumer(Agent):
                 )
 
     async def run(self) -> None:
-        """Call the handlers until it is closed. Raises `Refused`; with `stop_on_error` what a handler raised."""
+        """Call the handlers until closed. Raises `Refused`; with `stop_on_error` the first handler exception."""
         await self._faults.until(self._work())
 
     def __aiter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a client's request can end in, instead of an answer."""
+"""Exceptions of the client."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 RETRY_LATER: Final = 503
-"""The status of a broker that starts or stops: surely nothing was done."""
+"""Status of a broker that starts or stops. It has not executed the request."""
 
 UNAUTHORIZED: Final = 401
 
 
 class ClientError(Exception):
-    """The root of all that the client raises, but for wrong arguments (`ValueError`, `TypeError`)."""
+    """Base class of all exceptions of the client, except `ValueError` and `TypeError` for wrong arguments."""
 
 
 class Refused(ClientError):
-    """The broker understood and refused, or failed. The three members are those of the protocol."""
+    """The broker refused the request, or failed. The three attributes are those of the protocol."""
 
     def __init__(self, error: str, description: str, status_code: int) -> None:
         super().__init__(f"{description} ({error}, {status_code})")
@@ -26,7 +26,7 @@ class Refused(ClientError):
 
     @classmethod
     def of(cls, message: Mapping[str, Any], status_code: int = 500) -> Refused:
-        """From an error message: our flat form, and the older one, `{"error": {"body": "..", "code": 500}}`."""
+        """Parse an error message: the flat format, or the older one, `{"error": {"body": "..", "code": 500}}`."""
         error = message.get("error")
         if isinstance(error, Mapping):
             return cls("error", str(error.get("body", "")), _status(error.get("code"), status_code))
@@ -35,7 +35,7 @@ class Refused(ClientError):
 
 
 class NoAnswer(ClientError, ConnectionError):
-    """No answer came, in time or at all. `sent` tells whether the broker may have got the request, and done it."""
+    """No answer arrived in time. `sent`: whether the broker may have received and executed the request."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
@@ -43,11 +43,11 @@ class NoAnswer(ClientError, ConnectionError):
 
 
 class BadAnswer(ClientError):
-    """An answer that nothing can be made of, or another one than was asked for."""
+    """The answer is not valid, or does not match the request."""
 
 
 class Unsupported(ClientError):
-    """The broker cannot do this. Nothing was sent to it."""
+    """The broker does not support the request. It was not sent."""
 
 
 class Closed(ClientError):

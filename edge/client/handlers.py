@@ -1,4 +1,4 @@
-"""Calling the application's code: where it runs, and what becomes of its exceptions."""
+"""Calls of application handlers: their threads and their exceptions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any, Final
 from edge.client.errors import ClientError
 
 GRACE: Final = 5.0
-"""Seconds at the end for what is under way: a plain handler, updates."""
+"""Seconds at the end for running plain handlers and updates in progress."""
 
 Handler = Callable[..., Awaitable[object] | object]
-"""A coroutine function runs on the event loop; a plain function on a worker thread, so that it may wait."""
+"""A coroutine function runs on the event loop; a plain function runs on a worker thread, so it may block."""
 
 _log = logging.getLogger("edge.client")
 
 
 async def call(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401 - the handler's own
-    """Call it, wait for it."""
+    """Call a handler and wait for it."""
     if is_coroutine(handler):
         await handler(*arguments)  # type: ignore[misc]  # it is one that gives an awaitable
     else:
@@ -31,12 +31,12 @@ async def call(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401 - the
 
 
 def is_coroutine(handler: Handler) -> bool:
-    """Whether it is a coroutine function, or an object that is called like one."""
+    """Return whether it is a coroutine function, or an object whose `__call__` is one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 
 def report(error: Exception, name: str, subject: object) -> None:
-    """Log what failed at what. An error of the client says all in one line; one of the application has a traceback."""
+    """Log the failure of a handler. A client error takes one line; an application error has a traceback."""
     at = ", ".join(f"{key}={value}" for key, value in subject.items()) if isinstance(subject, Mapping) else subject
     if isinstance(error, ClientError):
         _log.error("%s failed at %.1000s: %s", name, at, " ".join(str(error).split()))
@@ -45,9 +45,9 @@ def report(error: Exception, name: str, subject: object) -> None:
 
 
 async def _in_thread(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401
-    """Call a plain function on a thread of its own, wait for it; cancelled, for `GRACE` seconds more.
+    """Call a plain function on its own thread and wait for it; if cancelled, for `GRACE` seconds more.
 
-    No thread of a pool: the interpreter would wait for it at its end, however long it takes.
+    Not a pool thread: at its end the interpreter would wait for such a thread without a limit.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[BaseException | None] = loop.create_future()
@@ -63,7 +63,7 @@ async def _in_thread(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401
             context.run(handler, *arguments)
         except BaseException as raised:  # noqa: BLE001 - it is the application's code, and raised where it is awaited
             error = raised
-        with contextlib.suppress(RuntimeError):  # the event loop may be gone
+        with contextlib.suppress(RuntimeError):  # the event loop may be closed
             loop.call_soon_threadsafe(end, error)
 
     threading.Thread(target=work, name="edge-client-handler", daemon=True).start()
@@ -77,21 +77,21 @@ async def _in_thread(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401
 
 
 class Faults:
-    """What becomes of exceptions of handlers: they are logged, and with `stop` end the agent."""
+    """Handling of handler exceptions: log them, and with `stop` end the agent."""
 
     def __init__(self, *, stop: bool) -> None:
         self._stop = stop
         self._first: asyncio.Future[None] | None = None
 
     async def guard(self, handler: Handler, subject: object, *arguments: Any) -> None:  # noqa: ANN401
-        """Call it; `subject` is what the log shows of what it was called for."""
+        """Call the handler and log its exception; `subject` describes the cause of the call."""
         try:
             await call(handler, *arguments)
         except Exception as error:  # noqa: BLE001 - it is the application's code
             self.note(error, getattr(handler, "__name__", str(handler)), subject)
 
     def note(self, error: Exception, name: str, subject: object) -> None:
-        """Take note of an exception."""
+        """Record an exception."""
         report(error, name, subject)
         if self._stop and self._first is not None and not self._first.done():
             self._first.set_exception(error)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs that have none."""
+"""Event loop in its own thread, for programs without asyncio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which wait for them."""
+    """Runs coroutines on behalf of other threads, which wait for them."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -24,30 +24,30 @@ class LoopThread:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the thread has ended."""
         return self._closed
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """What the coroutine returns or raises. After `timeout` seconds it is cancelled: `TimeoutError`.
+        """Run a coroutine and return its result. After `timeout` seconds cancel it: `TimeoutError`.
 
-        Raises `RuntimeError` on the loop's own thread, which would wait for itself, and `Closed`.
+        Raises `RuntimeError` on the loop's own thread, because that would be a deadlock, and `Closed`.
         """
         if threading.current_thread() is self._thread or self._closed:
             work.close()
             if self._closed:
                 raise Closed("the client was closed")
-            raise RuntimeError("called from the thread of the client's event loop, which would wait for itself")
+            raise RuntimeError("called from the thread of the client's event loop: this would be a deadlock")
         future = asyncio.run_coroutine_threadsafe(_limited(work, timeout), self._loop)
         try:
             return future.result()
         except CancelledError:
             raise Closed("the client was closed") from None
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # also on Ctrl-C
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the thread. What still runs is cancelled first."""
+        """End the thread. Running coroutines are cancelled first."""
         if self._closed:
             return
         self._closed = True

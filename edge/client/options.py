@@ -1,4 +1,4 @@
-"""How a client behaves: what all its connections share."""
+"""Options of a client, shared by all its connections."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from edge.backoff import Backoff
 from edge.client.authorization import TokenSource
 
 ConnectionListener = Callable[[str, bool], None]
-"""Told the URL of a WebSocket, and whether it is connected now."""
+"""Called with the URL of a WebSocket, and whether it is connected now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All have defaults that suit a gateway near by."""
+    """Options of a client. The defaults suit a gateway on the local network."""
 
     token: TokenSource | None = None
-    """Gives the Bearer token; asked again when the broker no longer takes the one it gave."""
+    """Returns the Bearer token. Called again when the broker rejects the current one."""
 
     timeout: float = 60.0
-    """Seconds within which a request is answered, waiting for a broker that is not there included."""
+    """Timeout of a request in seconds, including the wait for an unreachable broker."""
 
     backoff: Backoff = field(default_factory=Backoff)
-    """How long to wait between attempts to connect."""
+    """Back-off between attempts to connect."""
 
     ping: float = 10.0
-    """Seconds: a peer that answers no ping for so long is dead."""
+    """Heartbeat timeout in seconds: a peer that does not answer a ping in this time counts as disconnected."""
 
     waiting: int = 100
-    """Notifications that wait for the application; what comes beyond is merged into the last one."""
+    """Notifications that may wait for the application. Further ones are merged into the last one (conflation)."""
 
     in_flight: int = 100
-    """Requests on a WebSocket that are not answered yet; further ones wait."""
+    """Unanswered requests on a WebSocket. Further ones wait."""
 
     on_connection: ConnectionListener | None = None
-    """Called when a WebSocket opens or breaks, on the event loop: it must not wait. `SyncClient` uses a thread."""
+    """Called when a WebSocket opens or breaks, on the event loop: it must not block. `SyncClient` uses a thread."""
 
     tls: ssl.SSLContext | None = None
-    """For `https` and `wss`; None trusts what the machine trusts."""
+    """TLS context for `https` and `wss`; None: the authorities that the system trusts."""
 
     def __post_init__(self) -> None:
         if self.waiting < 1 or self.in_flight < 1:

@@ -1,4 +1,4 @@
-"""Requests of the SPARQL 1.1 Protocol (W3C, section 2) over HTTP, which every broker and SPARQL endpoint takes."""
+"""Transport over HTTP (SPARQL 1.1 Protocol, section 2), which every broker and SPARQL endpoint supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated
-from edge.client.endpoints import Endpoints, Method, place, sibling
+from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
 from edge.client.errors import BadAnswer, NoAnswer, Refused
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
@@ -26,16 +26,16 @@ Parameters = list[tuple[str, str]]
 
 
 class Http:
-    """One pool of connections for all servers."""
+    """HTTP connection pool for all servers."""
 
     def __init__(self, tls: ssl.SSLContext | None, timeout: float) -> None:
-        """`timeout`: seconds after which a request is given up, also where the answer is wanted however late."""
+        """`timeout`: seconds after which a request is aborted, even if the caller sets no deadline."""
         self._tls = tls
         self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -48,18 +48,18 @@ class Http:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """The response, if it is a success. Raises `Refused`, `NoAnswer`."""
+        """Send a request and return the response if it is a success. Raises `Refused`, `NoAnswer`."""
         headers = dict(headers or {})
         if attempt.authorization is not None:
             headers["Authorization"] = attempt.authorization
-        if self._client is None:  # reading the machine's certificates takes a while
+        if self._client is None:  # loading the system's certificates is slow
             self._client = httpx.AsyncClient(verify=True if self._tls is None else self._tls, trust_env=False)
         now = asyncio.get_running_loop().time()
         deadline = min(attempt.deadline, now + self._timeout)
         left = deadline - now
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=max(left, 0.001))
         try:
-            # The parts have their own limit, which tells whether anything was sent. This one is for trickling answers.
+            # The phases have their own timeouts, which show whether the request was sent. This one is for slow answers.
             async with asyncio.timeout_at(deadline + 1):
                 response = await self._client.send(request)
         except _NOT_SENT as error:
@@ -74,12 +74,12 @@ class Http:
         raise Refused.of(message, response.status_code)
 
     async def is_gateway(self, endpoints: Endpoints, attempt: Attempt) -> bool:
-        """Whether updates go to a gateway of ours, and its WebSocket is the one of subscriptions.
+        """Return whether updates go to a sepa-edge gateway that also serves the subscriptions.
 
-        Raises `NoAnswer` and, where it may be told later, `Refused`.
+        Raises `NoAnswer`, and `Refused` if a later attempt may succeed.
         """
-        host, _ = place(endpoints.update)
-        subscribe_host, port = place(endpoints.subscribe)
+        host, _ = host_and_port(endpoints.update)
+        subscribe_host, port = host_and_port(endpoints.subscribe)
         if host != subscribe_host:
             return False
         try:
@@ -89,18 +89,18 @@ class Http:
                 raise
             return False
         url = _object(response, lenient=True).get("ws")
-        return isinstance(url, str) and url.startswith(("ws://", "wss://")) and place(url)[1] == port
+        return isinstance(url, str) and url.startswith(("ws://", "wss://")) and host_and_port(url)[1] == port
 
 
 class OverHttp:
-    """A `Transport`."""
+    """`Transport` over HTTP."""
 
     def __init__(self, http: Http, endpoints: Endpoints) -> None:
         self._http = http
         self._endpoints = endpoints
 
     async def query(self, text: Text, attempt: Attempt) -> Result:
-        """Ask."""
+        """Execute a query."""
         form = query_form(text.sparql)
         accept = f"{_TRIPLES}, {_RESULTS};q=0.5" if form in ("CONSTRUCT", "DESCRIBE") else _RESULTS
         dataset = _parameters(text.members(*QUERY_DATASET))
@@ -114,7 +114,7 @@ class OverHttp:
             raise BadAnswer(f"these are not triples: {error}") from None
 
     async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
-        """Change the graph now, or when `due` says."""
+        """Execute an update now, or when `due` says."""
         parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
         url, method = self._endpoints.update, self._endpoints.update_method
         response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
@@ -126,19 +126,19 @@ class OverHttp:
         return Scheduled.of(answer["scheduled"])
 
     async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
-        """The updates that are scheduled, or were."""
+        """Return delayed updates, waiting and finished."""
         url = _with(self._timers(), [] if state is None else [("state", state)])
         return Timer.several(_object(await self._http.send("GET", url, attempt)))
 
     async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
-        """One of them."""
+        """Return one delayed update."""
         answer = _object(await self._http.send("GET", self._timers(id), attempt)).get("timer")
         if not isinstance(answer, dict):
             raise BadAnswer(f'no "timer" in the answer of {self._timers(id)}')
         return Timer.of(answer)
 
     async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
-        """Take one back that waits."""
+        """Cancel a waiting delayed update."""
         await self._http.send("DELETE", self._timers(id), attempt)
 
     def _timers(self, id: str | None = None) -> str:  # noqa: A002 - the protocol's name
@@ -176,7 +176,7 @@ def _with(url: str, parameters: Parameters) -> str:
 
 
 def _object(response: httpx.Response, *, lenient: bool = False) -> dict[str, Any]:
-    """The body as a JSON object; with `lenient`, an empty one where it is none."""
+    """Return the body as a JSON object; with `lenient`, an empty one for any other body."""
     try:
         found = json.loads(response.content)
     except ValueError:
@@ -185,4 +185,4 @@ def _object(response: httpx.Response, *, lenient: bool = False) -> dict[str, Any
         return found
     if lenient:
         return {}
-    raise BadAnswer(f"{response.url.path} answered no JSON object: {response.text:.200}")
+    raise BadAnswer(f"{response.url.path} did not answer with a JSON object: {response.text:.200}")

@@ -1,4 +1,4 @@
-"""Requests as messages over the WebSocket of subscriptions: in order, many in flight. Only gateways take them."""
+"""Transport over the WebSocket of subscriptions: ordered, with concurrent requests. Only gateways support it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from edge.client.websocket import WebSocketClient
 
 
 class OverSocket:
-    """A `Transport`."""
+    """`Transport` over the WebSocket."""
 
     def __init__(self, link: WebSocketClient) -> None:
         self._link = link
 
     async def query(self, text: Text, attempt: Attempt) -> Result:
-        """Ask."""
+        """Execute a query."""
         answer = await self._request("query", {"sparql": text.sparql, **text.members(*QUERY_DATASET)}, attempt)
         return read_result(_object(answer, "result"), query_form(text.sparql))
 
     async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
-        """Change the graph now, or when `due` says."""
+        """Execute an update now, or when `due` says."""
         members = {"sparql": text.sparql, **text.members(*UPDATE_DATASET), **due}
         answer = await self._request("update", members, attempt)
         return Scheduled.of(_object(answer, "scheduled")) if due else Updated.of(_object(answer, "updated"))
 
     async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
-        """The updates that are scheduled, or were."""
+        """Return delayed updates, waiting and finished."""
         answer = await self._request("timers", {} if state is None else {"state": state}, attempt)
         return Timer.several(answer)
 
     async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
-        """One of them."""
+        """Return one delayed update."""
         return Timer.of(_object(await self._request("timer", {"id": id}, attempt), "timer"))
 
     async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
-        """Take one back that waits."""
+        """Cancel a waiting delayed update."""
         _object(await self._request("cancel", {"id": id}, attempt), "cancelled")
 
     async def _request(self, kind: str, members: Message, attempt: Attempt) -> Message:

@@ -1,4 +1,4 @@
-"""Requests over a WebSocket, from when they are made to when they are answered."""
+"""Requests over a WebSocket, from their creation to their answer."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ Message = dict[str, Any]
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that waits for its answer, which is found by the request's alias."""
+    """A request that waits for its answer. The alias of the request identifies the answer."""
 
     number: int
-    """Its place in the order in which requests are made."""
+    """Position in the order of creation."""
     text: str
     answer: asyncio.Future[Message]
     bound: bool
-    """It makes sense on this connection only."""
+    """Whether it is valid on this connection only."""
     repeat: bool = False
-    """It may be sent again on the next one, though it may have arrived."""
+    """Whether it may be sent again on the next connection although it may have arrived."""
     sent: bool = False
-    """It may have arrived."""
+    """Whether it may have arrived."""
     reason: str = "the broker did not answer in time"
-    """Why there is no answer yet."""
+    """Reason why there is no answer yet."""
 
     def fail(self, error: Exception) -> None:
-        """End it without an answer, unless there is one."""
+        """End the request with an error, unless it is answered."""
         if not self.answer.done():
             self.answer.set_exception(error)
-            self.answer.exception()  # nobody need ask for it: whoever made the request may be gone
+            self.answer.exception()  # mark the exception as retrieved: the caller may have been cancelled

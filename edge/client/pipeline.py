@@ -1,4 +1,4 @@
-"""Updates that are not waited for one by one: many under way, in order, never more than fit."""
+"""Pipelined updates of a handler: several in progress, in order, with a bounded number."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edge.jsap import Value
 Outcome = Updated | Scheduled
 
 _WINDOW: Final = 100
-"""Updates under way."""
+"""Most updates in progress."""
 
 
 class Pipeline:
-    """What the handler of an aggregator updates with. `repeat` is what its calls have that say nothing else."""
+    """Sends updates for the handler of an aggregator. `repeat` is the default of its calls."""
 
     def __init__(self, producer: Producer, faults: Faults, *, repeat: bool = False) -> None:
         self._producer = producer
@@ -40,11 +40,11 @@ class Pipeline:
         repeat: bool | None = None,
         **more: Value,
     ) -> asyncio.Task[Outcome]:
-        """Send the update with these values. Returns as soon as it is on its way, waiting for room if there is none.
+        """Send the update with these values. Returns once it is sent, after a wait if too many are in progress.
 
-        Await what it returns for the outcome. Nobody need: failures are logged, and end the application if it has
-        `stop_on_error`. `repeat` is that of `Client.update`. Variables named like a parameter go into `bindings`.
-        Raises `BindingError`.
+        Await the returned task for the outcome; this is optional, because failures are logged, and end the application
+        if it has `stop_on_error`. `repeat` is that of `Client.update`. Variables named like a parameter go into
+        `bindings`. Raises `BindingError`.
         """
         repeat = self._repeat if repeat is None else repeat
         values = {**(bindings or {}), **more}
@@ -56,7 +56,7 @@ class Pipeline:
         return task
 
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - not of one thing
-        """Wait for what is under way, at most `timeout` seconds; give up the rest."""
+        """Wait for updates in progress, at most `timeout` seconds; cancel the rest."""
         if self._under_way:
             _, late = await asyncio.wait(self._under_way, timeout=timeout)
             for task in late:
@@ -88,7 +88,7 @@ class PlainPipeline:
         repeat: bool | None = None,
         **more: Value,
     ) -> Future[Outcome]:
-        """As `Pipeline`; `result()` of what it returns waits for the outcome."""
+        """Send the update as `Pipeline` does; `result()` of the returned future waits for the outcome."""
         sending = self._pipeline(bindings, delay=delay, at=at, id=id, repeat=repeat, **more)
         task = asyncio.run_coroutine_threadsafe(sending, self._loop).result()
         return asyncio.run_coroutine_threadsafe(_outcome(task), self._loop)

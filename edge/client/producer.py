@@ -1,4 +1,4 @@
-"""An agent that updates: it puts values into one update of a profile and sends it."""
+"""Producer (SEPA paper): puts values into one update of a profile and sends it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edge.jsap import Profile, Value
 
 
 class Producer(Agent):
-    """Use it with `async with` (an application's producers need not be). Raises `UnknownEntry`.
+    """Producer of one update. Use it with `async with`, except those of an application. Raises `UnknownEntry`.
 
-    What it is asked for raises `BindingError`, before anything is sent, and what `Client.update` raises.
+    Its methods raise `BindingError` before anything is sent, and the exceptions of `Client.update`.
     """
 
     def __init__(self, profile: Profile, name: str, *, brokers: Brokers | None = None) -> None:
@@ -23,7 +23,7 @@ class Producer(Agent):
         self._client = self._brokers.client(self.entry)
 
     async def produce(self, *, repeat: bool = False, **bindings: Value) -> Updated:
-        """Send the update with these values, by name of variable. `repeat` as `Client.update` has it."""
+        """Send the update with these values, by name of variable. `repeat` as in `Client.update`."""
         return await self.update(bindings, repeat=repeat)
 
     @overload
@@ -47,7 +47,7 @@ class Producer(Agent):
         id: str | None = None,  # noqa: A002 - the protocol's name
         repeat: bool = False,
     ) -> Updated | Scheduled:
-        """Send the update with these values; carried out after `delay`, or `at` a time, as `Client.update` has it."""
+        """Send the update with these values. `delay`, `at`, `id` and `repeat` as in `Client.update`."""
         return await self.send(self.entry.text(bindings), delay, at, id, repeat=repeat)
 
     async def send(
@@ -59,7 +59,7 @@ class Producer(Agent):
         *,
         repeat: bool = False,
     ) -> Updated | Scheduled:
-        """Send a text that the entry gave."""
+        """Send a text of the entry."""
         graphs = self.entry.graphs
         return await self._client.update(
             text,

@@ -1,4 +1,4 @@
-"""What a query yields: rows, a truth, or triples."""
+"""Results of a query: rows, a truth value, or triples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMS: Final[dict[str, Form]] = {
 
 
 class Rows(Sequence[Row]):
-    """The result of a SELECT: its rows in the query's order, and its `variables`, also those that no row binds."""
+    """Result of a SELECT: rows in the query's order, and `variables`, including those that no row binds."""
 
     __slots__ = ("_rows", "variables")
 
@@ -52,11 +52,11 @@ class Rows(Sequence[Row]):
 
 
 Result = Rows | bool | list[ox.Triple]
-"""SELECT: rows; ASK: a truth; CONSTRUCT and DESCRIBE: triples."""
+"""SELECT: rows; ASK: a truth value; CONSTRUCT and DESCRIBE: triples."""
 
 
 def read_rows(results: object) -> Rows:
-    """The rows of an object of the results format. Raises `BadAnswer`.
+    """Return the rows of an object of the results format. Raises `BadAnswer`.
 
     An empty object is an empty result: the Subscribe Language draft shows one as `removedResults` of sequence 0.
     """
@@ -71,7 +71,7 @@ def read_rows(results: object) -> Rows:
 
 
 def read_result(answer: Mapping[str, Any], form: Form) -> Result:
-    """The result of a query of this form. Raises `BadAnswer`."""
+    """Return the result of a query of this form. Raises `BadAnswer`."""
     if isinstance(truth := answer.get("boolean"), bool):
         return truth
     rows = read_rows(answer)
@@ -84,7 +84,7 @@ def read_result(answer: Mapping[str, Any], form: Form) -> Result:
 
 
 def query_form(text: str) -> Form:
-    """The form of a query; SELECT where it cannot be told, and the broker will say why."""
+    """Return the form of a query. Return SELECT for an unknown form; the broker then reports the syntax error."""
     try:
         tokens = tokenize(text)
         _, index = read_prologue(text, tokens, 0)

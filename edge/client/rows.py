@@ -1,4 +1,4 @@
-"""One solution of a query as an application sees it, read from SPARQL 1.1 Query Results JSON (section 3.2)."""
+"""Solutions of a query for applications, read from SPARQL 1.1 Query Results JSON (section 3.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edge.client.errors import BadAnswer
 from edge.protocol.results import Term
 
 Plain = str | int | float | bool | Decimal | datetime | date
-"""A term as a value of Python: IRIs, blank nodes and texts as `str`."""
+"""A term as a Python value: IRIs, blank nodes and texts as `str`."""
 
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _INTEGERS: Final = (
@@ -34,9 +34,9 @@ _READERS: Final[dict[str, Callable[[str], Plain]]] = {
 
 
 class Row(Mapping[str, Term]):
-    """A solution: the terms of its variables. What is not bound is not in it. Equal to a dictionary of the same terms.
+    """A solution: terms by variable, without unbound variables. Equal to a dictionary of the same terms.
 
-    Hashable, so it fits sets and counters.
+    Hashable, for use in sets and counters.
     """
 
     __slots__ = ("_hash", "_terms")
@@ -68,26 +68,26 @@ class Row(Mapping[str, Term]):
         return "Row(" + ", ".join(f"{name}={term}" for name, term in self._terms.items()) + ")"
 
     def plain(self) -> dict[str, Plain]:
-        """The solution as a dictionary of Python values."""
+        """Return the solution as a dictionary of Python values."""
         return {name: plain(term) for name, term in self._terms.items()}
 
     @classmethod
     def of(cls, binding: object) -> Row:
-        """From a binding of the results format. Raises `BadAnswer`."""
+        """Parse a binding of the results format. Raises `BadAnswer`."""
         if not isinstance(binding, Mapping):
             raise BadAnswer(f"not a binding: {binding!r:.200}")
         return cls({str(name): read_term(term) for name, term in binding.items()})
 
 
 def read_term(term: Any) -> Term:  # noqa: ANN401 - JSON
-    """The term that an object of the results format stands for. Raises `BadAnswer`."""
+    """Parse a term of the results format. Raises `BadAnswer`."""
     try:
         kind, value = term["type"], term["value"]
         if kind == "uri":
             return ox.NamedNode(value)
         if kind in ("literal", "typed-literal") and isinstance(
             value, str
-        ):  # the second is of the format's draft; some still write it
+        ):  # the second is of a draft of the format; some brokers still use it
             language, datatype = term.get("xml:lang"), term.get("datatype")
             if language is not None:
                 return ox.Literal(value, language=language)
@@ -102,7 +102,7 @@ def read_term(term: Any) -> Term:  # noqa: ANN401 - JSON
 
 
 def plain(term: Term) -> Plain:
-    """The term as a Python value. A literal that does not fit its datatype, or has another one, is its text."""
+    """Return the term as a Python value: the text if the literal does not match its datatype or the type is unknown."""
     if isinstance(term, ox.Triple):
         return str(term)
     if isinstance(term, ox.Literal) and (read := _READERS.get(term.datatype.value)) is not None:

@@ -1,4 +1,4 @@
-"""A subscription as the application holds it: an asynchronous iterator of notifications."""
+"""Subscription for applications: an asynchronous iterator of notifications."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edge.client.rows import Row
 
 
 class Subscription:
-    """Iterate over it for what changes; it ends when it is closed. One reader at a time.
+    """Iterator of notifications; it ends when it is closed. It supports one reader at a time.
 
-    Connections may break and come back: the application is told what changed meanwhile, and nothing twice. Iterating
-    raises `Refused` when the broker no longer serves the query.
+    After a reconnection the application gets the changes of the meantime, without duplicates. Iteration raises
+    `Refused` when the broker no longer serves the query.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Subscription:
 
     @property
     def results(self) -> list[Row]:
-        """The newest result, which may be ahead of the notifications taken so far."""
+        """Newest result. It may be newer than the last notification read."""
         return self._backlog.rows()
 
     def __aiter__(self) -> Self:
@@ -68,27 +68,27 @@ class Subscription:
         await self.close()
 
     async def close(self) -> None:
-        """Unsubscribe. Nothing is handed over after that."""
+        """Unsubscribe. No notification is delivered after that."""
         if not self._ended:
             self.end()
             await self._end(self)
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """A whole result came."""
+        """Take a whole result."""
         self._backlog.replace(rows)
         self._news.set()
 
     def change(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
-        """A change came."""
+        """Take a change."""
         self._backlog.change(added, removed)
         self._news.set()
 
     def fail(self, error: ClientError) -> None:
-        """The broker no longer serves it: what waits is handed over, then comes the error."""
+        """End with an error: the broker no longer serves it. Waiting notifications are delivered first."""
         self._error = error
         self._news.set()
 
     def end(self) -> None:
-        """It was closed, or its client was."""
+        """End: the subscription or its client was closed."""
         self._ended = True
         self._news.set()

@@ -1,4 +1,4 @@
-"""The subscriptions of a link: made again on each connection, and fed with what comes."""
+"""Subscriptions of a WebSocket: resumed or repeated on each connection, and supplied with notifications."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _log = logging.getLogger("edge.client")
 
 @dataclass(slots=True, eq=False)
 class _Feed:
-    """A subscription as its broker knows it."""
+    """A subscription with its state at the broker."""
 
     alias: str
     subscription: Subscription
     first: asyncio.Future[None]
-    """Done with the first result, or without one."""
+    """Completed with the first result, or with an error."""
     spuid: str | None = None
-    """On the connection that there is."""
+    """SPUID on the current connection."""
     known: str | None = None
-    """The spuid under which the broker may keep it when the connection is lost."""
+    """SPUID under which the broker may suspend it when the connection is lost."""
     sequence: int = 0
-    """Of the last notification under that."""
+    """Sequence number of the last notification under that SPUID."""
     opening: asyncio.Task[None] | None = None
 
     @property
     def members(self) -> Message:
-        """The subscribe request: go on where it is known, else begin, and be able to go on later."""
+        """Return the members of the subscribe request: resume if possible, else subscribe as resumable."""
         again = {"resume": True} if self.known is None else {"spuid": self.known, "sequence": self.sequence}
         return {**self.subscription.members, **again}
 
@@ -47,7 +47,7 @@ class _Feed:
 
 
 class Subscriptions:
-    """The `Listener` of a link."""
+    """`Listener` of a WebSocket that maintains its subscriptions."""
 
     def __init__(self, link: WebSocketClient, options: Options, authorization: Authorization) -> None:
         self.link = link
@@ -60,7 +60,7 @@ class Subscriptions:
     async def subscribe(
         self, sparql: str, default_graphs: Sequence[str] | None = None, named_graphs: Sequence[str] | None = None
     ) -> Subscription:
-        """Subscribe; returns when the first result is there, however long that takes. Raises `Refused`, `Closed`."""
+        """Subscribe and return with the first result, without a time limit. Raises `Refused`, `Closed`."""
         self.link.start()
 
         async def leave(_: Subscription) -> None:
@@ -79,12 +79,12 @@ class Subscriptions:
         return subscription
 
     def opened(self) -> None:
-        """Make all subscriptions."""
+        """Subscribe or resume all."""
         for feed in self._feeds.values():
             self._open(feed)
 
     def broken(self) -> None:
-        """None is served any more."""
+        """Mark all as not served."""
         self._by_spuid.clear()
         for feed in self._feeds.values():
             feed.stop_opening()
@@ -99,11 +99,11 @@ class Subscriptions:
         self._feeds.clear()
 
     def notified(self, body: Message) -> None:
-        """A result, or a change of one. Raises `BadAnswer`."""
+        """Process a result or a change. Raises `BadAnswer`."""
         spuid, sequence = body.get("spuid"), body.get("sequence")
         feed = self._by_spuid.get(str(spuid)) or self._feeds.get(str(body.get("alias")))
         if feed is None:
-            if sequence == 0:  # whoever asked for it has gone meanwhile
+            if sequence == 0:  # the caller was cancelled in the meantime
                 self.link.say("unsubscribe", {"spuid": spuid})
             return
         added, removed = read_rows(body.get("addedResults") or {}), read_rows(body.get("removedResults") or {})
@@ -126,10 +126,10 @@ class Subscriptions:
             feed.first.set_result(None)
 
     def refused(self, alias: object, spuid: object, error: Refused) -> bool:
-        """A subscription that was served is not any more: try again, where that can help."""
+        """Handle the end of an active subscription: subscribe again if that can help."""
         feed = self._by_spuid.pop(str(spuid), None) or self._feeds.get(str(alias))
         if feed is None:
-            return isinstance(spuid, str)  # about one that is not wanted any more
+            return isinstance(spuid, str)  # it concerns a closed subscription
         feed.spuid = feed.known = None
         if _passing(feed, error):
             _log.warning("a subscription ended: %s; subscribing again", error)
@@ -143,7 +143,7 @@ class Subscriptions:
         feed.opening = asyncio.create_task(self._opening(feed, after))
 
     async def _opening(self, feed: _Feed, after: float) -> None:
-        """Subscribe on the connection that there is. When that breaks, this task is cancelled."""
+        """Subscribe on the current connection. When the connection breaks, this task is cancelled."""
         await asyncio.sleep(after)
         renewed = False
         waits = iter(self._options.backoff)
@@ -177,7 +177,7 @@ class Subscriptions:
             feed.first.set_exception(error)
 
     def _leave(self, feed: _Feed) -> None:
-        """Nobody wants it any more."""
+        """Unsubscribe: the application has closed the subscription."""
         feed.subscription.end()
         resuming = feed.known if self.link.connected and self.link.waits(feed.alias) is not None else None
         feed.stop_opening()
@@ -188,7 +188,7 @@ class Subscriptions:
 
 
 def _passing(feed: _Feed, error: Refused) -> bool:
-    """Whether waiting may help. A first refusal is told at once, unless the broker is starting."""
+    """Return whether a retry may help. A first refusal is reported at once, unless the broker is starting."""
     if error.status_code == RETRY_LATER:
         return True
     return feed.first.done() and (error.status_code in (408, 429) or error.status_code >= 500)

@@ -36,7 +36,7 @@ class _SyncAgent:
 
     @property
     def connected(self) -> bool:
-        """Whether the WebSockets that are in use are open."""
+        """Whether the WebSockets in use are open."""
         return self._brokers.connected
 
     def _begin(self, agent: Agent) -> None:
@@ -44,7 +44,7 @@ class _SyncAgent:
         self._thread = LoopThread("edge-client")
 
     def close(self) -> None:
-        """End what it does, its connections and its thread."""
+        """Stop the agent, its connections and its thread."""
         if not self._thread.closed:
             self._thread.run(self._agent.close())
             self._thread.run(self._brokers.close())
@@ -53,7 +53,7 @@ class _SyncAgent:
 
 
 class SyncProducer(_SyncAgent):
-    """`Producer`, waiting."""
+    """Blocking `Producer`."""
 
     def __init__(self, profile: Profile, name: str, *, host: str | None = None, options: Options | None = None) -> None:
         super().__init__(options, host)
@@ -61,7 +61,7 @@ class SyncProducer(_SyncAgent):
         self._begin(self._producer)
 
     def produce(self, *, repeat: bool = False, **bindings: Value) -> Updated:
-        """As `Producer.produce`."""
+        """See `Producer.produce`."""
         return self._thread.run(self._producer.produce(repeat=repeat, **bindings))
 
     @overload
@@ -85,12 +85,12 @@ class SyncProducer(_SyncAgent):
         id: str | None = None,  # noqa: A002 - the protocol's name
         repeat: bool = False,
     ) -> Updated | Scheduled:
-        """As `Producer.update`."""
+        """See `Producer.update`."""
         return self._thread.run(self._producer.update(bindings, delay=delay, at=at, id=id, repeat=repeat))
 
 
 class SyncConsumer(_SyncAgent):
-    """`Consumer`, waiting: iterate over it. Waits for the first result, `timeout` seconds at most, when it is made."""
+    """Blocking `Consumer`: iterate over it. The constructor waits at most `timeout` seconds for the first result."""
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class SyncConsumer(_SyncAgent):
 
     @property
     def results(self) -> list[Row]:
-        """As `Consumer.results`."""
+        """See `Consumer.results`."""
         return self._thread.run(_results(self._consumer))
 
     def next(self, timeout: float | None = None) -> Notification | None:
-        """What changed next; None when it was closed. Raises `TimeoutError` after `timeout` seconds, and `Refused`."""
+        """Return the next notification; None when closed. Raises `TimeoutError` after `timeout` seconds, `Refused`."""
         return self._thread.run(_next(self._consumer), timeout)
 
     def __iter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio: the same methods, which wait."""
+"""Blocking client for programs without asyncio, with the methods of `Client`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("edge.client")
 
 
 class SyncSubscription:
-    """Iterate over it, which waits for what changes; it ends when it is closed."""
+    """Blocking iterator of notifications; it ends when it is closed."""
 
     def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
         self._thread = thread
@@ -41,11 +41,11 @@ class SyncSubscription:
 
     @property
     def results(self) -> list[Row]:
-        """The newest result, which may be ahead of the notifications taken so far."""
+        """Newest result. It may be newer than the last notification read."""
         return self._thread.run(_results(self._subscription))
 
     def next(self, timeout: float | None = None) -> Notification | None:
-        """The next notification; None when the subscription was closed.
+        """Return the next notification; None when the subscription was closed.
 
         Raises `TimeoutError` after `timeout` seconds, and `Refused` when the broker no longer serves the query.
         """
@@ -69,15 +69,15 @@ class SyncSubscription:
         self.close()
 
     def close(self) -> None:
-        """Unsubscribe. Nothing is handed over after that; who iterates is let go."""
+        """Unsubscribe. No notification is delivered after that, and iterations end."""
         with contextlib.suppress(Closed):
             self._thread.run(self._subscription.close())
 
 
 class SyncClient:
-    """Use it with `with`, from any thread. Its connections live on a thread of its own.
+    """Blocking client. Use it with `with`, from any thread. Its connections live on its own thread.
 
-    Handlers run on threads of the client, one for each subscription, so they may call the client and take their time.
+    Each subscription has its own handler thread, so handlers may call the client and may block.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """End connections, subscriptions and threads. Waits for handlers that run, but for the one that calls it."""
+        """Close connections, subscriptions and threads. Waits for running handlers, except the calling one."""
         if not self._thread.closed:
             self._thread.run(self._client.close())
             for thread in self._threads:
@@ -116,19 +116,19 @@ class SyncClient:
         return self._client.connected
 
     def query(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Result:
-        """As `Client.query`."""
+        """See `Client.query`."""
         return self._run(self._client.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     def select(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Rows:
-        """As `Client.select`."""
+        """See `Client.select`."""
         return self._run(self._client.select(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     def ask(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> bool:
-        """As `Client.ask`."""
+        """See `Client.ask`."""
         return self._run(self._client.ask(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     def construct(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> list[ox.Triple]:
-        """As `Client.construct`."""
+        """See `Client.construct`."""
         return self._run(self._client.construct(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     @overload
@@ -163,7 +163,7 @@ class SyncClient:
         using_named: Graphs = None,
         repeat: bool = False,
     ) -> Updated | Scheduled:
-        """As `Client.update`."""
+        """See `Client.update`."""
         return self._run(
             self._client.update(
                 sparql,
@@ -185,10 +185,10 @@ class SyncClient:
         named_graphs: Graphs = None,
         timeout: float | None = None,
     ) -> SyncSubscription:
-        """As `Client.subscribe`; after `timeout` seconds without a first result, `TimeoutError`.
+        """Subscribe as `Client.subscribe`; raise `TimeoutError` after `timeout` seconds without a first result.
 
-        With `handler`, it is called with each notification, on a thread for this subscription; do not iterate then.
-        What it raises is logged, and the next notification comes all the same.
+        With `handler`, do not iterate: it is called with each notification on a thread for this subscription. Its
+        exceptions are logged and do not stop further notifications.
         """
         work = self._client.subscribe(sparql, default_graphs=default_graphs, named_graphs=named_graphs)
         subscription = SyncSubscription(self._thread, self._thread.run(work, timeout))
@@ -201,15 +201,15 @@ class SyncClient:
         return subscription
 
     def timers(self, state: str | None = None) -> list[Timer]:
-        """As `Client.timers`."""
+        """See `Client.timers`."""
         return self._run(self._client.timers(state))
 
     def timer(self, id: str) -> Timer:  # noqa: A002 - the protocol's name
-        """As `Client.timer`."""
+        """See `Client.timer`."""
         return self._run(self._client.timer(id))
 
     def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
-        """As `Client.cancel`."""
+        """See `Client.cancel`."""
         self._run(self._client.cancel(id))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""What a way to a broker can do. There are two: HTTP, and messages over the WebSocket of subscriptions."""
+"""Interface of a transport to a broker. Implementations: HTTP, and messages over the WebSocket of subscriptions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from edge.client.results import Result
 
 
 class Attempt(NamedTuple):
-    """One attempt to be answered."""
+    """One attempt of a request."""
 
     authorization: str | None
-    """The value of the header `Authorization`."""
+    """Value of the header `Authorization`."""
 
     deadline: float
-    """When nobody wants the answer any more, in the event loop's time (s); infinite: they want it however late."""
+    """Deadline of the answer in the event loop's time (s); infinite: none."""
 
     repeat: bool = False
-    """Whether it may be sent again though it may have arrived."""
+    """Whether the request may be sent again although it may have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A query or update, and its RDF dataset; None leaves that to the text."""
+    """A query or update, and its RDF dataset; None leaves the dataset to the text."""
 
     sparql: str
     default_graphs: Sequence[str] | None = None
     named_graphs: Sequence[str] | None = None
 
     def members(self, default: str, named: str) -> dict[str, Any]:
-        """The dataset as members of a message. `default` and `named` are the protocol's names."""
+        """Return the dataset as members of a message. `default` and `named` are the protocol's names."""
         given = {default: self.default_graphs, named: self.named_graphs}
         return {name: list(graphs) for name, graphs in given.items() if graphs is not None}
 
@@ -42,24 +42,24 @@ UPDATE_DATASET = ("using-graph-uri", "using-named-graph-uri")
 
 
 class Transport(Protocol):
-    """All raise `Refused`, `NoAnswer`, `BadAnswer` and `Closed`."""
+    """Requests to a broker. All methods raise `Refused`, `NoAnswer`, `BadAnswer` and `Closed`."""
 
     async def query(self, text: Text, attempt: Attempt) -> Result:
-        """Ask."""
+        """Execute a query."""
         ...
 
     async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
-        """Change the graph now, or when `due` says (see `answers.when`)."""
+        """Execute an update now, or when `due` says (see `answers.when`)."""
         ...
 
     async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
-        """The updates that are scheduled, or were."""
+        """Return delayed updates, waiting and finished."""
         ...
 
     async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
-        """One of them."""
+        """Return one delayed update."""
         ...
 
     async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
-        """Take one back that waits."""
+        """Cancel a waiting delayed update."""
         ...

@@ -1,4 +1,4 @@
-"""One WebSocket to a broker that is kept open: requests over it, their answers, and what happens when it breaks."""
+"""Persistent WebSocket to a broker: requests, their answers, and reconnection."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ _log = logging.getLogger("edge.client")
 
 
 class _Connect(connect):
-    """Follows nobody who sends it elsewhere: what it carries is for the broker alone."""
+    """Does not follow redirects: the requests carry a token for the broker only."""
 
     def process_redirect(self, exc: Exception) -> Exception:
         return exc
 
 
 class Listener(Protocol):
-    """Who looks after subscriptions."""
+    """Interface of the component that manages subscriptions."""
 
     def opened(self) -> None:
         """The WebSocket is open."""
         ...
 
     def broken(self) -> None:
-        """It is not any more."""
+        """The connection was lost."""
         ...
 
     def closed(self) -> None:
-        """It will never be again."""
+        """The client was closed; there is no further connection."""
         ...
 
     def notified(self, body: Message) -> None:
-        """A notification came. Raises `BadAnswer`."""
+        """A notification arrived. Raises `BadAnswer`."""
         ...
 
     def refused(self, alias: object, spuid: object, error: Refused) -> bool:
-        """An error came that is no answer. False: it is about no subscription."""
+        """An error arrived that answers no request. Returns False if it concerns no subscription."""
         ...
 
 
 class WebSocketClient:
-    """Requests are sent in the order in which they were made, many at a time. Belongs to one event loop.
+    """Sends requests in the order of their creation, several at a time. Belongs to one event loop.
 
-    What was not sent when the connection breaks waits for the next one, and what may be repeated with it. What else was
-    sent and not answered has `NoAnswer`.
+    When the connection breaks, unsent and repeatable requests wait for the next one. Other requests without an answer
+    raise `NoAnswer`.
     """
 
     def __init__(self, url: str, options: Options, authorization: Authorization) -> None:
@@ -89,18 +89,18 @@ class WebSocketClient:
 
     @property
     def started(self) -> bool:
-        """Whether anybody has used it."""
+        """Whether the WebSocket is in use."""
         return self._runner is not None
 
     def start(self) -> None:
-        """Connect, and stay connected. Raises `Closed`."""
+        """Connect, and reconnect when necessary. Raises `Closed`."""
         if self._closed:
             raise Closed("the client was closed")
         if self._runner is None:
             self._runner = asyncio.get_running_loop().create_task(self._run(), name=f"edge.client {self.url}")
 
     async def close(self) -> None:
-        """End: subscriptions end, requests that wait have `Closed`."""
+        """End subscriptions, and fail waiting requests with `Closed`."""
         if self._closed:
             return
         self._closed = True
@@ -113,7 +113,7 @@ class WebSocketClient:
             self.listener.closed()
 
     async def request(self, kind: str, members: Message, deadline: float, *, repeat: bool = False) -> Message:
-        """Send `{kind: members}`, return the answer. `deadline` in the loop's time (s); infinite: there is none.
+        """Send `{kind: members}` and return the answer. `deadline` in the loop's time (s); infinite: no deadline.
 
         Raises `Refused`, `NoAnswer`, `Closed`.
         """
@@ -131,20 +131,20 @@ class WebSocketClient:
             raise NoAnswer(reason, sent=call is not None and call.sent) from None
 
     def name(self) -> str:
-        """An alias that nothing else has."""
+        """Return an unused alias."""
         return f"edge-{next(self._names)}"
 
     def call(
         self, kind: str, alias: str, members: Message, *, bound: bool = False, repeat: bool = False
     ) -> PendingRequest:
-        """Put a request into the queue; `answer` waits for what it yields."""
+        """Queue a request. `answer` waits for its answer."""
         call = self.say(kind, {**members, "alias": alias}, bound=bound)
         call.repeat = repeat
         self._calls[alias] = call
         return call
 
     def say(self, kind: str, members: Message, *, bound: bool = True) -> PendingRequest:
-        """Put a message into the queue whose answer nobody waits for."""
+        """Queue a message whose answer is ignored."""
         text = json.dumps({kind: members}, ensure_ascii=False)
         call = PendingRequest(next(self._numbers), text, asyncio.get_running_loop().create_future(), bound)
         self._outgoing.append(call)
@@ -152,12 +152,12 @@ class WebSocketClient:
         return call
 
     def waits(self, alias: str) -> PendingRequest | None:
-        """The request of this alias that is not answered yet."""
+        """Return the unanswered request with this alias."""
         call = self._calls.get(alias)
         return None if call is None or call.answer.done() else call
 
     async def answer(self, alias: str, call: PendingRequest) -> Message:
-        """The answer to a request. Raises `Refused`, `NoAnswer`, `Closed`."""
+        """Return the answer to a request. Raises `Refused`, `NoAnswer`, `Closed`."""
         try:
             return await call.answer
         finally:
@@ -174,9 +174,9 @@ class WebSocketClient:
             try:
                 async with _Connect(
                     self.url,
-                    proxy=None,  # a broker is near
+                    proxy=None,  # brokers are on the local network
                     compression=None,
-                    max_size=None,  # results may be of any size: the client asked for them
+                    max_size=None,  # results that the client requested may have any size
                     open_timeout=_OPEN_TIMEOUT,
                     close_timeout=_CLOSE_TIMEOUT,
                     ping_interval=options.ping,
@@ -219,7 +219,7 @@ class WebSocketClient:
 
     async def _send(self, socket: ClientConnection) -> None:
         now = asyncio.get_running_loop().time
-        with contextlib.suppress(ConnectionClosed):  # whoever reads sees it, too
+        with contextlib.suppress(ConnectionClosed):  # the reader sees the error, too
             while True:
                 while self._outgoing:
                     if (wait := self._silent_until - now()) > 0:
@@ -263,10 +263,10 @@ class WebSocketClient:
             else:
                 self._answered(message)
         except (ValueError, TypeError, AttributeError, BadAnswer) as error:
-            _log.warning("%s sent what cannot be understood: %s", self.url, error)
+            _log.warning("%s sent an invalid message: %s", self.url, error)
 
     def _answered(self, message: Message) -> None:
-        """The alias stands in the answer's body, or beside a body that is a list."""
+        """Match an answer to its request. The alias is in the answer's body, or next to a body that is a list."""
         alias = message.get("alias")
         for body in message.values():
             if isinstance(body, dict):
@@ -280,19 +280,19 @@ class WebSocketClient:
         alias = message.get("alias")
         if isinstance(alias, str) and (call := self.waits(alias)) is not None:
             if error.status_code == RETRY_LATER and not call.bound:
-                self._put_off(call, error)
+                self._postpone(call, error)
             else:
                 call.fail(error)
         elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
-            # It names nobody: it is about the connection, or the broker echoes no alias.
+            # Without an alias it concerns the connection, or the broker does not repeat aliases.
             _log.warning("%s says: %s", self.url, error)
             for call in list(self._calls.values()):
                 if call.sent:
                     call.fail(error)
 
-    def _put_off(self, call: PendingRequest, error: Refused) -> None:
-        """The broker starts or stops, and has not done it: it is sent again, in its turn, a little later."""
-        call.sent = call.repeat  # an earlier connection may have brought it there
+    def _postpone(self, call: PendingRequest, error: Refused) -> None:
+        """Send the request again a little later, in its order: the broker starts or stops and has not executed it."""
+        call.sent = call.repeat  # an earlier connection may have delivered it
         call.reason = str(error)
         self._outgoing = deque(sorted({*self._outgoing, call}, key=lambda each: each.number))
         self._silent_until = asyncio.get_running_loop().time() + next(iter(self._options.backoff))
@@ -300,5 +300,5 @@ class WebSocketClient:
 
 
 def _tls(url: str, options: Options) -> dict[str, Any]:
-    """An argument of `connect`, which takes none for a plain connection."""
+    """Return the TLS argument of `connect`, which allows none for a plain connection."""
     return {} if options.tls is None or not url.startswith("wss:") else {"ssl": options.tls}

@@ -1,1 +1,1 @@
-"""Who the clients are and what they may do: identities, tokens, certificates. Knows no transport."""
+"""Clients and their permissions: identities, tokens, certificates. Independent of the transports."""

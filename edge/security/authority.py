@@ -1,4 +1,4 @@
-"""The OAuth 2.0 authorisation server of the gateway (RFC 6749, section 4.4), transport apart."""
+"""OAuth 2.0 authorization server of the gateway (RFC 6749, section 4.4), independent of the transports."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edge.security.tokens import Tokens
 _T = TypeVar("_T")
 
 _WAITING = 100
-"""Requests in work: each takes a tenth of a second of a processor, and only one is worked on at a time."""
+"""Concurrent requests. Each takes a tenth of a second of processor time, and they run one at a time."""
 
 
 class Authority:
-    """Registers clients and gives them tokens."""
+    """Registers clients and issues their tokens."""
 
     def __init__(self, clients: Clients, keys: Keys, tokens: Tokens) -> None:
         self._clients = clients
@@ -29,7 +29,7 @@ class Authority:
         self._pending = 0
 
     async def register(self, identity: str) -> dict[str, Any]:
-        """The credentials of an identity, as the protocol has them. Raises `UnauthorizedClient`, `TooManyRequests`."""
+        """Return the credentials of an identity. Raises `UnauthorizedClient`, `TooManyRequests`."""
 
         def register() -> dict[str, Any]:
             client_id, password = self._clients.register(identity)
@@ -38,7 +38,7 @@ class Authority:
         return await self._in_turn(register)
 
     async def token(self, client_id: str, password: str) -> dict[str, Any]:
-        """A token as the protocol has it. Raises `InvalidClient`, `TooManyRequests`."""
+        """Return a token message. Raises `InvalidClient`, `TooManyRequests`."""
 
         def issue() -> dict[str, Any]:
             self._clients.authenticate(client_id, password)
@@ -50,7 +50,7 @@ class Authority:
 
     async def _in_turn(self, work: Callable[[], _T]) -> _T:
         if self._pending >= _WAITING:
-            raise TooManyRequests("Too many clients register or ask for tokens; try again in a few seconds")
+            raise TooManyRequests("Too many clients register or request tokens; try again in a few seconds")
         self._pending += 1
         try:
             async with self._turn:

@@ -1,7 +1,7 @@
-"""A local certificate authority, and the gateway's certificate that it signs (X.509, RFC 5280).
+"""Local certificate authority, and the gateway's certificate that it signs (X.509, RFC 5280).
 
-Clients are given `ca.pem` to trust. Whoever has `ca.key` can pretend to be the gateway; it may be kept elsewhere, the
-gateway then renews nothing by itself.
+Clients trust `ca.pem`. Anyone with `ca.key` can impersonate the gateway. The key may be stored elsewhere, but then the
+gateway cannot renew its certificate.
 """
 
 from __future__ import annotations
@@ -31,58 +31,61 @@ from edge.protocol.errors import EdgeError
 
 _AUTHORITY: Final = timedelta(days=3650)
 _SERVER: Final = timedelta(days=397)
-"""The longest that browsers take."""
+"""Lifetime of the gateway's certificate: the longest that browsers accept."""
 _RENEW: Final = timedelta(days=30)
-"""What is left of a certificate when it is renewed."""
+"""Remaining lifetime at which a certificate is renewed."""
 _SLACK: Final = timedelta(days=1)
-"""By which clocks of clients may be slow."""
+"""Tolerance for slow clocks of clients."""
 _EPOCH: Final = datetime(2025, 1, 1, tzinfo=UTC)
-"""It is later than this: a box without a battery may believe in 1970 until NTP has told it."""
+"""Earliest plausible time: a host without a clock battery starts in 1970 until NTP has set the clock."""
 _SECRET: Final = 0o600
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 
 
 class CertificateRefused(EdgeError):
-    """A certificate or a key that cannot be made, read or written."""
+    """A certificate or key cannot be created, read or written."""
 
     error: ClassVar[str] = "certificate_unusable"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the certificates are. Keys are readable by their owner only."""
+    """Paths of the certificates and keys. Only their owner can read the keys."""
 
     directory: Path
 
     @property
     def authority(self) -> Path:
-        """What clients trust."""
+        """Certificate of the authority, which clients trust."""
         return self.directory / "ca.pem"
 
     @property
     def authority_key(self) -> Path:
-        """The authority's private key."""
+        """Private key of the authority."""
         return self.directory / "ca.key"
 
     @property
     def server(self) -> Path:
-        """The gateway's certificate, and the authority's after it."""
+        """Certificate of the gateway, followed by that of the authority."""
         return self.directory / "server.pem"
 
     @property
     def server_key(self) -> Path:
-        """The gateway's private key."""
+        """Private key of the gateway."""
         return self.directory / "server.key"
 
 
 def make(directory: Path, names: Iterable[str] = ()) -> Files:
-    """Make a certificate for these names and addresses, and an authority if there is none. Raises `CertificateRefused`.
+    """Create a certificate for these names and addresses, and an authority if necessary. Raises `CertificateRefused`.
 
-    Names of this machine, and those of the certificate that there is, are in it anyway.
+    It always includes the names of this machine, and those of the existing certificate.
     """
     files = Files(directory)
     try:
-        for made in (directory.parent, directory):  # a data directory is its owner's alone, whoever makes it
+        for made in (
+            directory.parent,
+            directory,
+        ):  # only the owner may access a data directory, whichever command creates it
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
         if files.authority.exists():
             authority, key = _certificate(files.authority), _key(files.authority_key)
@@ -91,7 +94,7 @@ def make(directory: Path, names: Iterable[str] = ()) -> Files:
         wanted = dict.fromkeys([*_own_names(), *_names_in(files.server), *names])
         own = generate_private_key(SECP256R1())
         certificate = _sign(own.public_key(), [_general(name) for name in wanted], authority, key)
-        # A half-written pair is none: the key comes first, and the gateway loads the two only where they fit.
+        # Write the key first: the gateway loads only a matching pair, so it ignores a half-written one.
         durable.write(files.server_key, _private(own), mode=_SECRET)
         durable.write(files.server, certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
     except OSError as error:
@@ -100,10 +103,10 @@ def make(directory: Path, names: Iterable[str] = ()) -> Files:
 
 
 def ensure(directory: Path, *, repair: bool = False) -> Files:
-    """The certificate that there is, or a new one where there is none or it ends soon. Raises `CertificateRefused`.
+    """Return the certificate; create one if it is missing or expires soon. Raises `CertificateRefused`.
 
-    `repair`: also where its key is another one's, as a power cut between the two leaves it. Only for who alone writes
-    there: between the two files of another writer it would make a third pair.
+    `repair` also replaces a certificate that does not match its key, as after a power cut between the two writes. Use
+    it only without a concurrent writer: between the two files of another writer it would create a third pair.
     """
     files = Files(directory)
     if not files.server.exists():
@@ -114,7 +117,7 @@ def ensure(directory: Path, *, repair: bool = False) -> Files:
 
 
 def _is_pair(files: Files) -> bool:
-    """Whether the gateway's key is that of its certificate."""
+    """Return whether the gateway's key matches its certificate."""
     try:
         return _key(files.server_key).public_key() == _certificate(files.server).public_key()
     except CertificateRefused:
@@ -126,7 +129,7 @@ def _ends_soon(file: Path) -> bool:
 
 
 def names(file: Path) -> list[str]:
-    """Names and addresses that a certificate is for. Raises `CertificateRefused`."""
+    """Return the names and addresses of a certificate. Raises `CertificateRefused`."""
     try:
         extension = _certificate(file).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -135,13 +138,13 @@ def names(file: Path) -> list[str]:
 
 
 def given_name(file: Path) -> str | None:
-    """The first name of a certificate that is not this machine's own anyway. Raises `CertificateRefused`."""
+    """Return the first name of a certificate that does not denote this machine. Raises `CertificateRefused`."""
     own = _own_names()
     return next((name for name in names(file) if name not in own and not name.startswith("*")), None)
 
 
 def ends(file: Path) -> datetime:
-    """When a certificate ends. Raises `CertificateRefused`."""
+    """Return the expiry of a certificate. Raises `CertificateRefused`."""
     return _certificate(file).not_valid_after_utc
 
 

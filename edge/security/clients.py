@@ -1,4 +1,4 @@
-"""The clients: which identities there are, what they may do, how they register."""
+"""Clients: identities, permissions, registration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from edge.security import row_checksums, secret
 from edge.security.store import Store
 
 State = Literal["allowed", "invited", "registered", "trusted", "revoked", "damaged"]
-"""allowed: whoever says this name may register, once. invited: who has the code. trusted: it has another issuer.
-damaged: its row in the file is not what was written; it is refused until it is revoked and allowed again."""
+"""State of a client.
+
+allowed: the first client with this name may register, once. invited: the holder of the code may register. trusted: an
+external issuer authenticates it. damaged: its row does not match its checksum; it is refused until it is revoked and
+allowed again.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +35,7 @@ _REMEDY: Final = "Revoke it (edge clients revoke), allow it again (edge clients 
 
 
 class NoSuchClient(EdgeError):
-    """An identity that nobody has."""
+    """The identity does not exist."""
 
     error: ClassVar[str] = "no_such_client"
     status_code: ClassVar[int] = 404
@@ -39,10 +43,11 @@ class NoSuchClient(EdgeError):
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a client may do.
+    """Permissions of a client.
 
-    Actions; IRIs of the graphs it may see and change ("" is the default graph); filters of the MQTT topics it may
-    publish to and hear. Where nothing is said of topics, they go with the default graph, where readings are.
+    Actions; IRIs of the graphs that it may read and write ("" is the default graph); filters of the MQTT topics that it
+    may publish to and receive. Without topic filters the permissions for topics follow those for the default graph,
+    which contains the readings.
     """
 
     actions: frozenset[Action] = ACTIONS - {"administer"}
@@ -50,14 +55,14 @@ class Rights:
     """None: all graphs."""
     write: frozenset[str] | None = None
     publish: frozenset[str] | None = None
-    """None: all topics, for who may update the default graph."""
+    """None: all topics if it may update the default graph."""
     receive: frozenset[str] | None = None
-    """None: all topics, for who may query the default graph or subscribe to it."""
+    """None: all topics if it may query or subscribe to the default graph."""
     priority: Priority = "normal"
-    """Whether its requests go before others that wait, or after them."""
+    """Priority of its requests in the queues."""
 
     def topics(self) -> tuple[frozenset[str] | None, frozenset[str] | None]:
-        """What it may publish to and hear; None: all."""
+        """Return the topic filters for publishing and receiving; None: all."""
         publish, receive = self.publish, self.receive
         if publish is None and not ("update" in self.actions and _has_default(self.write)):
             publish = frozenset()
@@ -68,17 +73,17 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One identity."""
+    """A client with its state and permissions."""
 
     identity: str
     state: State
     rights: Rights
     client_id: str | None
     since: int
-    """When it got into this state, in microseconds since 1970."""
+    """Time of its last change of state, in microseconds since 1970."""
 
     def access(self, expires: int | None) -> Access:
-        """Its rights as requests carry them, until `expires` (microseconds since 1970)."""
+        """Return its permissions as requests carry them, valid until `expires` (microseconds since 1970)."""
         rights = self.rights
         publish, receive = rights.topics()
         return Access(
@@ -95,16 +100,16 @@ class Client:
 
 
 class Clients:
-    """All clients of a gateway. What another process changes counts at once."""
+    """All clients of a gateway. Changes by other processes apply at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: tuple[tuple[int, int] | None, dict[str, Client], dict[str, Client]] = None, {}, {}
 
     def ends(self) -> dict[str, int]:
-        """Until when the code of an invited client is good, or the last token that was handed out for one.
+        """Return the expiry of each invitation, or of the last token issued by an operator, by identity.
 
-        Microseconds since 1970, by identity.
+        In microseconds since 1970.
         """
         found = (
             "SELECT identity, coalesce(until, token_until) AS ends FROM client LEFT JOIN invitation USING (identity)"
@@ -112,7 +117,7 @@ class Clients:
         return dict(self._store.rows(f"{found} WHERE ends IS NOT NULL"))
 
     def note_token(self, client_id: str, until: int) -> None:
-        """A token was handed out that is valid until then, in seconds since 1970."""
+        """Record a token issued by an operator, valid until then, in seconds since 1970."""
         with self._store.change() as connection:
             connection.execute(
                 "UPDATE client SET token_until = max(coalesce(token_until, 0), ?) WHERE client_id = ?",
@@ -120,19 +125,19 @@ class Clients:
             )
 
     def all(self) -> list[Client]:
-        """Every client, by identity."""
+        """Return all clients, by identity."""
         return [_client(row) for row in self._store.rows(f"{row_checksums.select('client')} ORDER BY identity")]
 
     def registered(self) -> dict[str, Client]:
-        """Clients that can have tokens, by client id. Any thread."""
+        """Return the clients that can have tokens, by client id. Thread-safe."""
         return self._current()[0]
 
     def foreign(self, identity: str) -> Client | None:
-        """What was said here of a client of another issuer; None: nothing."""
+        """Return the local entry of a client of another issuer, or None."""
         return self._current()[1].get(identity)
 
     def _current(self) -> tuple[dict[str, Client], dict[str, Client]]:
-        # What is known and as of when is one value, since several threads ask.
+        # Content and version are one value, because several threads read them.
         version, known = self._store.version, self._known
         if version != known[0]:
             clients = self.all()
@@ -145,11 +150,11 @@ class Clients:
         return known[1:]
 
     def trust(self, issuer: str, name: str, rights: Rights) -> Client:
-        """Let a client of another issuer in, or change what it may do. Its tokens are those of that issuer."""
+        """Give a client of another issuer access, or change its permissions. That issuer provides its tokens."""
         identity = foreign(issuer, name)
         with self._store.change() as connection:
-            # The same as that of one about whom nothing is said, so that what this gave goes on; another one after the
-            # client was revoked, so that it does not.
+            # The client id is that of a client without an entry, so that its subscriptions and timers continue. After
+            # a revocation it is another one, so that they do not.
             client_id = identity if self._state(connection, identity) is None else uuid.uuid4().hex
             _put(connection, identity, "trusted", rights)
             connection.execute(
@@ -158,7 +163,7 @@ class Clients:
             return _one(connection, identity)
 
     def allow(self, identity: str, rights: Rights) -> Client:
-        """Let an identity register; one that is registered gets these rights from now on."""
+        """Allow an identity to register, or change the permissions of a registered one."""
         _check_identity(identity)
         with self._store.change() as connection:
             state: State = "registered" if self._state(connection, identity) == "registered" else "allowed"
@@ -167,9 +172,9 @@ class Clients:
             return _one(connection, identity)
 
     def invite(self, identity: str, rights: Rights, seconds: float) -> str:
-        """Let who has the code register as this identity, once and for so long. Returns the code.
+        """Create an invitation code, with which a client may register once as this identity. Returns the code.
 
-        Raises `UnauthorizedClient` where it is registered.
+        The code is valid for `seconds`. Raises `UnauthorizedClient` if the identity is registered.
         """
         _check_identity(identity)
         code = secret.new_code()
@@ -185,14 +190,14 @@ class Clients:
         return code
 
     def awaits(self, code: str) -> bool:
-        """Whether somebody may still register with that code."""
+        """Return whether the code is still valid."""
         found = self._store.rows(
             "SELECT 1 FROM invitation WHERE code = ? AND until > ?", secret.fingerprint(code), _now()
         )
         return bool(found)
 
     def open(self, rights: Rights, seconds: float) -> None:
-        """Let every identity that nobody has register for so long; 0 ends that."""
+        """Allow all new identities to register for `seconds`; 0 ends this."""
         with self._store.change() as connection:
             connection.execute("DELETE FROM opening")
             if seconds > 0:
@@ -202,7 +207,7 @@ class Clients:
                 )
 
     def revoke(self, identity: str) -> None:
-        """End all rights of an identity, its tokens' and its secret's. Raises `NoSuchClient`."""
+        """Revoke an identity with its tokens and its secret. Raises `NoSuchClient`."""
         with self._store.change() as connection:
             row = _row(connection, identity)
             if row is not None and not row_checksums.is_sound(row):
@@ -210,7 +215,7 @@ class Clients:
                 _put(connection, identity, "revoked", Rights(frozenset()))
                 return
             if row is None:
-                if " " in identity:  # all clients of that issuer may come in, but this one
+                if " " in identity:  # all clients of that issuer have access, except this one
                     _put(connection, identity, "revoked", Rights(frozenset()))
                     return
                 raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
@@ -222,9 +227,10 @@ class Clients:
             connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
 
     def register(self, name: str) -> tuple[str, str]:
-        """Register an identity, or the one for which `name` is the enrolment code. Returns client id and secret.
+        """Register an identity, or the one of an invitation code. Returns client id and secret.
 
-        Raises `UnauthorizedClient`: it is told alike whether a name is unknown, taken or revoked.
+        Raises `UnauthorizedClient`, with the same message for unknown, taken and revoked names, so that names cannot be
+        probed.
         """
         password, client_id = secret.new_secret(), uuid.uuid4().hex
         kept = secret.hashed(password)
@@ -237,7 +243,7 @@ class Clients:
         return client_id, password
 
     def authenticate(self, client_id: str, password: str) -> Client:
-        """The client with this secret. Raises `InvalidClient`."""
+        """Return the client with this secret. Raises `InvalidClient`."""
         found = self._store.rows(
             f"{row_checksums.select('client')} WHERE client_id = ? AND state = 'registered'", client_id
         )
@@ -252,7 +258,7 @@ class Clients:
             "DELETE FROM invitation WHERE code = ? RETURNING code, identity, until, crc", [secret.fingerprint(name)]
         ).fetchone()
         if invitation is not None and row_checksums.is_sound(invitation) and invitation[2] > _now():
-            self._state(connection, invitation[1])  # raises where the client is damaged
+            self._state(connection, invitation[1])  # raises for a damaged client
             return str(invitation[1])
         state = self._state(connection, name)
         if state == "allowed":
@@ -263,20 +269,20 @@ class Clients:
             _put(connection, name, "allowed", _rights(opening[:-2]))
             return name
         raise UnauthorizedClient(
-            "This identity may not register: it is not allowed to, or it has done so before. Who runs the gateway can "
-            "allow it: edge clients allow, edge clients invite"
+            "This identity may not register: it is not allowed to, or it has done so before. The gateway's operator "
+            "can allow it: edge clients allow, edge clients invite"
         )
 
     def _state(self, connection: sqlite3.Connection, identity: str) -> State | None:
-        """The state of a client; None: there is none. Raises `UnauthorizedClient` where it is damaged."""
+        """Return the state of a client, or None. Raises `UnauthorizedClient` for a damaged one."""
         row = _row(connection, identity)
         if row is not None and not row_checksums.is_sound(row):
-            raise UnauthorizedClient(f'What is stored of the client "{identity}" is damaged. {_REMEDY}')
+            raise UnauthorizedClient(f'The stored data of the client "{identity}" are damaged. {_REMEDY}')
         return None if row is None else row[1]
 
 
 def foreign(issuer: str, name: str) -> str:
-    """The identity of a client of another issuer. Nobody registers as one: identities have no space, nor have issuers.
+    """Return the identity of a client of another issuer. No client can register with it, because it contains a space.
 
     Raises `InvalidRequest`.
     """
@@ -303,7 +309,7 @@ def _one(connection: sqlite3.Connection, identity: str) -> Client:
 
 
 def _row(connection: sqlite3.Connection, identity: str) -> tuple[Any, ...] | None:
-    """All columns of a client, and the checksum."""
+    """Return all columns of a client, and the checksum."""
     query = f"{row_checksums.select('client')} WHERE identity = ?"
     row: tuple[Any, ...] | None = connection.execute(query, [identity]).fetchone()
     return row

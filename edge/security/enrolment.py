@@ -1,6 +1,7 @@
-"""The code with which a new gateway's operator comes in, as the page shows it for a while after each start.
+"""Invitation code for the operator of a new gateway, which the dashboard page shows for some time after each start.
 
-Who can start the box anew can see it: who stands before it. Who asks later, or from another network, is told so.
+Anyone who can restart the device, so has physical access, can see it. Later requests, and those from another network,
+get the state "closed".
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from pathlib import Path
 from edge.security.clients import Clients
 
 _TEREDO = ipaddress.ip_network("2001::/32")
-"""IPv6 through tunnels (RFC 4380), from anywhere; older versions of Python call it private."""
+"""IPv6 tunnels (RFC 4380), reachable from anywhere; older versions of Python call them private."""
 
 
 class Enrolment:
-    """One code, in a file that others put there (`edge clients invite`), until somebody has used it."""
+    """An invitation code in a file (from `edge clients invite`), until it is used."""
 
     def __init__(
         self, clients: Clients, file: Path | None, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """The page shows the code of `file` for so many `seconds` from now; 0: never."""
+        """The page shows the code of `file` for `seconds` from now; 0: never."""
         self._clients = clients
         self._file = file
         self._clock = clock
         self._ends = clock() + seconds if seconds else 0.0
 
     def to_message(self, peer: str, here: str) -> dict[str, str]:
-        """What somebody at the address `peer` is told who came to the address `here`.
+        """Return the message for a client at the address `peer` that connected to the address `here`.
 
-        `state` is "none" where no code waits to be used, "closed" where one does, but is not told, or "open", with
+        `state` is "none" without a valid code, "closed" if there is one but the client may not see it, or "open", with
         `code`.
         """
         code = self._code()
@@ -43,14 +44,14 @@ class Enrolment:
 
     def _code(self) -> str:
         try:
-            # Nothing that one could wait for, such as a pipe.
+            # Only regular files: reading a pipe would block.
             return self._file.read_text(encoding="utf-8").strip() if self._file and self._file.is_file() else ""
         except (OSError, UnicodeDecodeError):
-            return ""  # nobody has made one, or it was used and taken away
+            return ""  # not created yet, or used and removed
 
 
 def is_near(peer: str, here: str) -> bool:
-    """Whether an address is of a network that is not the whole internet's, or of the very network of `here`."""
+    """Return whether an address is private, or in the same network as `here`."""
     try:
         address, mine = (ipaddress.ip_address(text.partition("%")[0]) for text in (peer, here))
     except ValueError:

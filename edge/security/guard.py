@@ -1,4 +1,4 @@
-"""What the gates ask: who sends this, and when do its rights end?"""
+"""Access control for the gates: permissions of a request, and the authorization watch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edge.security.tokens import Tokens
 
 _BEARER: Final = re.compile(r"(?:bearer\s+)?([\w.+/=-]+)", re.IGNORECASE | re.ASCII)
 _LOOK: Final = 0.2
-"""Seconds between two looks whether a client was revoked."""
+"""Seconds between two checks for revoked clients."""
 _MICRO: Final = 1_000_000
 
 _log = logging.getLogger(__name__)
 
 
 class TokenGuard:
-    """A guard by tokens. Called on the event loop."""
+    """Guard that authenticates by tokens. Used on the event loop."""
 
     def __init__(self, clients: Clients, tokens: Tokens, contexts: Contexts, issuers: Mapping[str, Issuer]) -> None:
         self._clients = clients
@@ -36,7 +36,7 @@ class TokenGuard:
         self._ring = tokens.ring
 
     def access(self, authorization: str | None) -> Access:
-        """What the client may do that sent `Bearer <token>`, or the token alone.
+        """Return the permissions of the client with `Bearer <token>`, or with the bare token.
 
         Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`.
         """
@@ -53,21 +53,24 @@ class TokenGuard:
         return client.access(claims.expires * _MICRO)
 
     def rights(self, given: Access) -> Access:
-        """What may be done now by who gave an update that runs later, and no more than it might then. Any thread.
+        """Return the current permissions for a delayed update, limited to those at its submission. Thread-safe.
 
         Raises `InvalidClient`, `Forbidden`.
         """
         identity = given.client
         client = self._foreign(identity) if " " in identity else self._clients.registered().get(given.registration)
         if client is None or client.client_id != given.registration:
-            raise InvalidClient(f'The client "{given.client}", who gave this update, was revoked')
+            raise InvalidClient(f'The client "{given.client}" of this update was revoked')
         now = client.access(None)
         if "update" not in now.actions:
-            raise Forbidden(f'The client "{given.client}", who gave this update, may not update any more')
+            raise Forbidden(f'The client "{given.client}" of this update may no longer update')
         return now.narrowed(given)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """Have `revoked` called, once, when rights or tokens of an identity may have ended. Returns what undoes it."""
+        """Call `revoked` once when permissions or tokens of a client may have ended.
+
+        Returns a function that cancels the watch.
+        """
         watched = self._watchers.get(client)
         if watched is None:
             watched = self._watchers[client] = _Watched(self._standing([client])[client])
@@ -82,18 +85,19 @@ class TokenGuard:
         return forget
 
     async def run(self) -> None:
-        """Look, for ever, whether rights have changed."""
+        """Check forever for changed permissions."""
         while True:
             await asyncio.sleep(_LOOK)
             try:
                 self.look()
-            except EdgeError as error:  # what is asked meanwhile is refused
+            except EdgeError as error:  # requests in the meantime are refused
                 _log.error("clients.unreadable", extra={"reason": error.description})
 
     def look(self) -> None:
-        """Tell those who watch a client whose rights have changed since they began to.
+        """Notify the watchers of clients whose permissions have changed since the watch began.
 
-        All of them where a signing key is gone: they ask again, and see whether it was their token's.
+        If a signing key was removed, notify all: they authenticate again and so find out whether their token is still
+        valid.
         """
         lost, self._ring = self._ring - self._tokens.ring, self._tokens.ring
         if not self._watchers:
@@ -106,13 +110,16 @@ class TokenGuard:
                     revoked()
 
     def _standing(self, identities: Iterable[str]) -> dict[str, tuple[Client, bytes | None] | None]:
-        """Of each, the client and the name of its security context, which may end alone; None: it may not come in."""
+        """Return client and OSCORE context name of each identity; None for an identity without access.
+
+        The context may end while the client remains.
+        """
         known = {client.identity: client for client in self._clients.registered().values()}
         found = {name: self._foreign(name) if " " in name else known.get(name) for name in identities}
         return {name: None if one is None else (one, self._contexts.kid(one.client_id)) for name, one in found.items()}
 
     def _foreign(self, identity: str) -> Client | None:
-        """A client of another issuer that may come in: as was said here, or as all of that issuer."""
+        """Return a client of another issuer with access, by its own entry or by the default for that issuer."""
         issuer, said = self._issuers.get(identity.partition(" ")[0]), self._clients.foreign(identity)
         if issuer is None or (said is not None and said.state != "trusted"):
             return None
@@ -122,5 +129,5 @@ class TokenGuard:
 @dataclass(slots=True)
 class _Watched:
     client: tuple[Client, bytes | None] | None
-    """As it was when it was first watched."""
+    """State at the start of the watch."""
     callbacks: list[Callable[[], None]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An authorisation server of somebody else, whose tokens count here, too (RFC 9068; OpenID Connect providers)."""
+"""External authorization server whose tokens the gateway accepts (RFC 9068; OpenID Connect providers)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from edge.security.issuer_keys import IssuerKeys
 from edge.security.issuer_settings import IssuerSettings
 
 DIRECTORY: Final = "issuers"
-"""In the data directory: the keys that were fetched last."""
+"""Subdirectory of the data directory for downloaded keys."""
 
 
 _ALL: Final = "all"
 _LONGEST: Final = 3650 * 86_400
-"""Seconds that a token may be valid."""
+"""Longest accepted lifetime of a token in seconds."""
 _ACCESS: Final = frozenset({"jwt", "at+jwt"})
-"""Types of access tokens (`typ` of the header): RFC 9068, section 4, and those of servers that name no other."""
+"""Types of access tokens (`typ` of the header): RFC 9068, section 4, and those of servers without a specific type."""
 _BEARER: Final = "Bearer"
-"""What Keycloak's access tokens say they are; its ID and refresh tokens say something else."""
+"""Type claim of Keycloak's access tokens; its ID and refresh tokens have others."""
 _ONLY_OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash"})
-"""OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11."""
+"""Claims of ID tokens (OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11)."""
 
 
 class Issuer:
     """Verifies the tokens of one server. Used on the event loop."""
 
     def __init__(self, settings: IssuerSettings, data_dir: Path, changed: Callable[[], None]) -> None:
-        """`changed` is called when tokens that were verified need no longer be valid."""
+        """`changed` is called when verified tokens may have become invalid."""
         self._settings = settings
         where = hashlib.sha256(f"{settings.url} {settings.jwks_url}".encode()).hexdigest()[:16]
         self.keys = IssuerKeys(settings, data_dir / DIRECTORY / f"{where}.json", changed)
 
     def verify(self, token: str, header: Mapping[str, Any]) -> tuple[str, int]:
-        """Identity and end (seconds since 1970) of a token that says it is of this issuer.
+        """Return identity and expiry (seconds since 1970) of a token of this issuer.
 
-        Raises `InvalidGrant`; `NotReady` where there are no keys.
+        Raises `InvalidGrant`; `NotReady` if its keys are not known.
         """
         settings = self._settings
         kid, algorithm = header.get("kid"), header.get("alg")
@@ -75,12 +75,12 @@ class Issuer:
                 raise not_valid(error) from None
         self.keys.ask()
         raise InvalidGrant(
-            f"The token is signed with no key of {settings.url} that is known. They are fetched again: try again in a "
+            f"The token is not signed with a known key of {settings.url}. The keys are fetched again: try again in a "
             "minute, or ask for another token"
         )
 
     def usual(self, identity: str) -> Client | None:
-        """A client of whom nothing was said here, where all clients of this issuer may come in."""
+        """Return a client without an entry of its own, if all clients of this issuer have access."""
         settings = self._settings
         if not settings.actions:
             return None
@@ -91,12 +91,12 @@ class Issuer:
         settings = self._settings
         name = claims[settings.claim]
         if not isinstance(name, str):
-            raise InvalidGrant(f'The token names no client: its "{settings.claim}" is no text')
+            raise InvalidGrant(f'The token names no client: its "{settings.claim}" is not a text')
         if claims.get("typ", _BEARER) != _BEARER or not _ONLY_OF_ID_TOKENS.isdisjoint(claims):
             raise InvalidGrant("This is an ID token, or one of another kind; send an access token")
         ends = claims["exp"]
         if isinstance(ends, bool) or not isinstance(ends, int | float):
-            raise InvalidGrant('The token is not valid: its "exp" is no number')
+            raise InvalidGrant('The token is not valid: its "exp" is not a number')
         if ends > time.time() + _LONGEST:
             raise InvalidGrant("The token is valid for longer than ten years; ask for one that ends sooner")
         try:
@@ -107,13 +107,13 @@ class Issuer:
 
 
 def not_valid(error: Exception) -> InvalidGrant:
-    """What is told of a token that could not be read, or says what it must not."""
+    """Return the error for a token that cannot be parsed, or has invalid claims."""
     told = isinstance(error, jwt.PyJWTError) and type(error) is not jwt.DecodeError
-    return InvalidGrant(f"The token is not valid: {error if told else 'it is no JSON Web Token that can be read'}")
+    return InvalidGrant(f"The token is not valid: {error if told else 'it is not a readable JSON Web Token'}")
 
 
 def _bare(kind: object) -> str:
-    """A media type without its `application/`, which may be left out (RFC 7515, section 4.1.9)."""
+    """Return a media type without its optional `application/` (RFC 7515, section 4.1.9)."""
     return str(kind).lower().removeprefix("application/")
 
 

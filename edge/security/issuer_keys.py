@@ -1,7 +1,6 @@
-"""The keys of an authorisation server, kept up to date: fetched, remembered over restarts, and used for a while when
-the server cannot be reached.
+"""Keys of an external authorization server: refreshed, cached on disk, and used for some time without the server.
 
-Nothing of a request decides what is fetched, or where from: the operator's settings do.
+Only the operator's settings decide what is fetched and from where, never a request.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from edge.security.issuer_settings import IssuerSettings
 from edge.security.jwks import KeySet, KeysRefused, PublicKey
 
 _LARGEST: Final = 256 * 1024
-"""Bytes of a JWK Set; those in the wild have up to 20 KB."""
+"""Maximum bytes of a JWK Set; common ones have up to 20 KB."""
 _LONGEST: Final = 10.0
-"""Seconds that a fetch may take in all."""
+"""Timeout of a fetch in seconds."""
 _AGAIN: Final = 30.0
-"""Seconds between two fetches at the least, whatever key ids tokens come with."""
+"""Rate limit: seconds between two fetches, whatever key ids tokens have."""
 _LOOK: Final = 10.0
-"""Seconds between two looks at a file of keys."""
+"""Seconds between two checks of a key file."""
 
 _log = logging.getLogger(__name__)
 
 
 class IssuerKeys:
-    """The keys of one server. Used on the event loop."""
+    """Keys of one server. Used on the event loop."""
 
     def __init__(self, settings: IssuerSettings, cache: Path, changed: Callable[[], None]) -> None:
-        """`cache`: the file that remembers what was fetched. `changed` is called when the keys are others."""
+        """`cache`: the file for downloaded keys. `changed` is called when the keys change."""
         self._settings = settings
         self._cache = cache
         self._changed = changed
@@ -44,28 +43,28 @@ class IssuerKeys:
         self._since = time.monotonic()
         self._wanted = asyncio.Event()
         self.fault = "they have not been fetched yet"
-        """Why there are no keys, or none that are new; empty: all is well."""
+        """Reason why there are no current keys; empty if there is no problem."""
         with suppress(KeysRefused, OSError):
             self._set = KeySet((settings.jwks_file or cache).read_bytes())
 
     @property
     def known(self) -> bool:
-        """Whether there are keys that are not too old."""
+        """Whether there are keys that are recent enough."""
         if self._set is not None and time.monotonic() - self._since > self._settings.keys_for:
             self._set = None
             self._changed()
         return self._set is not None
 
     def fitting(self, kid: str | None, algorithm: str) -> Sequence[PublicKey]:
-        """The keys that can have made a signature."""
+        """Return the keys that may have made a signature."""
         return self._set.fitting(kid, algorithm) if self.known and self._set is not None else ()
 
     def ask(self) -> None:
-        """Have the keys fetched again, as soon as may be: there may be another one."""
+        """Request a fetch as soon as possible, because of an unknown key id."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Keep them up to date, for ever."""
+        """Refresh the keys forever."""
         settings = self._settings
         least, regular = (_LOOK, _LOOK) if settings.jwks_file is not None else (_AGAIN, settings.refresh)
         while True:
@@ -98,7 +97,7 @@ class IssuerKeys:
         return True
 
     def _remember(self, text: str) -> None:
-        """Write the cache where it is not so already: cards wear out."""
+        """Write the cache if its content differs: SD cards wear out."""
         try:
             if self._cache.exists() and self._cache.read_text(encoding="utf-8") == text:
                 return
@@ -108,7 +107,7 @@ class IssuerKeys:
             _log.error("issuer.keys_not_written", extra={"reason": str(error)})
 
     async def _fetched(self) -> bytes:
-        """What the server answers. Certificates are read, and names looked up, in threads. Raises `KeysRefused`."""
+        """Return the server's response. Certificates and DNS names are loaded in threads. Raises `KeysRefused`."""
         httpx = await asyncio.to_thread(_httpx)
         try:
             context = await asyncio.to_thread(trusting, self._settings.ca_file)
@@ -120,9 +119,7 @@ class IssuerKeys:
             ):
                 if answer.is_redirect:
                     where = answer.headers.get("location", "")[:200]
-                    raise KeysRefused(
-                        f"a redirection to {where}, which is not followed; set jwks_url to where it leads"
-                    )
+                    raise KeysRefused(f"a redirection to {where}, which is not followed; set jwks_url to its target")
                 if answer.status_code != 200:
                     raise KeysRefused(f"the server answers {answer.status_code}")
                 content = bytearray()
@@ -138,6 +135,6 @@ class IssuerKeys:
 
 
 def _httpx() -> Any:  # noqa: ANN401  a module
-    import httpx  # late: memory that only who wants it pays for
+    import httpx  # late: only gateways with an issuer need this memory
 
     return httpx

@@ -13,28 +13,28 @@ _ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class IssuerSettings:
-    """What the operator decides."""
+    """Settings of the operator."""
 
     url: str = ""
-    """Its name, as in `iss` of its tokens."""
+    """Issuer identifier, as in `iss` of its tokens."""
     jwks_url: str = ""
     jwks_file: Path | None = None
-    """Where its keys are: one of the two."""
+    """Source of its keys: this file or `jwks_url`."""
     ca_file: Path | None = None
-    """Authorities that may have signed its certificate, PEM; None: those of the machine."""
+    """Authorities that may sign its certificate, PEM; None: the system's."""
     audience: str = "sepa-edge"
-    """Whom its tokens must be for."""
+    """Required audience of its tokens."""
     claim: str = "sub"
-    """The claim that names the client."""
+    """Claim that names the client."""
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     leeway: float = 10.0
-    """Seconds by which its clock and ours may differ."""
+    """Accepted clock difference in seconds."""
     refresh: float = 300.0
     """Seconds between two fetches of its keys."""
     keys_for: float = 604_800.0
-    """Seconds that keys are used after they were fetched last, or the gateway began with them."""
+    """Seconds that keys are used after the last fetch, or after the start of the gateway."""
     actions: tuple[Action, ...] = ()
-    """What all its clients may do; none: only those come in that were allowed one by one."""
+    """Permissions of all its clients; none: only clients with an entry of their own have access."""
     read: tuple[str, ...] = (_ALL,)
     write: tuple[str, ...] = (_ALL,)
-    """Graphs that they may see and change; "default" is the one without a name."""
+    """Graphs that they may read and write; "default" is the default graph."""

@@ -1,4 +1,4 @@
-"""The public keys of an authorisation server as it publishes them: a JWK Set (RFC 7517, section 5)."""
+"""Public keys of an authorization server: a JWK Set (RFC 7517, section 5)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edge.protocol.errors import EdgeError
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 _MOST: Final = 64
-"""Keys of one set; servers in the wild publish two to six."""
+"""Maximum keys of one set; common servers publish two to six."""
 _BITS: Final = range(2048, 8193)
-"""Of RSA keys (RFC 7518, section 3.3). Longer ones are slow to use, which somebody else would decide then."""
+"""Size of RSA keys (RFC 7518, section 3.3). Longer ones would let another server slow down the gateway."""
 _EXPONENT: Final = 2**32
 _READERS: Final[Mapping[str, Callable[[dict[str, Any]], object]]] = {
     "RSA": RSAAlgorithm.from_jwk,
@@ -31,17 +31,17 @@ _PUBLIC: Final = ("kty", "kid", "use", "key_ops", "alg", "n", "e", "crv", "x", "
 
 
 class KeysRefused(EdgeError):
-    """What should be keys is not."""
+    """The document contains no usable keys."""
 
     error: ClassVar[str] = "keys_unusable"
     status_code: ClassVar[int] = 503
 
 
 class KeySet:
-    """Keys that signatures are verified with. Those that fit nothing here (symmetric, short, private) are left out."""
+    """Keys for verifying signatures. Unsuitable ones (symmetric, short, private) are ignored."""
 
     def __init__(self, document: bytes) -> None:
-        """Raises `KeysRefused` where there is no key that can be used."""
+        """Raises `KeysRefused` if no key is usable."""
         self._keys: list[tuple[object, str | None, PublicKey]] = []
         used = []
         for jwk in _jwks(document)[:_MOST]:
@@ -52,10 +52,10 @@ class KeySet:
         if not self._keys:
             raise KeysRefused("none of the keys can be used: RSA of 2048 bits and more, EC and Ed25519 can")
         self.text = json.dumps({"keys": sorted(used, key=json.dumps)})
-        """The same as a JWK Set, always written alike."""
+        """Canonical JWK Set of the same keys."""
 
     def fitting(self, kid: str | None, algorithm: str) -> Sequence[PublicKey]:
-        """Keys of this id that a signature by this algorithm can come from. Without an id: the only one that can."""
+        """Return the keys with this id for this algorithm. Without an id: the only suitable key."""
         found = [
             key
             for name, only, key in self._keys
@@ -71,7 +71,7 @@ def _jwks(document: bytes) -> list[Any]:
         raise KeysRefused("the document is not JSON") from None
     keys = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(keys, list):
-        raise KeysRefused('the document is no JWK Set: {"keys": [...]}')
+        raise KeysRefused('the document is not a JWK Set: {"keys": [...]}')
     return keys
 
 
@@ -84,14 +84,14 @@ def _key(jwk: object) -> PublicKey | None:
     try:
         key = read(jwk)
     except (jwt.PyJWTError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None  # a server may have keys of kinds that nobody knows here
+        return None  # a server may have keys of unknown types
     if isinstance(key, RSAPublicKey):
         return key if key.key_size in _BITS and key.public_numbers().e < _EXPONENT else None
     return key if isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey) else None
 
 
 def _fits(key: PublicKey, algorithm: str) -> bool:
-    """Whether this kind of key makes this kind of signature: never the public key of one as the secret of another."""
+    """Return whether the key type matches the algorithm, so that no public key is used as an HMAC secret."""
     if isinstance(key, RSAPublicKey):
         return algorithm[:2] in ("RS", "PS")
     if isinstance(key, EllipticCurvePublicKey):

@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with. They rotate: a new one signs, the old ones verify until their tokens end."""
+"""Signing keys of tokens, with rotation: a new key signs, old ones verify until their tokens have expired."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MICRO: Final = 1_000_000
 
 
 class Keys:
-    """The key ring of a gateway. Methods may be called from any thread; `rotate` may take a second."""
+    """Key ring of a gateway. Thread-safe; `rotate` may take a second."""
 
     def __init__(self, store: Store, *, rotate_after: float, lifetime: float) -> None:
-        """`rotate_after`: seconds that a key signs. `lifetime`: seconds that what it signed last is valid."""
+        """`rotate_after`: seconds that a key signs. `lifetime`: seconds that its last token is valid."""
         self._store = store
         self._rotate_after = rotate_after
         self._lifetime = lifetime
@@ -45,7 +45,7 @@ class Keys:
         self._public: dict[str, RSAPublicKey] = {}
 
     def signing(self) -> tuple[str, RSAPrivateKey]:
-        """The key that signs now, and its id. A new one where the last has signed for long enough."""
+        """Return the signing key and its id. Rotates if the key has signed long enough."""
         self._load()
         kid, created = self._newest
         if not kid or time.time() - created / _MICRO > self._rotate_after:
@@ -55,27 +55,27 @@ class Keys:
         return kid, self._private[kid]
 
     def verifying(self, kid: str) -> RSAPublicKey | None:
-        """The key of this id, if it is one of ours."""
+        """Return the key with this id, if it exists."""
         self._load()
         return self._public.get(kid)
 
     def public(self) -> dict[str, Any]:
-        """The public part of the key that signs now, as a JWK (RFC 7517)."""
+        """Return the public part of the signing key as a JWK (RFC 7517)."""
         kid, key = self.signing()
         found: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
         return {**found, "kid": kid, "use": "sig", "alg": "RS256"}
 
     def rotate(self, *, forget: bool = False) -> str:
-        """Make a new key that signs from now on; forget those whose tokens have all ended. Returns its id.
+        """Create a new signing key, and remove keys whose tokens have all expired. Returns its id.
 
-        With `forget` all others are: what they signed is valid no more.
+        `forget` removes all other keys, which invalidates their tokens.
         """
         key = generate_private_key(public_exponent=65537, key_size=_BITS)
         text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         kid = uuid.uuid4().hex
         with self._store.change() as connection:
             (last,) = connection.execute("SELECT max(created) FROM signing_key").fetchone()
-            now = max(time.time_ns() // 1000, (last or 0) + 1)  # clocks are set back, too
+            now = max(time.time_ns() // 1000, (last or 0) + 1)  # the clock may have been set back
             if forget:
                 connection.execute("DELETE FROM signing_key")
                 connection.execute("UPDATE client SET token_until = NULL")
@@ -92,12 +92,12 @@ class Keys:
 
     @property
     def ring(self) -> frozenset[str]:
-        """The ids of all of them."""
+        """Return the ids of all keys."""
         self._load()
         return frozenset(self._public)
 
     def keep(self, kid: str, until: int) -> None:
-        """Do not forget a key before this time, in seconds since 1970."""
+        """Retain a key until this time, in seconds since 1970."""
         with self._store.change() as connection:
             connection.execute("UPDATE signing_key SET needed = max(needed, ?) WHERE kid = ?", [until * _MICRO, kid])
 
@@ -111,7 +111,7 @@ class Keys:
             kid, text, created = row[:3]
             key = _read(text) if row_checksums.is_sound(row) else None
             if key is None:
-                # What it signed is refused. The others go on, and `signing` makes a new one where none is left.
+                # Its tokens are refused. Other keys stay valid, and `signing` creates a new one if none is left.
                 _log.error("security.key_damaged", extra={"kid": row_checksums.printable(kid), "remedy": _REMEDY})
             else:
                 private[kid] = key
@@ -123,7 +123,7 @@ class Keys:
 
 
 def _read(text: str) -> RSAPrivateKey | None:
-    """A key from its PEM text; None: it is not one."""
+    """Return a key from its PEM text, or None if the text is not a key."""
     try:
         key = load_pem_private_key(text.encode(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

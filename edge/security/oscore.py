@@ -1,7 +1,7 @@
-"""What the gateway and its clients share to protect CoAP messages with OSCORE (RFC 8613, section 3).
+"""Security contexts that the gateway shares with clients to protect CoAP messages (OSCORE, RFC 8613, section 3).
 
-These keys are symmetric: both sides need them as they are, so they are not kept as hashes. They are in the file of the
-clients, which its owner alone may read.
+The keys are symmetric: both sides need them in plain text, so they cannot be stored as hashes. Only the owner of the
+client file can read them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _SECRET: Final = 16
 _SALT: Final = 8
 """Bytes."""
 GATEWAY_ID: Final = b"\0"
-"""The gateway's Sender ID, in all contexts. Those of clients begin with 1."""
+"""Sender ID of the gateway in all contexts. Those of clients begin with 1."""
 
 
 _RATE: Final = 256
-"""Sequence numbers a second that no device needs on average: 2^40 of them last for 136 years."""
+"""Sequence numbers a second that no device exceeds on average: 2^40 of them last for 136 years."""
 _SINCE: Final = 1_735_689_600
 """2025-01-01, in seconds since 1970."""
 
 
 class NoSuchContext(EdgeError):
-    """A client that has no security context."""
+    """The client has no security context."""
 
     error: ClassVar[str] = "no_such_context"
     status_code: ClassVar[int] = 404
@@ -45,18 +45,18 @@ class NoSuchContext(EdgeError):
 
 @dataclass(frozen=True, slots=True)
 class SharedContext:
-    """A security context, with the algorithms that RFC 8613 has by default."""
+    """A security context with the default algorithms of RFC 8613."""
 
     client_id: str
     kid: bytes
-    """The client's Sender ID: it names the context."""
+    """Sender ID of the client, which identifies the context."""
     secret: bytes
     salt: bytes
     gateway_id: bytes = GATEWAY_ID
 
 
 class Contexts:
-    """The security contexts of all clients, one for each at most. What another process changes counts at once."""
+    """Security contexts of all clients, at most one for each. Changes by other processes apply at once."""
 
     def __init__(self, store: Store, clients: Clients) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class Contexts:
         self._kids: dict[str, bytes] = {}
 
     def make(self, client_id: str) -> SharedContext:
-        """A new context for a registered client, in place of the one that it has: that one ends at once."""
+        """Create a context for a registered client. It replaces an existing one at once."""
         secret, salt = secrets.token_bytes(_SECRET), secrets.token_bytes(_SALT)
         with self._store.change() as connection:
             connection.execute("DELETE FROM oscore WHERE client_id NOT IN (SELECT client_id FROM client "
@@ -78,33 +78,33 @@ class Contexts:
         return _context((number, client_id, secret, salt))
 
     def end(self, client_id: str) -> bool:
-        """End a client's context; whether it had one."""
+        """End a client's context. Returns whether there was one."""
         with self._store.change() as connection:
             ended = connection.execute("DELETE FROM oscore WHERE client_id = ?", [client_id]).rowcount
         return ended > 0
 
     def find(self, kid: bytes) -> SharedContext | None:
-        """The context of this name, if its client's rights have not ended."""
+        """Return the context with this name, if its client has access."""
         self._load()
         found = self._by_kid.get(kid)
         return found if found is not None and found.client_id in self._clients.registered() else None
 
     def access(self, kid: bytes) -> Access:
-        """What the client of this context may do. Raises `InvalidClient`."""
+        """Return the permissions of the client of this context. Raises `InvalidClient`."""
         found = self.find(kid)
         if found is None:
             raise InvalidClient(
-                "This security context is not known, or has ended; ask who runs the gateway for another"
+                "This security context is not known, or has ended; ask the gateway's operator for another"
             )
         return self._clients.registered()[found.client_id].access(None)
 
     def kid(self, client_id: str | None) -> bytes | None:
-        """The name of the context of a client."""
+        """Return the name of the context of a client."""
         self._load()
         return self._kids.get(client_id or "")
 
     def reserve(self, kid: bytes, count: int) -> int:
-        """Have sequence numbers of the gateway for itself, on disk before one is used (RFC 8613, appendix B.1.1).
+        """Reserve sequence numbers of the gateway on disk before they are used (RFC 8613, appendix B.1.1).
 
         Returns the first of `count`. Raises `InvalidClient`, `StorageFailed`.
         """
@@ -132,11 +132,10 @@ class Contexts:
 
 
 def leap(file: Path, now: float | None = None) -> None:
-    """Have the gateway use none of its sequence numbers again in a file of clients that is an older copy.
+    """Advance the gateway's sequence numbers in a client file that is an older copy, so that none is used again.
 
-    A number that comes twice under one key gives both messages away (RFC 8613, section 7.2). They go on from one that
-    follows from the time, `now` in seconds since 1970. Where the clock is wrong beyond doubt the contexts end.
-    Raises `sqlite3.Error`.
+    Reuse of a number with one key breaks the encryption of both messages (RFC 8613, section 7.2). The new numbers
+    follow from `now`, in seconds since 1970. If the clock is certainly wrong, the contexts end. Raises `sqlite3.Error`.
     """
     least = int(((time.time() if now is None else now) - _SINCE) * _RATE)
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:

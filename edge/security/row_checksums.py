@@ -1,7 +1,7 @@
-"""A checksum of each row in the file of the clients, so that a flipped byte spoils one row and is noticed.
+"""Checksums of the rows in the client file, so that a flipped bit is noticed and affects one row only.
 
-Triggers keep the column `crc` up to date, whatever statement writes a row. An update of a row that is damaged already
-leaves NULL there: it must not make the damage look sound. The sums find accidents, not attacks.
+Triggers update the column `crc` for every statement. An update of a damaged row leaves NULL there, so that the damage
+stays visible. The checksums detect accidents, not attacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS: Final = {
     "signing_key": ("kid", "private", "created", "needed"),
     "oscore": ("number", "client_id", "secret", "salt", "next"),
 }
-"""Table to columns; the first is its key, other than that of `opening`, which has one row at most."""
+"""Columns of each table. The first one is the key, except in `opening`, which has at most one row."""
 
 _NAMES: Final = {
     "gateway": "the name of the issuer",
@@ -36,14 +36,17 @@ _NAMES: Final = {
 
 
 def connect(connection: sqlite3.Connection) -> None:
-    """Give a connection what the triggers need. Text that is no UTF-8 is read as it is, so that its row is named."""
+    """Register the functions that the triggers need.
+
+    Text that is not UTF-8 is read unchanged, so that its row can be named.
+    """
     connection.text_factory = _text
     connection.execute("PRAGMA trusted_schema = ON")
     connection.create_function("row_crc", -1, row_crc, deterministic=True)
 
 
 def add(connection: sqlite3.Connection) -> None:
-    """Add the column and its triggers to all tables; the rows that are there count as sound."""
+    """Add the column and its triggers to all tables. Existing rows count as sound."""
     for table, columns in COLUMNS.items():
         key = "rowid" if table == "opening" else columns[0]
         old, new, own = (_arguments(columns, prefix) for prefix in ("OLD.", "NEW.", ""))
@@ -66,12 +69,12 @@ def select(table: str) -> str:
 
 
 def is_sound(row: Sequence[Any]) -> bool:
-    """Whether a row is as it was written. `row`: all columns in their order, and the checksum."""
+    """Return whether a row matches its checksum. `row`: all columns in their order, and the checksum."""
     return bool(row_crc(*row[:-1]) == row[-1])
 
 
 def row_crc(*values: object) -> int:
-    """The checksum of a row. In SQL all values are cast to BLOB."""
+    """Return the checksum of a row. In SQL all values are cast to BLOB."""
     crc = 0
     for value in values:
         content = b"" if value is None else value if isinstance(value, bytes) else _bytes(value)
@@ -81,7 +84,7 @@ def row_crc(*values: object) -> int:
 
 
 def damaged_rows(connection: sqlite3.Connection) -> Iterator[str]:
-    """Name the rows that are not as they were written. Raises `sqlite3.Error` where the file itself is damaged."""
+    """Yield the names of damaged rows. Raises `sqlite3.Error` if the file itself is damaged."""
     connect(connection)
     for (fault,) in connection.execute("PRAGMA quick_check"):
         if fault != "ok":
@@ -96,7 +99,7 @@ def damaged_rows(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def damage(file: Path) -> list[str]:
-    """Name the damaged rows of a file, without writing to it. Raises `sqlite3.Error`."""
+    """Return the names of the damaged rows of a file, without writing to it. Raises `sqlite3.Error`."""
     connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
         return list(damaged_rows(connection))
@@ -105,12 +108,12 @@ def damage(file: Path) -> list[str]:
 
 
 def printable(text: object) -> str:
-    """A value from a damaged row, for people."""
+    """Return a value of a damaged row in readable form."""
     return _bytes(text).decode("utf-8", "backslashreplace")
 
 
 VERSION: Final = 5
-"""The first version of the file that has checksums."""
+"""First version of the file with checksums."""
 
 
 def _arguments(columns: Sequence[str], prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""All of it put together: what the gateway opens, and the commands that look after clients."""
+"""Facade of authentication for the gateway and for the commands that manage clients."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from edge.security.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """What the operator decides."""
+    """Settings of the operator."""
 
     token_lifetime: int = 3600
-    """Seconds that a token is valid."""
+    """Lifetime of a token in seconds."""
     audience: str = "sepa-edge"
-    """Whom tokens are for."""
+    """Audience of the tokens."""
     key_rotation: float = 30 * 86_400.0
-    """Seconds that a key signs tokens; then there is a new one."""
+    """Seconds that a key signs tokens before a new one replaces it."""
     issuers: tuple[IssuerSettings, ...] = ()
-    """Other authorisation servers whose tokens count."""
+    """External authorization servers whose tokens are accepted."""
 
 
 _WHY_NOT: Final[Mapping[State, str]] = {
     "invited": '"{0}" is invited; it has not registered yet. Once it has, with its code, it can have this',
-    "damaged": 'What is stored of "{0}" is damaged: edge clients revoke {0}, then edge clients allow {0}',
-    "revoked": '"{0}" was revoked; edge clients allow {0} lets it in again',
+    "damaged": 'The stored data of "{0}" are damaged: edge clients revoke {0}, then edge clients allow {0}',
+    "revoked": '"{0}" was revoked; edge clients allow {0} gives it access again',
 }
 
 
@@ -44,7 +44,7 @@ class Security:
     """Clients, keys and tokens of one data directory."""
 
     def __init__(self, data_dir: Path, settings: SecuritySettings) -> None:
-        """Raises `StoreRefused`. The first time it makes a key, which takes up to a second."""
+        """Raises `StoreRefused`. The first call creates a key, which takes up to a second."""
         self._store = store = Store(data_dir)
         self.clients = Clients(store)
         self.keys = Keys(store, rotate_after=settings.key_rotation, lifetime=settings.token_lifetime)
@@ -61,7 +61,7 @@ class Security:
         self.authority = Authority(self.clients, self.keys, self.tokens)
 
     def token(self, identity: str, lifetime: int | None) -> str:
-        """A token, valid for so many seconds, of a client that is registered, or of one that is allowed to.
+        """Return a token, valid for `lifetime` seconds, of a client that is registered or allowed to register.
 
         Raises `NoSuchClient`, `UnauthorizedClient`.
         """
@@ -71,7 +71,7 @@ class Security:
         return issued.token
 
     def share(self, identity: str) -> SharedContext:
-        """A new security context of such a client (OSCORE); the one that it has ends.
+        """Create a security context of such a client (OSCORE). It replaces an existing one.
 
         Raises `NoSuchClient`, `UnauthorizedClient`.
         """
@@ -91,7 +91,7 @@ class Security:
             return client.client_id
         if client.state != "allowed":
             raise UnauthorizedClient(_WHY_NOT[client.state].format(identity))
-        client_id, _ = self.clients.register(identity)  # nobody is told the secret
+        client_id, _ = self.clients.register(identity)  # the secret is not disclosed
         return client_id
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The file in the data directory that holds clients and signing keys: one SQLite file, its owner's alone.
+"""SQLite file in the data directory with clients and signing keys. Only its owner may read it.
 
-The gateway and the `edge clients` command open it, each on its own. Who may read it may do everything, so there is no
-password to it, and no way to it over the network.
+The gateway and the `edge clients` command open it independently. Read access gives full control, so the file has no
+password and cannot be reached over the network.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ ALTER TABLE opening ADD COLUMN publish TEXT;
 ALTER TABLE opening ADD COLUMN receive TEXT;
 PRAGMA user_version = 2;
 """
-"""What a file of version 1, which knew no topics, lacks."""
+"""Migration from version 1, which had no topics."""
 
 _FROM_2: Final = """
 ALTER TABLE client ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
 ALTER TABLE opening ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
 PRAGMA user_version = 3;
 """
-"""What one of version 2, which knew no priorities, lacks."""
+"""Migration from version 2, which had no priorities."""
 
 _FROM_3: Final = """
 ALTER TABLE client ADD COLUMN token_until INTEGER;
 PRAGMA user_version = 4;
 """
-"""What one of version 3, which forgot what it had handed out, lacks."""
+"""Migration from version 3, which did not record issued tokens."""
 
 
 _FROM_4: Final = """
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS oscore (
 );
 PRAGMA user_version = 5;
 """
-"""What one of version 4, which had no checksums (`row_checksums`), lacks."""
+"""Migration from version 4, which had no checksums (`row_checksums`)."""
 
 _REMEDY: Final = (
     "Restore a backup (edge restore). Without one move the file away; then no client is known, and each must be "
@@ -92,13 +92,13 @@ _REMEDY: Final = (
 
 
 class StoreRefused(EdgeError):
-    """The file with the clients cannot be used."""
+    """The client file cannot be used."""
 
     error: ClassVar[str] = "clients_unusable"
 
 
 class Store:
-    """The open file. Methods may be called from any thread."""
+    """The open client file. Thread-safe."""
 
     def __init__(self, data_dir: Path) -> None:
         """Raises `StoreRefused`."""
@@ -124,7 +124,7 @@ class Store:
         except StoreRefused:
             self._connection.close()
             raise
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes what is damaged, which need not be text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the damaged value, which may not be text
             self._connection.close()
             raise StoreRefused(f"{self.path} cannot be used: {error}. {_REMEDY}") from error
 
@@ -158,19 +158,22 @@ class Store:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Changes whenever anybody has changed the file: a few microseconds, so it can be asked at every request."""
+        """Return a value that changes with each change by any process.
+
+        It takes a few microseconds, so that every request may call it.
+        """
         return self.rows("PRAGMA data_version")[0][0], self._own
 
     @property
     def issuer(self) -> str:
-        """The name under which this gateway issues tokens, made with the file."""
+        """Issuer name of this gateway's tokens, created with the file."""
         rows = self.rows(f"{row_checksums.select('gateway')} WHERE name = 'issuer'")
         if not rows or not row_checksums.is_sound(rows[0]):
             raise StoreRefused(f"{self.path} is damaged: the name of the issuer is not what was written. {_REMEDY}")
         return str(rows[0][1])
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a query finds. Raises `StorageFailed`."""
+        """Return the rows of a query. Raises `StorageFailed`."""
         try:
             with self._lock:
                 return self._connection.execute(sql, values).fetchall()
@@ -179,7 +182,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it is on disk when the block ends, or nothing. Raises `StorageFailed`."""
+        """Context manager of a transaction: durable as a whole, or not executed. Raises `StorageFailed`."""
         with self._lock:
             try:
                 with self._transaction():

@@ -1,4 +1,4 @@
-"""TLS as the secure ports speak it, with a certificate that is loaded again when its files change."""
+"""TLS of the secure ports, with a certificate that is reloaded when its files change."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from edge.security.certificates import CertificateRefused, ensure, given_name
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325, section 4.2); TLS 1.3 has no others."""
 _LOOK: Final = 10.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 _log = logging.getLogger(__name__)
 
 
 class Tls:
-    """The server's side of TLS. `context` is for all ports."""
+    """Server side of TLS. `context` is shared by all ports."""
 
     def __init__(self, directory: Path, certificate: Path | None, key: Path | None) -> None:
-        """Without `certificate`: one of our own, in `directory`. Without `key`: it is in the certificate's file.
+        """Load or create the certificate.
 
-        Raises `CertificateRefused`.
+        Without `certificate`: one of the local authority, in `directory`. Without `key`: the certificate's file
+        contains it. Raises `CertificateRefused`.
         """
         self._directory = directory
         self._given = certificate
@@ -37,14 +38,14 @@ class Tls:
         context.set_alpn_protocols(["http/1.1"])
         self.context = context
         self.name: str | None = None
-        """What the certificate calls the gateway beside the names of this machine."""
+        """Name of the gateway in the certificate, other than the names of this machine."""
         self._loaded: list[tuple[str, int, int]] = []
         self.reload()
 
     def reload(self) -> bool:
-        """Load the certificate if its files have changed; connections that begin from now on get it.
+        """Load the certificate if its files have changed; new connections use it.
 
-        Raises `CertificateRefused`; what was loaded before stays.
+        Raises `CertificateRefused`; the previous certificate stays in use.
         """
         if self._given is None:
             files = ensure(self._directory, repair=not self._loaded)
@@ -55,7 +56,7 @@ class Tls:
             found = [(str(file), file.stat().st_mtime_ns, file.stat().st_ino) for file in (certificate, key)]
             if found == self._loaded:
                 return False
-            # Tried on another context first: a pair that does not fit would leave half of itself in this one.
+            # Try it on another context first: half of a pair that does not match would remain in this one.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
             self.context.load_cert_chain(certificate, key, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
@@ -65,7 +66,7 @@ class Tls:
         return True
 
     async def run(self) -> None:
-        """Load what is renewed, for ever."""
+        """Reload renewed certificates, forever."""
         while True:
             await asyncio.sleep(_LOOK)
             try:
@@ -76,7 +77,7 @@ class Tls:
 
 
 def _name(certificate: Path) -> str | None:
-    """The name that was given to it; None also where OpenSSL takes a certificate that we cannot read."""
+    """Return the name in the certificate, or None, also for a certificate that only OpenSSL can parse."""
     try:
         return given_name(certificate)
     except CertificateRefused:

@@ -1,4 +1,4 @@
-"""Tokens: JSON Web Tokens (RFC 7519) signed with RS256, as the SEPA protocol has them."""
+"""Tokens: JSON Web Tokens (RFC 7519) signed with RS256, as in the SEPA protocol."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from edge.security.issuer import Issuer, not_valid
 from edge.security.keys import Keys
 
 _ALGORITHM: Final = "RS256"
-"""Fixed: what a token says about its algorithm is never asked."""
+"""The only algorithm. The one that a token names is ignored."""
 _REQUIRED: Final = ["sub", "iat", "exp", "iss", "aud", "jti", "nbf"]
 _LONGEST: Final = 8192
-"""Characters of a token; ours have about 700."""
+"""Maximum characters of a token; the gateway's own have about 700."""
 _REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A token and when it ends, in seconds since 1970."""
+    """A token and its expiry, in seconds since 1970."""
 
     token: str
     expires: int
     kid: str
-    """The key that it is signed with."""
+    """Id of the key that signed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a valid token says."""
+    """Claims of a valid token."""
 
     client_id: str
-    """Of a client of another issuer: its identity."""
+    """Client id; for a client of another issuer, its identity."""
     expires: int
     """Seconds since 1970."""
     kid: str = ""
-    """The key of ours that it is signed with."""
+    """Id of the gateway's key that signed it."""
     foreign: bool = False
-    """Whether another issuer says so."""
+    """Whether another issuer signed it."""
 
 
 class Tokens:
-    """Issues and verifies the tokens of one gateway, and verifies those of others whom it trusts."""
+    """Issues and verifies the gateway's tokens, and verifies those of trusted issuers."""
 
     def __init__(self, keys: Keys, *, issuer: str, audience: str, lifetime: int, others: Mapping[str, Issuer]) -> None:
-        """`lifetime`: seconds that a token is valid. `others`: issuers beside the gateway, by name."""
+        """`lifetime`: lifetime of a token in seconds. `others`: trusted external issuers, by name."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
@@ -61,7 +61,10 @@ class Tokens:
         self._verified: OrderedDict[str, Claims] = OrderedDict()
 
     def issue(self, client_id: str, lifetime: int | None = None) -> Issued:
-        """A token; the client's last one while more than half of its life is left. With `lifetime`: one of its own."""
+        """Return a token: the client's last one while more than half of its lifetime is left.
+
+        With `lifetime`: a new one.
+        """
         now = int(time.time())
         last = self._last.get(client_id)
         fresh = last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime
@@ -89,16 +92,16 @@ class Tokens:
 
     @property
     def ring(self) -> frozenset[str]:
-        """The ids of the keys whose tokens are valid."""
+        """Return the ids of the keys whose tokens are valid."""
         return self._keys.ring
 
     def forget_others(self) -> None:
-        """Verify the tokens of other issuers again: they may have other keys now."""
+        """Clear the cache of other issuers' tokens: their keys may have changed."""
         for token in [token for token, claims in self._verified.items() if claims.foreign]:
             del self._verified[token]
 
     def verify(self, token: str) -> Claims:
-        """What the token says. Raises `InvalidGrant`, and `NotReady` where an issuer's keys are not known."""
+        """Return the claims of a token. Raises `InvalidGrant`, and `NotReady` if an issuer's keys are not known."""
         claims = self._verified.get(token)
         if claims is None:
             claims = self._read(token)
@@ -115,7 +118,7 @@ class Tokens:
 
     def _read(self, token: str) -> Claims:
         if len(token) > _LONGEST:
-            raise InvalidGrant("This is no token of this gateway")
+            raise InvalidGrant("This is not a token of this gateway")
         try:
             header = jwt.get_unverified_header(token)
             issuer = self._others.get(_named_in(token)) if self._others else None
@@ -145,6 +148,6 @@ def _unknown_key() -> InvalidGrant:
 
 
 def _named_in(token: str) -> str:
-    """The issuer that a token says it has: it decides whose keys are asked, and nothing else."""
+    """Return the issuer that an unverified token names. It only selects the keys for the verification."""
     issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
     return issuer if isinstance(issuer, str) else ""
