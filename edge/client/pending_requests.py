@@ -24,7 +24,7 @@ class PendingRequest:
     sent: bool = False
     """Whether it may have arrived."""
     reason: str = "the broker did not answer in time"
-    """Reason why there is no answer yet."""
+    """Why the answer is still missing."""
 
     def fail(self, error: Exception) -> None:
         """End the request with an error, unless it is answered."""

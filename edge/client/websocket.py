@@ -45,7 +45,7 @@ class Listener(Protocol):
         ...
 
     def closed(self) -> None:
-        """The client was closed; there is no further connection."""
+        """The client was closed and does not connect again."""
         ...
 
     def notified(self, body: Message) -> None:

@@ -1,7 +1,7 @@
 """Invitation code for the operator of a new gateway, which the dashboard page shows for some time after each start.
 
-Anyone who can restart the device, so has physical access, can see it. Later requests, and those from another network,
-get the state "closed".
+Anyone with physical access can restart the device and see it. Later requests, and those from another network, get the
+state "closed".
 """
 
 from __future__ import annotations

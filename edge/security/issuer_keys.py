@@ -43,7 +43,7 @@ class IssuerKeys:
         self._since = time.monotonic()
         self._wanted = asyncio.Event()
         self.fault = "they have not been fetched yet"
-        """Reason why there are no current keys; empty if there is no problem."""
+        """Problem that prevents current keys; empty without a problem."""
         with suppress(KeysRefused, OSError):
             self._set = KeySet((settings.jwks_file or cache).read_bytes())
 
