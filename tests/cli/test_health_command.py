@@ -14,7 +14,7 @@ def test_a_gateway_that_works_is_good(edge, tmp_path):
     done = edge("health", "--data-dir", running.data_dir)
     assert done.returncode == 0
     assert done.stdout.startswith("healthy: version ")
-    assert done.stdout.endswith(" parts move\n")
+    assert done.stdout.endswith(" components make progress\n")
 
 
 def test_one_that_is_away_is_not_and_is_waited_for(edge, tmp_path):
