@@ -1,7 +1,7 @@
 """Durable files: written as a whole, and on the disk when a function here returns.
 
-The file system may lose what it has not written when the power is cut: of a file its content, of a directory the names.
-So a file is written next to the old one, synchronised, and renamed; then its directory is synchronised.
+Without synchronization a power cut can lose the content of a file and the names of a directory. So a file is written
+next to the old one, synchronized, and renamed; then its directory is synchronized.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""Some network file systems cannot synchronise a directory."""
+"""Errors of network file systems that cannot synchronize a directory."""
 
 
 def write(file: Path, content: bytes, *, mode: int = 0o644, draft: Path | None = None) -> None:
-    """Put a file there in one step: after a power cut it has the old content or the new one.
+    """Write a file atomically: after a power cut it has the old content or the new one.
 
-    The file never has more rights than `mode` (less the umask). `draft` names the file that is written first; it is in
-    the same directory. Raises `OSError`; the old file is as it was then.
+    The file never has more permissions than `mode` (less the umask). `draft` names the temporary file in the same
+    directory. Raises `OSError`; then the old file is unchanged.
     """
     draft = draft or file.with_name(f"{file.name}.part")
     try:
@@ -38,7 +38,7 @@ def write(file: Path, content: bytes, *, mode: int = 0o644, draft: Path | None =
 
 
 def make_directory(directory: Path, root: Path) -> None:
-    """Make a directory below `root`, and those in between; the names are as durable as what will be in it."""
+    """Create a directory below `root`, with its parents. Their names are durable."""
     if directory == root or directory.is_dir():
         return
     make_directory(directory.parent, root)
@@ -56,7 +56,7 @@ def sync_file(file: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Wait until the names in a directory are on the disk, where the file system can do that. Raises `OSError`."""
+    """Wait until the names in a directory are on the disk, if the file system supports it. Raises `OSError`."""
     try:
         sync_file(directory)
     except OSError as error:

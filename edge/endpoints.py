@@ -1,4 +1,4 @@
-"""The file in the data directory that tells where a running gateway listens."""
+"""File in the data directory with the addresses of a running gateway."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ DEFAULTS: Final = {
     "ws": "ws://127.0.0.1:9000/subscribe",
     "mqtt": "mqtt://127.0.0.1:1883",
 }
-"""Where a gateway listens that nobody gave settings."""
+"""Addresses of a gateway with default settings."""
 
 
 def write(data_dir: Path, endpoints: Mapping[str, str]) -> None:
-    """Put the file there as a whole: a reader finds all of it or none. Raises `OSError`."""
+    """Write the file atomically. Raises `OSError`."""
     file = data_dir / NAME
     durable.write(file, (json.dumps(dict(endpoints), indent=2) + "\n").encode(), draft=file.with_suffix(".part"))
 
 
 def remove(data_dir: Path) -> None:
-    """Take the file away; it may be gone already."""
+    """Remove the file, if it exists."""
     (data_dir / NAME).unlink(missing_ok=True)
 
 
 def read(data_dir: Path) -> dict[str, str]:
-    """Service to URL. Raises `OSError` where there is no file, `ValueError` where it is not one of ours."""
+    """Return URL by service. Raises `OSError` without the file, `ValueError` for a file of another program."""
     found = json.loads((data_dir / NAME).read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one error for all that is wrong with the content

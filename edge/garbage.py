@@ -1,11 +1,10 @@
-"""When Python looks for garbage in reference cycles: seldom, and in all objects only where that may find something.
+"""Schedule of Python's garbage collector: full collections only if they may find something.
 
-A collection of all objects stops every thread for about a second per 3 million objects. Python starts one whenever a
-quarter more objects exist. A graph or 10,000 subscriptions that grow hold no garbage, so each such stop was for
-nothing. Closed connections and answered requests are free without it (`edge.unlink`). A connection may still leave
-long-lived cycles behind where a library has them. So all objects are looked at when the connections since the last
-time can explain half of the growth, and once in an hour. Young objects are looked at as usual, which takes some
-milliseconds.
+A full collection stops every thread for about a second per 3 million objects. Python starts one whenever a quarter more
+objects exist. A growing graph, or 10,000 subscriptions, hold no garbage, so each such stop was useless. The memory of
+closed connections and answered requests is freed without it (`edge.unlink`). A connection may still leave long-lived
+cycles in libraries. So a full collection runs when the connections since the last one can explain half of the growth,
+and once an hour. Young objects are collected as usual, which takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -18,23 +17,25 @@ from collections.abc import Callable
 from typing import Final
 
 _YOUNG: Final = 2_000
-"""Objects made, and not freed, until the garbage collector looks at the young ones; Python's own figure is 700."""
+"""New objects until a collection of the young generation; Python's default is 700."""
 _OLDER: Final = 3
-"""Such looks until it looks at those that survived one; Python's own figure is 10. So a look is at 8,000 objects at
-most, as with Python's own figures: with 20,000 it stopped all threads for 5 to 20 ms."""
+"""Such collections until one of the second generation; Python's default is 10.
+
+It covers at most 8,000 objects, as with Python's defaults: with 20,000 it stopped all threads for 5 to 20 ms.
+"""
 _NEVER: Final = 1_000_000_000
-"""Such looks until it looks at all objects by itself."""
+"""Such collections until Python starts a full one by itself."""
 
 _PER_CONNECTION: Final = 150
-"""Blocks of memory that a closed connection leaves in cycles at most."""
+"""Most memory blocks that a closed connection leaves in cycles."""
 _INTERVAL: Final = 3600.0
-"""Seconds after which all objects are looked at in any case."""
+"""Seconds between two full collections at most."""
 _LOOK: Final = 1.0
 """Seconds between two decisions."""
 
 
 class Cycles:
-    """Decides when all objects are looked at. It belongs to the event loop."""
+    """Decides when to run a full collection. Used on the event loop."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Cycles:
         blocks: Callable[[], int] = sys.getallocatedblocks,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`blocks`: how many blocks of memory are in use. `clock`: in seconds."""
+        """`blocks`: returns the number of memory blocks in use. `clock`: in seconds."""
         self._collect = collect
         self._blocks = blocks
         self._clock = clock
@@ -51,18 +52,18 @@ class Cycles:
         self._next = 0.0
 
     def begin(self) -> None:
-        """Look at all objects, never again at those of the start, and take the decisions from now on."""
+        """Run a full collection, exclude the objects of the start from later ones, and take over the schedule."""
         self._collect()
         gc.freeze()
         gc.set_threshold(_YOUNG, _OLDER, _NEVER)
         self._note()
 
     def connected(self) -> None:
-        """Note a connection, which will leave a cycle behind."""
+        """Count a connection, which will leave a cycle."""
         self._connections += 1
 
     def look(self) -> bool:
-        """Look at all objects if that may be worth it. Returns whether it was done."""
+        """Run a full collection if it may be useful. Returns whether it ran."""
         growth = self._blocks() - self._base
         explained = 2 * _PER_CONNECTION * self._connections >= growth > self._base // 4
         if not explained and self._clock() < self._next:
@@ -72,7 +73,7 @@ class Cycles:
         return True
 
     async def watch(self) -> None:
-        """Decide once a second."""
+        """Decide once a second, forever."""
         while True:
             await asyncio.sleep(_LOOK)
             self.look()
@@ -84,4 +85,4 @@ class Cycles:
 
 
 cycles: Final = Cycles()
-"""Of this process: there is one garbage collector."""
+"""Instance of this process: there is one garbage collector."""

@@ -1,7 +1,7 @@
-"""How the last run of the gateway ended: a small file in the data directory, written when one begins and when it ends.
+"""Record of the last runs in the data directory, written when a run begins and when it ends.
 
-A run that was killed, or whose machine lost its power, writes no end. Which of the two it was tells the kernel: each
-start of a machine has a number of its own (`/proc/sys/kernel/random/boot_id`).
+A killed run, or one that lost its power, records no end. The kernel's boot id (`/proc/sys/kernel/random/boot_id`), new
+at each start of the host, distinguishes the two.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ REASONS: Final = {
     "restored": "the data directory was restored from a backup",
     "unknown": "its record cannot be read",
 }
-"""Why a run is not the first one, or that it is, and what that means."""
+"""Reasons why a run was started, with their meanings."""
 
 _KEPT: Final = 10
-"""Runs before the last that are remembered."""
+"""Earlier runs in the record."""
 _LONGEST: Final = 200
-"""Characters of a detail."""
+"""Maximum characters of a detail."""
 _SIZE: Final = 4096
-"""Bytes of the file: with a fixed size it can be written over where the disk has no room for another one."""
+"""Fixed size of the file in bytes, so that it can be overwritten on a full disk."""
 _PATIENCE: Final = 1.0
-"""Seconds for the last words of a process that cannot wait: the disk may be what does not answer."""
+"""Seconds for the record of a process that ends now: the disk may not respond."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -52,55 +52,55 @@ class Run:
 
     version: str
     boot: str
-    """Of the machine; empty: not known."""
+    """Boot id of the host; empty if not known."""
     started: str
     ended: str = ""
-    """Empty: it runs, or nobody could write down that it ended."""
+    """End of the run. Empty if it is running, or its end was not recorded."""
     reason: str = ""
-    """One of `REASONS`, once it is known how it ended."""
+    """One of `REASONS`, once known."""
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the file holds."""
+    """Content of the file."""
 
     starts: int
-    """Runs so far on this data directory."""
+    """Number of runs on this data directory."""
     run: Run
     before: tuple[Run, ...] = ()
-    """Those before, the latest first."""
+    """Earlier runs, the latest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Why a gateway has been started: how the run before it ended."""
+    """Reason why the gateway was started: the end of the previous run."""
 
     reason: str
     """One of `REASONS`."""
     detail: str = ""
     ended: str = ""
-    """When, where that is known; UTC, ISO 8601."""
+    """End of the previous run, if known; UTC, ISO 8601."""
     upgraded_from: str = ""
-    """The version that ran before, where it was another one."""
+    """Previous version, if it was another one."""
     starts: int = 1
-    """Runs so far, this one included."""
+    """Number of runs, including this one."""
 
     @property
     def text(self) -> str:
-        """A sentence for people, without its full stop."""
+        """Return a sentence without its full stop."""
         detail = f" ({self.detail})" if self.detail else ""
         upgraded = f"; version {self.upgraded_from} ran before" if self.upgraded_from else ""
         return f"{REASONS[self.reason]}{detail}{upgraded}"
 
     def to_message(self) -> dict[str, object]:
-        """As `/health` has it."""
+        """Return the member of `/health`."""
         return {**asdict(self), "text": self.text}
 
 
 @dataclass(slots=True)
 class LastRun:
-    """The record of the run of this process. Its methods may be called from any thread."""
+    """Record of the run of this process. Thread-safe."""
 
     file: Path
     record: Record
@@ -109,10 +109,10 @@ class LastRun:
 
     @classmethod
     def begin(cls, data_dir: Path, version: str, boot: str | None = None) -> LastRun:
-        """Conclude how the last run ended, and write down that this one begins.
+        """Determine how the last run ended, and record the begin of this one.
 
-        To be called by who holds the lock of the directory. `boot`: another number than that of the machine. A disk
-        that does not take it is logged, and no reason not to start.
+        The caller must hold the lock of the directory. `boot`: the boot id, if not that of the host. A failure to write
+        is logged and does not prevent the start.
         """
         file = data_dir / NAME
         boot = boot_id() if boot is None else boot
@@ -134,8 +134,10 @@ class LastRun:
         return began
 
     def end(self, reason: str, detail: str = "") -> None:
-        """Write down how this run ended. The first reason counts, all that follows is its consequence; but a stop that
-        began in order need not end so."""
+        """Record the end of this run. The first reason counts, because later ones are its consequences.
+
+        Except after an orderly stop, which may still fail.
+        """
         with self._lock:
             if self.record.run.reason not in ("", "stopped"):
                 return
@@ -144,7 +146,7 @@ class LastRun:
             self._write()
 
     def last_words(self, reason: str, detail: str = "") -> None:
-        """The same for a process that is about to end whatever happens: it waits for the disk a moment, no longer."""
+        """The same for a process that ends now: it waits for the disk only for a short time."""
         speaking = threading.Thread(target=self.end, args=(reason, detail), name="last-words", daemon=True)
         speaking.start()
         speaking.join(_PATIENCE)
@@ -157,14 +159,14 @@ class LastRun:
 
 
 def concluded(run: Run, boot: str) -> Run:
-    """A run that is over, with how it ended, as seen from a machine with this boot number."""
+    """Return a finished run with its reason, as seen from a host with this boot id."""
     if run.reason:
         return run
     return replace(run, reason="power" if run.boot and boot and run.boot != boot else "crashed")
 
 
 def read(data_dir: Path) -> Record:
-    """What stands there. Raises `OSError` where there is no file, `ValueError` where it is not one of ours."""
+    """Return the record. Raises `OSError` without the file, `ValueError` for an invalid one."""
     try:
         found = json.loads((data_dir / NAME).read_text(encoding="utf-8"))
         record = Record(int(found["starts"]), _run(found["run"]), tuple(_run(one) for one in found["before"]))
@@ -174,7 +176,7 @@ def read(data_dir: Path) -> Record:
 
 
 def write(data_dir: Path, record: Record) -> None:
-    """Put the file there as a whole, where there is room; else over the one that is there. Raises `OSError`."""
+    """Write the file atomically, or overwrite it if the disk is full. Raises `OSError`."""
     file = data_dir / NAME
     content = _encoded(record)
     try:
@@ -185,7 +187,7 @@ def write(data_dir: Path, record: Record) -> None:
 
 
 def restored(old: Path, new: Path, version: str) -> None:
-    """Write into a data directory that takes the place of another one why that was. Raises `OSError`."""
+    """Record the reason in a data directory that replaces another one. Raises `OSError`."""
     now = _now()
     run = Run(version, boot_id(), now, now, "restored")
     try:
@@ -197,7 +199,7 @@ def restored(old: Path, new: Path, version: str) -> None:
 
 
 def boot_id(file: Path = _BOOT) -> str:
-    """The number of this start of the machine; empty where the kernel does not tell."""
+    """Return the boot id of the host; empty if the kernel does not report it."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Listening TCP sockets that strangers cannot use up: what they take has an end before anybody knows who they are."""
+"""Listening TCP sockets with a bound on unauthenticated connections."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from typing import Any, Final
 from edge.garbage import cycles
 
 AT_ONCE: Final = 8
-"""Connections accepted before others have their turn (`backlog` of asyncio's `create_server`): each needs a handshake,
-and who has begun one comes before who has not."""
+"""Connections accepted in a row (`backlog` of asyncio's `create_server`).
+
+Each needs a handshake, and begun handshakes take precedence over new connections.
+"""
 HANDSHAKE: Final = 10.0
-"""Seconds that a client has for the TLS handshake."""
+"""Timeout of the TLS handshake in seconds."""
 _QUEUE: Final = 128
 """Connections that wait in the kernel."""
 _STRANGERS: Final = 100
-"""Connections of strangers that there is room for at the least; with TLS each takes 0.3 MB."""
+"""Least quota of unauthenticated connections; with TLS each takes 0.3 MB."""
 _SELECT: Final = 1024
-"""Descriptors that `select` can look at (FD_SETSIZE); the MQTT client library uses it."""
+"""Largest descriptor that `select` supports (FD_SETSIZE); the MQTT client library uses it."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _DISCONNECTED: Final = frozenset(
     {
@@ -42,16 +44,16 @@ _DISCONNECTED: Final = frozenset(
         errno.ETIMEDOUT,
     }
 )
-"""What system calls report of a connection that the client, or the network, has ended."""
+"""Errors of system calls for a connection that the client, or the network, has ended."""
 _QUIET: Final = 10.0
-"""Seconds between two log lines on connections that were turned away."""
+"""Seconds between two log lines about rejected connections."""
 
 _log = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=256)
 def is_local(host: str) -> bool:
-    """Whether an address is this machine's own, which all its programs share."""
+    """Return whether an address is one of this machine, which all its programs share."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -59,12 +61,12 @@ def is_local(host: str) -> bool:
 
 
 def is_disconnect(error: BaseException | None) -> bool:
-    """Whether an error only says that a connection is lost, which clients cause and no operator can change."""
+    """Return whether an error only reports a lost connection, which needs no action by an operator."""
     return isinstance(error, ConnectionError) or (isinstance(error, OSError) and error.errno in _DISCONNECTED)
 
 
 def ignore_disconnects(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Exception handler of an event loop: lost connections are logged at level debug, without a traceback."""
+    """Exception handler of an event loop: log lost connections at level debug, without a traceback."""
     error = context.get("exception")
     if is_disconnect(error):
         _log.debug("listener.disconnected", extra={"reason": str(error)})
@@ -73,37 +75,38 @@ def ignore_disconnects(loop: asyncio.AbstractEventLoop, context: dict[str, Any])
 
 
 def use_all_descriptors() -> int:
-    """Have this process use as many descriptors as it may. Returns how many connections of clients that leaves."""
+    """Raise the limit of descriptors as far as possible. Returns the number available for client connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # a system that does not keep its word
+    with contextlib.suppress(OSError, ValueError):  # the system refuses the limit that it reported
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     limit, own = _descriptors()
     return limit - own
 
 
 def _descriptors() -> tuple[int, int]:
-    """How many this process may use, and how many of them are not for clients but for files, other processes, and the
-    gateway's own connections."""
+    """Return the limit of descriptors, and how many are reserved.
+
+    The reserved ones are for files, other processes and the gateway's own connections.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit, min(_SELECT, limit // 4)
 
 
 class Listener(socket.socket):
-    """Where a gate listens; `sock` of asyncio's `create_server`.
+    """Listening socket of a gate; `sock` of asyncio's `create_server`.
 
-    A connection of another machine is a stranger's until the gate says that it knows what it wants (`known`). There is
-    room for a quarter as many strangers as connections; when it is full the one goes who has waited longest, of the
-    address that has most, or the new one if it is of such an address itself. Who is known, and this machine's own, may
-    have a tenth more connections than the gate serves, and this machine a few beyond that: these it tells so. What is
-    beyond is closed.
+    A remote connection is unauthenticated until the gate calls `known`. The quota of unauthenticated connections is a
+    quarter of all. When it is full, the oldest one of the address with most of them is closed, or the new one if it has
+    this address itself. Known clients and this machine may use a tenth more connections than the gate serves, and this
+    machine a few more, so that the gate can send them an error. Further ones are closed.
     """
 
     def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:
         """Bind. `most`: connections that the gate serves, and of one address. Raises `OSError`."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.create_server((host, port), family=family)
-        # asyncio leaves Nagle's algorithm on for connections of a socket that was made so, and every answer but the
-        # first of a connection would wait 40 ms for a delayed acknowledgement. They inherit this option.
+        # asyncio does not disable Nagle's algorithm for connections of such a socket, and every answer except the
+        # first of a connection would wait 40 ms for a delayed acknowledgement. Connections inherit this option.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(bound.family, bound.type, bound.proto, bound.detach())
         self._most = most + most // 10 + 1
@@ -111,7 +114,7 @@ class Listener(socket.socket):
         self._room = max(_STRANGERS, most // 4)
         _, self._lowest = _descriptors()
         self._strangers: dict[Any, _Connection] = {}
-        """By address, the oldest first."""
+        """Unauthenticated connections by address, the oldest first."""
         self._known = 0
         self._of_one: Counter[str] = Counter()
         self._turned_away = 0
@@ -119,16 +122,16 @@ class Listener(socket.socket):
 
     @property
     def port(self) -> int:
-        """The TCP port, also where any was asked for."""
+        """The TCP port, also for port 0 in the settings."""
         return int(self.getsockname()[1])
 
     def listen(self, _backlog: int = 0) -> None:
-        """Begin. asyncio's `backlog` is also how many it accepts in a row, which is another matter."""
+        """Begin to listen. Ignores the backlog of asyncio, which also uses it as the number to accept in a row."""
         super().listen(_QUEUE)
 
     @contextlib.contextmanager
     def closed_on_failure(self) -> Iterator[None]:
-        """Close it where a gate fails to begin to serve on it, or is cancelled meanwhile; asyncio leaves it open."""
+        """Close the socket if the gate fails to start, or is cancelled meanwhile; asyncio leaves it open."""
         try:
             yield
         except BaseException:
@@ -138,7 +141,7 @@ class Listener(socket.socket):
             raise
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that may come in. Raises `BlockingIOError` where there is none."""
+        """Return the next permitted connection. Raises `BlockingIOError` if there is none."""
         for _ in range(AT_ONCE):
             try:
                 plain, address = super().accept()
@@ -155,7 +158,7 @@ class Listener(socket.socket):
         raise BlockingIOError(errno.EAGAIN, "others have their turn")
 
     def known(self, address: Any) -> None:  # noqa: ANN401 - of whatever family
-        """The gate knows what the client at an address (`peername` of its transport) wants."""
+        """Mark the connection from this address (`peername` of its transport) as known."""
         connection = self._strangers.pop(address, None)
         if connection is not None:
             self._known += 1
@@ -187,14 +190,14 @@ class Listener(socket.socket):
         return self._known < self._most and self._of_one[host] < self._most_of_one and self._has_room(host)
 
     def _descriptor(self, plain: socket.socket) -> int | None:
-        """One that is for clients; None: all are in use."""
+        """Return a descriptor for a client, or None if all are in use."""
         try:
             return fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, self._lowest)
         except OSError:
             return None
 
     def _has_room(self, host: str) -> bool:
-        """Whether there is room for one more stranger of an address; it may have to be made."""
+        """Return whether the address may have one more unauthenticated connection; may close another one."""
         if len(self._strangers) < self._room:
             return True
         of_one = Counter(address[0] for address in self._strangers)
@@ -205,7 +208,7 @@ class Listener(socket.socket):
         connection = self._strangers[oldest]
         self._turn_away(crowd)
         self.known(oldest)
-        with contextlib.suppress(OSError):  # it has gone itself
+        with contextlib.suppress(OSError):  # it was closed by the client
             connection.shutdown(socket.SHUT_RDWR)
         return True
 
@@ -228,7 +231,7 @@ class Listener(socket.socket):
             self._told_at, self._turned_away = now, 0
 
     def _deaf(self) -> None:
-        """The socket does not listen any more, and stays readable: asyncio would ask, and log, 10,000 times a second.
+        """Stop reading: the socket no longer listens but stays readable, which asyncio would log 10,000 times a second.
 
         The watchdog opens the port again.
         """
@@ -236,7 +239,7 @@ class Listener(socket.socket):
         _log.error("listener.deaf", extra={"port": self.port})
 
     def _exhausted(self) -> None:
-        """asyncio writes a line for each time that there are no descriptors, and looks again after a second."""
+        """Limit the log: asyncio writes a line each time that it finds no descriptors, and retries after a second."""
         now = time.monotonic()
         if now - self._exhausted_at < 1:
             raise BlockingIOError(errno.EAGAIN, "nothing has changed")
@@ -244,7 +247,7 @@ class Listener(socket.socket):
 
 
 class _Connection(socket.socket):
-    """A connection that tells when it is closed, and takes no harm from a client that closes it at any time."""
+    """Socket that reports its closing, and tolerates a client that disconnects at any time."""
 
     stranger = False
     peer: Any = None
@@ -252,11 +255,11 @@ class _Connection(socket.socket):
     gone: Callable[[], None] | None = None
 
     def getpeername(self) -> Any:  # noqa: ANN401 - of whatever family
-        """The client's address, also after a reset, when the system does not know it any more (ENOTCONN)."""
+        """Return the client's address, also after a reset, when the system no longer knows it (ENOTCONN)."""
         return self.peer
 
     def shutdown(self, how: int) -> None:
-        """Shut down; no error if the client was faster. `write_eof` of asyncio would raise it in any callback."""
+        """Shut down. Ignores a disconnected client: asyncio's `write_eof` would raise the error in any callback."""
         try:
             super().shutdown(how)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Fetches the documents of LOAD, which is off unless the operator allows it (`engine.allow_load`)."""
+"""Download of the documents of LOAD, which is off by default (`engine.allow_load`)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TIMEOUT = 10.0
 """Seconds for which the server may send nothing."""
 
 LONGEST = 120.0
-"""Seconds for the whole fetch, so that slow servers do not occupy the threads that fetch."""
+"""Seconds for the whole download, so that slow servers do not occupy the loader threads."""
 
 MAX_DOCUMENT = 50 * 1024 * 1024
-"""Bytes of a document, at the most."""
+"""Maximum bytes of a document."""
 
 _ACCEPT = "application/n-quads, application/n-triples, text/turtle, application/trig, application/rdf+xml;q=0.8"
 
 
 def load_document(iri: str) -> Iterator[ox.Quad]:
-    """The quads of an RDF document on the Web, parsed as they are read. Raises `UpdateFailed`, `TooLarge`."""
-    import httpx  # late: hardly any gateway needs it
+    """Yield the quads of an RDF document on the Web, parsed as they arrive. Raises `UpdateFailed`, `TooLarge`."""
+    import httpx  # late: few gateways need it
 
     if not iri.startswith(("http://", "https://")):
         raise UpdateFailed("only http and https documents can be loaded")

@@ -20,7 +20,7 @@ from edge.log_limit import LineLimit
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 _CHATTY: Final = ("amqtt", "asyncio", "httpcore", "httpx", "paho", "transitions", "uvicorn", "websockets")
-"""Loggers of libraries: their warnings are ours, their daily business is not."""
+"""Loggers of libraries of which only warnings are logged."""
 
 _SECRET_NAME: Final = re.compile(r"passw|secret|token|authorization|credential|api_?key", re.IGNORECASE)
 _SECRET_TEXT: Final = re.compile(
@@ -106,14 +106,14 @@ class TextFormatter(logging.Formatter):
 
 
 def redact(text: str) -> str:
-    """The text without what looks like a credential: bearer tokens, passwords in URLs and in key=value pairs."""
+    """Return the text without credentials: bearer tokens, passwords in URLs and in key=value pairs."""
     return _SECRET_TEXT.sub(lambda match: (match["bearer"] or match["user"] or match["pair"]) + _REDACTED, text)
 
 
 def _event(record: logging.LogRecord) -> str:
     try:
         return redact(record.getMessage())
-    except (TypeError, ValueError):  # a library's message that does not fit its arguments
+    except (TypeError, ValueError):  # a message of a library that does not match its arguments
         return redact(str(record.msg))
 
 

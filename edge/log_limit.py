@@ -14,7 +14,7 @@ INTERVAL: Final = 30.0
 QUIET: Final = 60.0
 """Seconds after the last suppressed line of a source, from which on a summary reports how many there were."""
 _SOURCES: Final = 1000
-"""Sources that are tracked; there are fewer statements that log. Beyond, all begin again."""
+"""Tracked sources; fewer statements log. Beyond this number all are reset."""
 
 _Source = tuple[str, str, int]
 

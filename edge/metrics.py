@@ -1,4 +1,4 @@
-"""What the gateway counts and measures, for Prometheus. Every metric is described in docs/metrics.md."""
+"""Metrics for Prometheus. Every metric is described in docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-# A `_created` time beside every counter doubles what a scraper of a small box fetches, and nobody asks for it.
+# A `_created` timestamp for every counter would double the size of a scrape without any use.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Bounds of the latency buckets in seconds: from one commit on a fast disk to what a person gives up on."""
+"""Buckets of latencies in seconds: from one commit on a fast disk to the patience of a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What updates have cost since the gateway began."""
+    """Costs of updates since the start of the gateway."""
 
     phases: Mapping[str, tuple[int, float]]
-    """By phase: how many updates, and their seconds together."""
+    """Number of updates and their total seconds, by phase."""
     hits: int
-    """Subscriptions that the LUTT let through."""
+    """Subscriptions selected by the LUTT."""
 
 
 class Metrics:
-    """The metrics of one gateway, in a registry of its own, so that two gateways can live in one process."""
+    """Metrics of one gateway, in their own registry, so that one process can run two gateways."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = CollectorRegistry() if registry is None else registry
@@ -87,7 +87,7 @@ class Metrics:
         self.starts = Counter("edge_starts", "Starts of a gateway on this data directory.", registry=self.registry)
 
     def tell_restart(self, reason: str, starts: int) -> None:
-        """Say once why this run began, and which one on its data directory it is, counted from 1."""
+        """Set the reason of this run, and its number on the data directory, counted from 1."""
         self.last_restart.labels(reason).set(1)
         self.starts.inc(starts)
 
@@ -97,11 +97,11 @@ class Metrics:
         self.request_seconds.labels(gate, primitive).observe(seconds)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Add a gauge `edge_NAME` whose value is asked for whenever the metrics are read."""
+        """Add a gauge `edge_NAME` whose value is computed at each scrape."""
         Gauge(f"edge_{name}", description, registry=self.registry).set_function(value)
 
     def watch_each(self, name: str, description: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
-        """Add a gauge `edge_NAME` with a value for each of the things that there are when the metrics are read."""
+        """Add a gauge `edge_NAME` with a value for each item that exists at a scrape."""
         self.registry.register(_Each(f"edge_{name}", description, label, values))
 
     def watch_engine(
@@ -114,7 +114,7 @@ class Metrics:
         pending_timers: Callable[[], float],
         subscription_faults: Callable[[], float],
     ) -> None:
-        """Show the engine's state: how large, how busy, how far."""
+        """Add metrics of the engine's size, load and progress."""
         self.watch("triples", "Triples in the live graph, named graphs included.", triples)
         self.watch("pending_updates", "Updates that wait for the engine.", pending_updates)
         self.watch("journal_sequence", "Sequence number of the last change set in the journal.", journal_sequence)
@@ -131,7 +131,7 @@ class Metrics:
         seconds: Callable[[], float],
         merged: Callable[[], float],
     ) -> None:
-        """Show what re-evaluated subscriptions cost."""
+        """Add metrics of re-evaluated subscriptions."""
         self.watch("pending_evaluations", "Re-evaluated subscribed queries that lag behind the last commit.", pending)
         for name, description, value in (
             ("evaluations", "Evaluations of re-evaluated subscribed queries.", count),
@@ -145,16 +145,16 @@ class Metrics:
             self.registry.register(_Total(f"edge_{name}", description, value))
 
     def watch_costs(self, costs: Callable[[], Costs]) -> None:
-        """Show the engine's performance model, asked for whenever the metrics are read."""
+        """Add the engine's performance model, computed at each scrape."""
         self.registry.register(_PerformanceModel(costs))
 
     def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
 
 def written_bytes(file: Path = Path("/proc/self/io")) -> float:
-    """Bytes that this process has had the kernel write to disks; NaN where it does not tell."""
+    """Return the bytes that this process has written to disks; NaN if the kernel does not report them."""
     try:
         found = dict(line.split(": ") for line in file.read_text(encoding="ascii").splitlines())
         return float(found["write_bytes"])
@@ -170,7 +170,7 @@ class _Each(Collector):
         self._values = values
 
     def collect(self) -> Iterable[Metric]:
-        """What Prometheus is told."""
+        """Return the gauge with its current values."""
         gauge = GaugeMetricFamily(self._name, self._description, labels=[self._label])
         for name, value in self._values().items():
             gauge.add_metric([name], value)
@@ -178,7 +178,7 @@ class _Each(Collector):
 
 
 class _Total(Collector):
-    """A counter whose value is asked for when the metrics are read."""
+    """A counter whose value is computed at each scrape."""
 
     def __init__(self, name: str, description: str, value: Callable[[], float]) -> None:
         self._name = name
@@ -195,7 +195,7 @@ class _PerformanceModel(Collector):
         self._costs = costs
 
     def collect(self) -> Iterable[Metric]:
-        """What Prometheus is told."""
+        """Return the metrics of the phases."""
         costs = self._costs()
         phases = SummaryMetricFamily("edge_update_phase_seconds", "Time of updates by phase.", labels=["phase"])
         for phase, (count, seconds) in costs.phases.items():

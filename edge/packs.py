@@ -1,4 +1,4 @@
-"""Mapping files of either form: the mapping language, and profiles of applications with initial mappings (JSAP)."""
+"""Mapping files of both forms: the mapping language, and profiles of applications with initial mappings (JSAP)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ENDINGS: Final = frozenset({".toml", ".json"}) | _PROFILES
 
 
 def is_mapping_file(path: Path) -> bool:
-    """Whether a file of a directory of mapping files is one, by its name."""
+    """Return whether the name is that of a mapping file."""
     return path.suffix in _ENDINGS and not path.name.startswith(".")
 
 
 def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack:
-    """The pack of a file. Raises `MappingError` with every fault, `OSError` where the file cannot be read."""
+    """Return the pack of a file. Raises `MappingError` with every problem, `OSError` for an unreadable file."""
     if path.suffix not in _PROFILES:
         return load_pack(path, limits=limits)
     try:
@@ -34,6 +34,6 @@ def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack
 
 
 def _entry(mapping: SemanticMapping) -> dict[str, str]:
-    """An entry of Listing 17. Its IRIs are complete: no prefix is to be looked for in them."""
+    """Return an entry of Listing 17. Its IRIs are complete, without prefixes."""
     entry = {key: value for key, value in asdict(mapping).items() if value is not None and key != "topic"}
     return {key: f"<{value}>" if key in ("observation", "unit", "location") else value for key, value in entry.items()}

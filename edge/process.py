@@ -1,4 +1,4 @@
-"""The gateway as a process: it runs until a signal and exits within the stop timeout; a second signal ends it now."""
+"""The gateway process: it runs until a signal and exits within the stop timeout; a second signal ends it at once."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ _log = logging.getLogger(__name__)
 _ALL_MOVES = "Serves clients; all parts move"
 
 LastWords = Callable[[str, str], None]
-"""Records a reason of `edge.last_run` and a detail before the process ends."""
+"""Called with a reason of `edge.last_run` and a detail, before the process is ended."""
 
 _SAME_SIGNAL = 1.0
-"""Seconds within which a second signal counts as the first one: a signal to a process group may arrive twice."""
+"""Seconds within which a second signal is ignored: signals to a process group may arrive twice."""
 
 
 _GRACE: Final = 3.0
-"""Seconds for the log line and the record of a process that ends because its time is over: the disk, or the reader of
-the log, may not respond."""
+"""Seconds for the log line and the record of a process that is ended: disk or log reader may not respond."""
 
 _SLICES = 10
-"""Parts of the time that an event loop has to move: who was stopped himself misses one of them, not all."""
+"""Parts of the time limit for the event loop: a suspended process misses one of them, not all."""
 
 _SWITCH_INTERVAL = 0.0001
-"""Seconds after which a thread that computes gives way to one that waits for the interpreter.
+"""Seconds after which a computing thread releases the interpreter for a waiting one.
 
-An update crosses from the event loop's thread to the writer's and back, and waits this long each time while another
+An update passes from the event loop's thread to the writer's and back. It waits this long each time while another
 thread compiles a text, and again after each system call: some 20 times. With 0.5 ms the 99th percentile of its latency
-while others subscribe is 3 times as long, with Python's 5 ms up to 20 times. Threads that compete do as much in all.
+while others subscribe is 3 times as long, with Python's 5 ms up to 20 times. The total throughput of competing threads
+is the same.
 """
 
 
 def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
-    """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once. `ready` is called when it is.
+    """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once.
 
-    Raises `StartError`, or `StopError` where something that waited was not done, or where the gateway cannot mend
-    itself. Where it does not stop within `shutdown.timeout`, or its event loop stands still for `watchdog.end_after`,
-    the process ends with exit code 1. The timeout of the stop stays in force after this function: the caller must exit,
-    with `leave`.
+    `ready` is called when the gateway is ready. Raises `StartError`, or `StopError` if waiting work was not done or a
+    failure cannot be repaired. If the stop exceeds `shutdown.timeout`, or the event loop makes no progress for
+    `watchdog.end_after`, the process ends with exit code 1. The timeout of the stop stays in force after this function:
+    the caller must exit, with `leave`.
     """
     possible, wanted = use_all_descriptors(), _connections(settings)
     if wanted > possible:
@@ -71,8 +71,8 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
 def leave(code: int) -> NoReturn:
     """Exit now, without waiting for threads.
 
-    The interpreter would wait for each thread that still parses or evaluates something, without a limit. After the stop
-    no client waits for such a result, and everything that was acknowledged is stored.
+    The interpreter would wait without a limit for each thread that still parses or evaluates. After the stop no client
+    waits for such a result, and everything acknowledged is stored.
     """
     with contextlib.suppress(OSError, ValueError):  # standard output is closed
         sys.stdout.flush()
@@ -81,7 +81,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _connections(settings: Settings) -> int:
-    """How many connections the limits allow together."""
+    """Return the number of connections that the limits allow together."""
     ports = 2 if settings.security.enabled else 1
     broker = settings.mqtt.max_connections if settings.mqtt.enabled and not settings.mqtt.broker else 0
     return ports * (settings.http.max_connections + settings.ws.max_connections) + broker
@@ -132,7 +132,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
 
 
 def _end_after(seconds: float, last_words: LastWords) -> None:
-    """End the process with exit code 1 after this time, even if threads are busy. Acknowledged updates are stored."""
+    """End the process with exit code 1 after this time, whatever its threads do. The journal is up to date."""
 
     def end() -> None:
         last_words("stop_timeout", f"after {seconds:g} s")
@@ -148,8 +148,8 @@ def _end_after(seconds: float, last_words: LastWords) -> None:
 def _end_without_python(seconds: float) -> None:
     """End the process with exit code 1 after this time, from a thread of C code.
 
-    A Python thread cannot do it while another one holds the interpreter's lock, while its own log line waits for a
-    reader, or after the interpreter has begun to exit. The traceback goes nowhere: a full log would block it.
+    A Python thread cannot do this while another one holds the interpreter's lock, while its own log line waits for a
+    reader, or after the interpreter has begun to exit. The traceback is discarded: a full log would block it.
     """
     try:
         nowhere: IO[bytes] | int = open(os.devnull, "wb")  # noqa: SIM115, PTH123  open until the process ends
@@ -159,7 +159,7 @@ def _end_without_python(seconds: float) -> None:
 
 
 def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float, last_words: LastWords) -> None:
-    """End the process with exit code 1 when the event loop has not moved for that long; where it hangs is logged."""
+    """End the process with exit code 1 when the event loop has made no progress for that long; log its stack."""
 
     def watch() -> None:
         moves = threading.Event()
@@ -182,7 +182,7 @@ def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float, last_words: La
 
 
 def _signals(last_words: LastWords) -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets."""
+    """Return an event that the first SIGTERM or SIGINT sets."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     asked = 0.0

@@ -1,4 +1,4 @@
-"""What systemd is told by a service of `Type=notify` (sd_notify(3)); where nothing listens, nothing is said."""
+"""Notifications to systemd for a service of `Type=notify` (sd_notify(3)). Without systemd they have no effect."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 _FRACTION: Final = 3
-"""Signs of life within the time in which systemd wants one: two of them may be late."""
+"""Heartbeats within systemd's watchdog interval: two of them may be late."""
 
 
 class Supervisor:
-    """The socket at which systemd listens. No method fails: what cannot be told changes nothing here."""
+    """Notification socket of systemd. Its methods never fail: lost notifications have no effect on the gateway."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         address = environ.get("NOTIFY_SOCKET", "")
@@ -24,22 +24,22 @@ class Supervisor:
         asked = environ.get("WATCHDOG_USEC", "")
         ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.longest_silence = int(asked) / 1e6 / _FRACTION if asked.isdecimal() and ours else float("inf")
-        """Seconds between two signs of life at the most (sd_watchdog_enabled(3))."""
+        """Longest time between two heartbeats in seconds (sd_watchdog_enabled(3))."""
 
     def ready(self, status: str) -> None:
-        """Everything runs. `status` is a line for `systemctl status`."""
+        """Report that everything runs. `status` is a line for `systemctl status`."""
         self._tell(READY="1", STATUS=status)
 
     def alive(self, status: str) -> None:
-        """There is progress."""
+        """Send a heartbeat."""
         self._tell(WATCHDOG="1", STATUS=status)
 
     def stopping(self, status: str) -> None:
-        """It ends, and needs a moment for that."""
+        """Report the begin of the stop, which takes some time."""
         self._tell(STOPPING="1", STATUS=status)
 
     def close(self) -> None:
-        """Say no more."""
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,4 +1,4 @@
-"""Backups: one archive of all that must survive, made while the gateway runs, and put back as a whole."""
+"""Backups: one archive of everything that must survive, made while the gateway runs, and restored as a whole."""
 
 from edge.backup.archive import BackupRefused, Manifest
 from edge.backup.making import make

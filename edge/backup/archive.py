@@ -1,6 +1,6 @@
-"""What a backup is: a gzipped tar archive of files below `data/`, and at its end a manifest with their sums.
+"""Format of a backup: a gzipped tar archive of files below `data/`, with a manifest of their checksums at its end.
 
-An archive that was cut off has no manifest, so it is none.
+A truncated archive lacks the manifest, so it is detected.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.protocol.errors import EdgeError
 
 DATA: Final = "data/"
-"""What the names of all files in the archive begin with, but for the manifest's."""
+"""Prefix of all names in the archive, except that of the manifest."""
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
-"""Of archives; one with a higher number was made by a newer version."""
+"""Version of the format; a higher number is from a newer version of sepa-edge."""
 JOURNAL: Final = FILE_NAME
-"""The file without which there is no gateway to put back."""
+"""File without which a backup cannot be restored."""
 LONGEST_MANIFEST: Final = 16 * 1024 * 1024
-"""Bytes: some 100,000 files."""
+"""Bytes; enough for some 100,000 files."""
 
 _OF_A_RUN: Final = (LOCK_NAME, disk_reserve.NAME, endpoints.NAME, last_run.NAME)
-"""Files that speak of a gateway that runs or ran here, not of what it knows."""
+"""Files about the running process, which are not part of the data."""
 _DRAFTS: Final = (".part", ".new", "-wal", "-shm", "-journal")
-"""How names of files end that are not whole, or belong to an SQLite file that is copied with them."""
+"""Suffixes of incomplete files, and of files that belong to an SQLite file and are copied with it."""
 SQLITE: Final = ".sqlite3"
-"""How names of SQLite files end."""
+"""Suffixes of SQLite files."""
 
 
 class BackupRefused(EdgeError):
-    """A backup cannot be made, or not be put back; what was there before is there unchanged."""
+    """A backup cannot be created or restored. Nothing was changed."""
 
     error: ClassVar[str] = "backup_refused"
 
@@ -56,22 +56,22 @@ class ArchiveEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive holds."""
+    """Content of an archive."""
 
     version: str
-    """Of the gateway that made it."""
+    """Version of sepa-edge that created it."""
     made: str
-    """When; UTC, ISO 8601."""
+    """Time of creation; UTC, ISO 8601."""
     files: tuple[ArchiveEntry, ...]
     format: int = FORMAT
 
     def to_json(self) -> bytes:
-        """As it stands in the archive."""
+        """Return the bytes of the manifest file."""
         return json.dumps(asdict(self), indent=1).encode() + b"\n"
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Raises `BackupRefused`."""
+        """Parse a manifest file. Raises `BackupRefused`."""
         try:
             found = json.loads(text)
             form = int(found["format"])
@@ -94,11 +94,11 @@ class Manifest:
 
 
 def belongs(path: Path) -> bool:
-    """Whether a file of the data directory is part of a backup."""
+    """Return whether a file of the data directory is part of a backup."""
     return path.name not in _OF_A_RUN and not path.name.endswith(_DRAFTS)
 
 
 def is_safe(name: str) -> bool:
-    """Whether a name stays below the directory that it is put into."""
+    """Return whether a name stays below the target directory."""
     path = PurePosixPath(name)
     return bool(name) and str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name

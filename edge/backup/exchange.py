@@ -1,4 +1,4 @@
-"""Two directories that change their names in one step, so that a power cut finds the one or the other in place."""
+"""Atomic exchange of two directories: after a power cut one of them is in place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _HERE: Final = -100
 _EXCHANGE: Final = 2
 """RENAME_EXCHANGE."""
 _NOT_THERE: Final = (errno.ENOSYS, errno.EINVAL)
-"""The C library, the kernel or the file system does not know how."""
+"""Errors if the C library, the kernel or the file system does not support it."""
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two directories of one file system. Raises `OSError`; nothing has changed then.
+    """Exchange the names of two directories of one file system. Raises `OSError`; then nothing has changed.
 
-    Where the file system cannot do that in one step, there is a moment in which `other` is missing.
+    Without support by the file system, `other` is missing for a short time.
     """
     code = _renameat2(one, other)
     if code == 0:
@@ -37,7 +37,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _renameat2(one: Path, other: Path) -> int:
-    """0, or the number of the error."""
+    """Return 0, or the error number."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         return errno.ENOSYS

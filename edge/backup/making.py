@@ -1,4 +1,4 @@
-"""Making a backup while the gateway runs: SQLite files as of one moment each, verified, and all others as they are."""
+"""Creation of a backup while the gateway runs: verified snapshots of SQLite files, and copies of all others."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused
 
 _BUSY: Final = 30.0
-"""Seconds to wait where a file is locked, as it is for a moment while the log is moved into it."""
+"""Seconds to wait for a locked file, which is locked during a checkpoint of its write-ahead log."""
 _LEVEL: Final = 6
-"""Of compression, 1 to 9."""
+"""Compression level, 1 to 9."""
 
 
 def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
-    """Write a backup of a data directory into a file, for its owner alone, or into a stream.
+    """Write a backup of a data directory into a file, readable for its owner only, or into a stream.
 
-    The file is there as a whole and on the disk, or it is as it was before. Nothing that is stored is changed.
-    Raises `BackupRefused`.
+    The file is written atomically and durably. The data directory is not changed. Raises `BackupRefused`.
     """
     if not (data_dir / JOURNAL).is_file():
         raise BackupRefused(f"{data_dir} is no data directory of a gateway: there is no {JOURNAL}")
@@ -66,7 +65,7 @@ def _into_file(data_dir: Path, target: Path) -> Manifest:
 
 def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
     entries: list[ArchiveEntry] = []
-    # Streamed (`|`), so that it may go through a pipe.
+    # Streaming mode (`|`), so that the target may be a pipe.
     with (
         gzip.GzipFile("", "wb", _LEVEL, file) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
@@ -79,7 +78,7 @@ def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
                 entries.append(_add(archive, name, copy, stat.S_IMODE(path.stat().st_mode)))
                 copy.unlink()
             else:
-                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
                     entries.append(_add(archive, name, path))
         manifest = Manifest(__version__, datetime.now(UTC).isoformat(timespec="seconds"), tuple(entries))
         text = manifest.to_json()
@@ -88,7 +87,7 @@ def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
 
 
 def _files(data_dir: Path) -> Iterator[Path]:
-    """Regular files in the order of their names; no links, which lead elsewhere."""
+    """Yield regular files by name; no links, which may lead elsewhere."""
     for directory, names, files in os.walk(data_dir):
         names.sort()
         for name in sorted(files):
@@ -98,7 +97,7 @@ def _files(data_dir: Path) -> Iterator[Path]:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    """An SQLite file as it is between two commits, while others write to it."""
+    """Copy an SQLite file in its state between two commits, while others write to it."""
     source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY)
     with contextlib.closing(source), contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
         target.execute("PRAGMA journal_mode = OFF").fetchall()
@@ -126,7 +125,7 @@ def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is summed while it is read, up to the size that it had when that began."""
+    """A file that computes its checksum while it is read, up to its size at the beginning."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -134,7 +133,7 @@ class _Hashed(io.RawIOBase):
         self.sum = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """As of any file."""
+        """Read as from any file."""
         found = self._file.read(self._rest if size < 0 else min(size, self._rest))
         self._rest -= len(found)
         self.sum.update(found)

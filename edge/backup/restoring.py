@@ -1,4 +1,4 @@
-"""Putting a backup back: checked as a whole beside the data directory, which it then takes the place of in one step."""
+"""Restore of a backup: checked as a whole next to the data directory, then exchanged with it in one step."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _CHUNK: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of it."""
+    """Result of a restore."""
 
     manifest: Manifest
     before: Path | None
-    """Where the directory is that was there before; None: there was none, or it is removed."""
+    """Path of the old directory; None if it did not exist or was removed."""
 
 
 def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove: bool = False) -> Restored:
-    """Put a backup in the place of a data directory that no gateway uses.
+    """Restore a backup as a data directory that no gateway uses.
 
-    One that holds something already is replaced only where `replace` says so; it is kept beside it as
-    NAME.before-restore, or removed where `remove` says so. Raises `BackupRefused`; all is as it was then.
+    A directory with content is replaced only with `replace`. It is kept next to the new one as NAME.before-restore, or
+    removed with `remove`. Raises `BackupRefused`; then nothing was changed.
     """
-    place = data_dir.resolve()  # systemd may have put a link there
+    place = data_dir.resolve()  # systemd may have created a link there
     if place.is_mount():
         raise BackupRefused(f"{place} is a mount point, which cannot be exchanged; use a directory below it")
     try:
@@ -63,12 +63,12 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
                 _make_ready(draft, place)
                 exchange(draft, place)
             except BaseException:
-                if not (draft / LOCK_NAME).exists():  # else it is what was there before
+                if not (draft / LOCK_NAME).exists():  # otherwise it is the old directory
                     shutil.rmtree(draft, ignore_errors=True)
                 raise
             with contextlib.suppress(OSError):
                 durable.sync_directory(place.parent)
-        # From here on the backup is in place, and the draft holds what was there before.
+        # From here on the backup is in place, and the draft is the old directory.
         if not occupied or remove:
             shutil.rmtree(draft, ignore_errors=True)
             return Restored(manifest, None)
@@ -90,7 +90,7 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
 
 @contextlib.contextmanager
 def _held(place: Path) -> Iterator[bool]:
-    """The directory, made where it is missing, while no gateway can use it; whether there is something in it."""
+    """Create the directory if necessary and lock it against gateways. Yields whether it has content."""
     made = not place.exists()
     lock = DirectoryLock(place)
     try:
@@ -98,7 +98,7 @@ def _held(place: Path) -> Iterator[bool]:
     except BaseException:
         if made:
             (place / LOCK_NAME).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # there is something in it
+            with contextlib.suppress(OSError):  # it has content
                 place.rmdir()
         raise
     finally:
@@ -106,7 +106,7 @@ def _held(place: Path) -> Iterator[bool]:
 
 
 def _extract(source: IO[bytes], draft: Path) -> Manifest:
-    """All files of the archive, each as its manifest says."""
+    """Extract all files of the archive and verify them against the manifest."""
     found: dict[str, tuple[int, str]] = {}
     manifest: Manifest | None = None
     with tarfile.open(fileobj=source, mode="r|gz") as archive:
@@ -130,7 +130,7 @@ def _extract(source: IO[bytes], draft: Path) -> Manifest:
 
 
 def _put(content: IO[bytes], path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of what was written."""
+    """Write a file; return its size and SHA-256."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     summed, size = hashlib.sha256(), 0
     with path.open("xb") as file:
@@ -154,7 +154,7 @@ def _check(found: dict[str, tuple[int, str]], manifest: Manifest) -> None:
 
 
 def _make_ready(draft: Path, place: Path) -> None:
-    """Verify what the gateway would, and give the files to whom the data directory belongs."""
+    """Verify the data as the gateway does, and set the owner of the files to that of the data directory."""
     try:
         sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:

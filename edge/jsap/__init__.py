@@ -1,6 +1,6 @@
-"""Applications as JSON SPARQL Application Profiles (SEPA paper, section 5.3): read, checked, ready to be sent.
+"""JSON SPARQL Application Profiles (SEPA paper, section 5.3): parsed, checked and compiled to text templates.
 
-A profile has updates and queries with names. Each is cut into pieces once; to send it is to put terms between them.
+A profile has named updates and queries. Each is cut into pieces once; a request joins them with terms.
 """
 
 from edge.jsap.bindings import ForcedBinding, Value

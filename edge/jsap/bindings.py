@@ -1,4 +1,4 @@
-"""Forced bindings: what a variable may be bound to, and a value as an RDF term (SEPA paper, section 5.3)."""
+"""Forced bindings: their types, and the conversion of values to RDF terms (SEPA paper, section 5.3)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from edge.jsap.names import XSD, absolute, expand, shown
 from edge.protocol import results
 
 Term = ox.NamedNode | ox.Literal | ox.BlankNode
-"""What a variable can be bound to."""
+"""A term to which a variable can be bound."""
 
 Value = str | int | float | bool | Decimal | date | results.Term | Mapping[str, Any]
-"""What a caller may bind: a Python value, an RDF term (no triple), or a binding object of the SPARQL JSON results."""
+"""A value from a caller: a Python value, an RDF term (no triple), or a binding object of the SPARQL JSON results."""
 
 _TYPES: Final[dict[type[Term], str]] = {ox.NamedNode: "uri", ox.Literal: "literal", ox.BlankNode: "bnode"}
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedBinding:
-    """What a profile says about one forced binding."""
+    """Declaration of a forced binding in a profile."""
 
     name: str
     type: Literal["uri", "literal", "bnode"]
     datatype: str | None = None
-    """IRI. None: plain, or what the value itself says."""
+    """IRI. None: plain, or the datatype of the value."""
     language: str | None = None
     default: Term | None = None
-    """None: who uses the entry must give a value."""
+    """None: callers must provide a value."""
 
     def term(self, value: Value, namespaces: Mapping[str, str]) -> Term:
-        """A value as a term. Raises `BindingError` where it is not of this type, datatype and language.
+        """Convert a value to a term. Raises `BindingError` if it does not match type, datatype and language.
 
-        A text is an IRI, in full or with a prefix of `namespaces`, or the label of a blank node, or the lexical form of
-        a literal. A number, truth value or time has the datatype that the binding declares, else that of XSD which it
-        has in Python; the declared one must be able to say it. A term or binding object is what it is; nothing in it
-        is expanded.
+        A text is an IRI, absolute or with a prefix of `namespaces`, the label of a blank node, or the lexical form of a
+        literal. A number, boolean or time has the declared datatype, which must be able to represent it, else the XSD
+        datatype of its Python type. Terms and binding objects are used unchanged, without expansion.
         """
         try:
             if isinstance(value, Mapping):
@@ -70,7 +69,7 @@ class ForcedBinding:
         return _blank(value)
 
     def _check(self, term: Term) -> None:
-        """Raises `ValueError` for a term that is not what is declared, or that no request can hold."""
+        """Raise `ValueError` for a term that does not match the declaration, or that no request can contain."""
         if _TYPES[type(term)] != self.type:
             raise ValueError(f"it is declared as {self.type}, and {shown(str(term))} is a {_TYPES[type(term)]}")
         if not isinstance(term, ox.Literal):
@@ -86,9 +85,9 @@ class ForcedBinding:
 
 
 def _lexical(value: object, declared: str | None) -> tuple[str, str | None]:
-    """The lexical form of a Python value, and its datatype (XSD 1.1 part 2). Raises `ValueError`."""
+    """Return lexical form and datatype of a Python value (XSD 1.1 part 2). Raises `ValueError`."""
     if declared == XSD + "decimal" and isinstance(value, float) and math.isfinite(value):
-        value = Decimal(repr(value))  # it has no exponents
+        value = Decimal(repr(value))  # xsd:decimal has no exponents
     match value:
         case str():
             return _characters(value), None
@@ -126,17 +125,17 @@ _FORMS: Final = {
     XSD + "dateTime": rf"{_DAY}{_TIME}{_ZONE}?",
     XSD + "dateTimeStamp": rf"{_DAY}{_TIME}{_ZONE}",
 }
-"""What values of Python can be written as: the lexical forms (XSD 1.1 part 2, sections 3.3 and 3.4), not the ranges."""
+"""Lexical forms of Python values (XSD 1.1 part 2, sections 3.3 and 3.4), without ranges."""
 
 
 def _fits(text: str, datatype: str | None) -> bool:
-    """Whether a datatype can have this lexical form, as far as is known."""
+    """Return whether a datatype permits this lexical form, as far as it is known."""
     form = _FORMS.get(datatype or "")
     return form is None or re.fullmatch(form, text) is not None
 
 
 def _of_json(given: Mapping[str, Any]) -> Term:
-    """A binding object of the SPARQL 1.1 Query Results JSON format, section 3.2.2. Raises `ValueError`."""
+    """Parse a binding object (SPARQL 1.1 Query Results JSON Format, section 3.2.2). Raises `ValueError`."""
     kind, value = given.get("type"), given.get("value")
     if isinstance(value, str):
         if kind == "uri":
@@ -153,7 +152,7 @@ def _of_json(given: Mapping[str, Any]) -> Term:
 
 
 def _characters(text: str) -> str:
-    """The text. Raises `ValueError` if it is none in Unicode."""
+    """Return the text. Raises `ValueError` for text that is not valid Unicode."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("the value has half a surrogate pair, which is no character")
     return text
@@ -167,9 +166,9 @@ def _blank(label: str) -> ox.BlankNode:
 
 
 def written(term: Term, blanks: str) -> str:
-    """A term as SPARQL text that means the same wherever a term may stand (SPARQL 1.1 Query, section 19.8).
+    """Return a term as SPARQL text, valid wherever a term may be (SPARQL 1.1 Query, section 19.8).
 
-    `blanks` goes before the labels of blank nodes, so that they are none of the request's own.
+    `blanks` is a prefix for labels of blank nodes, so that they differ from those of the request.
     """
     if isinstance(term, ox.NamedNode):
         return f"<{term.value}>"
@@ -177,7 +176,7 @@ def written(term: Term, blanks: str) -> str:
         return f"_:{blanks}{_ODD.sub(lambda found: f'_{ord(found[0]):x}_', term.value)}"
     text = term.value.translate(_ESCAPED)
     if "\\u" in text or "\\U" in text:
-        # Section 19.2: some read \u0022 before they read strings, so that "\\u0022" would end here.
+        # Section 19.2: some parsers expand \u0022 before they parse strings, so that "\\u0022" would end here.
         text = text.replace("\\u", "\\\\u0075").replace("\\U", "\\\\u0055")
     if term.language is not None:
         return f'"{text}"@{term.language}'
@@ -186,5 +185,5 @@ def written(term: Term, blanks: str) -> str:
 
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9]")
-"""Characters of labels on which parsers differ. A label is told apart from others, nothing more."""
+"""Characters of labels on which parsers differ. They can be replaced, because only the identity of a label matters."""
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})

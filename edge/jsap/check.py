@@ -1,4 +1,4 @@
-"""All that is wrong with a profile, at once."""
+"""Check of a profile that reports all problems at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from edge.jsap.profile import Profile, profile_of
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found."""
+    """Result of a check."""
 
     profile: Profile | None
-    """None: there are problems."""
+    """None if there are problems."""
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    """What is accepted but may be meant otherwise: unknown members, for example."""
+    """Accepted but suspicious items, for example unknown members."""
 
 
 def check(path: str | PathLike[str]) -> Report:
-    """Read and check a profile and what it includes. Raises `OSError` where the file itself cannot be read."""
+    """Read and check a profile with its included files. Raises `OSError` if the profile itself cannot be read."""
     findings = Findings()
     profile = profile_of(files.read(Path(path), findings), str(path), findings)
     return Report(None if findings.problems else profile, findings.problems, findings.notes)

@@ -1,4 +1,4 @@
-"""The updates and queries of a profile (Listing 15): read and checked once, then filled in as often as one likes."""
+"""Updates and queries of a profile (Listing 15): compiled once, then filled in for each request."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from edge.jsap.texts import Draft, template_of
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The dataset of a request: `using-graph-uri`, `using-named-graph-uri` of an update, `default-` and `named-` of a
-    query. None: the request names none.
+    """Dataset of a request; None: the request names none.
+
+    `using-graph-uri` and `using-named-graph-uri` of an update, `default-` and `named-` of a query.
     """
 
     default: tuple[str, ...] | None = None
@@ -38,17 +39,17 @@ class ProfileEntry:
     """By variable name, without question mark."""
     graphs: Graphs
     sparql11: Sparql11Target
-    """Where the update or query is sent."""
+    """Endpoint of the update or query."""
     sparql11se: SubscribeTarget
-    """Where a query is subscribed to."""
+    """Endpoint for subscriptions to a query."""
     template: TextTemplate = field(repr=False)
     namespaces: Mapping[str, str] = field(repr=False)
 
     def text(self, bindings: Mapping[str, Value] | None = None) -> str:
-        """The SPARQL with these values, and defaults for the others, in the places of the forced variables.
+        """Return the SPARQL with these values, and defaults for the others, in place of the forced variables.
 
-        It has PREFIX lines for what it uses and does not declare. Raises `BindingError` for a missing, unknown or
-        unfit value.
+        PREFIX lines for undeclared prefixes are added. Raises `BindingError` for a missing, unknown or unsuitable
+        value.
         """
         given = bindings or {}
         if unknown := given.keys() - self.forced.keys():
@@ -71,7 +72,7 @@ class ProfileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What a profile says for all its entries."""
+    """Settings of a profile for all its entries."""
 
     namespaces: Mapping[str, str]
     targets: Targets
@@ -79,7 +80,7 @@ class Common:
 
 
 def read_graphs(members: Members, kind: Kind, namespaces: Mapping[str, str]) -> Graphs:
-    """The graphs of an update or query, of those that a member `graphs` names."""
+    """Return the graphs of an update or query from a member `graphs`."""
     default, named = ("using-graph-uri", "using-named-graph-uri")
     if kind == "query":
         default, named = ("default-graph-uri", "named-graph-uri")
@@ -87,7 +88,7 @@ def read_graphs(members: Members, kind: Kind, namespaces: Mapping[str, str]) -> 
 
 
 def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Findings) -> ProfileEntry | None:
-    """An entry. None: it has no text, and `findings` has more."""
+    """Parse an entry. Returns None if it has no text; `findings` has the reason."""
     members = Members(node, findings)
     sparql = members.node("sparql")
     text = members.text("sparql")

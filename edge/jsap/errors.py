@@ -1,4 +1,4 @@
-"""What is wrong with a profile, or with what it is asked for."""
+"""Errors in profiles, and in requests to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a file. Lines and columns count from 1; 0: the file as a whole."""
+    """A problem in a file. Lines and columns count from 1; 0: the file as a whole."""
 
     file: str
     line: int
@@ -16,13 +16,13 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        """`FILE:LINE:COLUMN: reason`, as compilers say it."""
+        """`FILE:LINE:COLUMN: reason`, the format of compilers."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         return f"{place}: {self.reason}"
 
 
 class ProfileError(ValueError):
-    """A profile cannot be used. `problems` has everything that is wrong; the attributes tell of the first."""
+    """A profile cannot be used. `problems` has all problems; the attributes describe the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -35,7 +35,7 @@ class ProfileError(ValueError):
 
 
 class UnknownEntry(KeyError):
-    """A profile has no such update or query; the message names those that it has."""
+    """The profile has no such update or query; the message names the existing ones."""
 
     def __init__(self, profile: str, kind: str, name: str, known: Iterable[str]) -> None:
         listed = ", ".join(sorted(known)) or "none"
@@ -46,4 +46,4 @@ class UnknownEntry(KeyError):
 
 
 class BindingError(ValueError):
-    """A forced binding is missing, unknown, or has a value that is not of its type; the message names it."""
+    """A forced binding is missing, unknown, or has a value of the wrong type; the message names it."""

@@ -1,7 +1,7 @@
-"""The files of a profile: JSON or YAML, and what they include.
+"""Files of a profile, JSON or YAML, with their includes.
 
-`include` (also `#include`) lists files, relative to the one that includes them. The one that includes wins, member by
-member; of two included ones the later. An update, query or graphs member is taken whole.
+`include` (also `#include`) lists files, relative to the including one. The including file overrides, member by member;
+of two included ones the later. An update, query or graphs member is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from edge.jsap.nodes import Node, NotReadable, Source, merged
 from edge.jsap.yaml_text import read_yaml
 
 LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 
 MOST: Final = 100
-"""Files that one profile includes, each counted as often as it is included."""
+"""Maximum files that one profile includes, with repetitions."""
 
 _WHOLE: Final = ("updates", "queries")
 
 
 def read(path: Path, findings: Findings) -> Node | None:
-    """The document of a file and what it includes. None: it cannot be read, and `findings` has why.
+    """Return the document of a file with its includes, or None; then `findings` has the reason.
 
-    Raises `OSError` for the file itself, which may be a pipe. One that is included must be a regular file that can be
-    read; else that is a problem of who includes it.
+    Raises `OSError` for the file itself, which may be a pipe. An included one must be a readable regular file;
+    otherwise it is a problem of the including file.
     """
     text = _text(path, findings)
     return None if text is None else parse(text, str(path), findings)
 
 
 def parse(text: str, name: str, findings: Findings) -> Node | None:
-    """The same for a text. `name`: what it is called, and beside what included files are looked for."""
+    """Parse a text in the same way. `name` is its file name, against which includes are resolved."""
     return _Documents(findings).read(Source(name, text), ())
 
 
 def _text(path: Path, findings: Findings) -> str | None:
     with path.open("rb") as file:
-        content = file.read(LARGEST + 1)  # a device says nothing of its size
+        content = file.read(LARGEST + 1)  # a device does not report its size
     if len(content) > LARGEST:
         findings.problem(Problem(str(path), 0, 0, f"the file is larger than {LARGEST} bytes"))
         return None
@@ -60,14 +60,14 @@ def _text(path: Path, findings: Findings) -> str | None:
 
 
 class _Documents:
-    """The document of a profile, and of the files that it includes."""
+    """Reader of the document of a profile and of its includes."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._left = MOST
 
     def read(self, source: Source, including: tuple[Path, ...]) -> Node | None:
-        """A document with what it includes. `including`: the files on the way to it."""
+        """Return a document with its includes. `including`: the chain of files that include it."""
         try:
             node = read_yaml(source, self._findings) if _is_yaml(source) else read_json(source, self._findings)
         except NotReadable as error:
@@ -107,13 +107,13 @@ class _Documents:
 
 
 def _is_yaml(source: Source) -> bool:
-    """By the ending; where that says nothing, JSON begins with a bracket."""
+    """Return whether the extension is that of YAML; for others, JSON begins with a bracket."""
     ending = Path(source.name).suffix.lower()
     return ending in (".yaml", ".yml") or (ending != ".json" and source.text.lstrip()[:1] not in ("{", "["))
 
 
 def _path(name: str, including: Path) -> Path:
-    """What a file includes under this name. Raises `ValueError`."""
+    """Return the path of an included file. Raises `ValueError`."""
     parts = urlsplit(name)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ValueError("only files can be included, nothing is fetched")
@@ -121,7 +121,7 @@ def _path(name: str, including: Path) -> Path:
 
 
 def _joined(below: Node | None, above: Node | None) -> Node | None:
-    """Two profiles as one. An entry and `graphs` are one thing, of which no half is taken."""
+    """Merge two profiles. Entries and `graphs` are replaced as a whole."""
     both = merged(below, above)
     if below is None or above is None or both is None:
         return both

@@ -1,4 +1,4 @@
-"""What was found while a profile was read: all of it, each thing once."""
+"""Findings of a parsed profile, without duplicates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from edge.jsap.errors import Problem
 
 
 class Findings:
-    """Problems and notes in the order in which they were found."""
+    """Problems and notes in the order of their discovery."""
 
     def __init__(self) -> None:
         self._problems: dict[Problem, None] = {}
@@ -23,11 +23,11 @@ class Findings:
         return _sorted(self._notes)
 
     def problem(self, problem: Problem) -> None:
-        """The profile cannot be used because of this."""
+        """Add a problem, which makes the profile unusable."""
         self._problems[problem] = None
 
     def note(self, note: Problem) -> None:
-        """This is accepted, and may be meant otherwise."""
+        """Add a note about an accepted but suspicious item."""
         self._notes[note] = None
 
 

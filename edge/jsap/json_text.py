@@ -1,6 +1,6 @@
-"""JSON (RFC 8259) as nodes that know their places.
+"""JSON (RFC 8259) as nodes with positions.
 
-Line breaks within texts are taken, and noted: people write SPARQL on several lines, and many readers take it so.
+Line breaks within texts are accepted with a note: people write SPARQL on several lines, and many parsers accept it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _WORD: Final = re.compile(r"true|false|null")
 _STRINGS: Final = json.JSONDecoder(strict=False)
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
-"""One character of a text as it is written; two escapes make one beyond U+FFFF."""
+"""One character of a JSON text; two escapes make one beyond U+FFFF."""
 
 
 def read_json(source: Source, findings: Findings) -> Node:
-    """The document. Raises `NotReadable` for the first place where it is no JSON."""
+    """Parse a document. Raises `NotReadable` for the first syntax error."""
     reader = _Reader(source, findings)
     node, end = reader.value(reader.skip(0), None, 0)
     end = reader.skip(end)
@@ -35,7 +35,7 @@ def read_json(source: Source, findings: Findings) -> Node:
 
 
 def number(text: str) -> int | float | Decimal | None:
-    """What a number as JSON writes it is; None: it is none, or too large to be one."""
+    """Return the value of a JSON number, or None if it is not one or too large."""
     if _NUMBER.fullmatch(text) is None:
         return None
     if "e" not in text.lower():
@@ -59,7 +59,7 @@ class _Reader:
         return NotReadable(self._source.problem(position, reason))
 
     def value(self, position: int, key: int | None, depth: int) -> tuple[Node, int]:
-        """The value at a position, and where it ends."""
+        """Return the value at a position, and its end."""
         if depth > MAX_DEPTH:
             raise self.wrong(position, f"nested deeper than {MAX_DEPTH} levels")
         opening = self._text[position : position + 1]
@@ -111,7 +111,7 @@ class _Reader:
         return Node(items, self._source, position, key), end
 
     def _items(self, position: int, closing: str, item: Callable[[int], int]) -> int:
-        """Read what stands between commas up to `closing`; returns the end of that."""
+        """Parse comma-separated items up to `closing`; return the end."""
         end = self.skip(position + 1)
         if self._text[end : end + 1] == closing:
             return end + 1
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _offset(text: str, start: int, number_: int) -> int:
-    """Where character `number_` of the text that is quoted at `start` stands."""
+    """Return the position of character `number_` of the quoted text that begins at `start`."""
     position = start + 1
     for _ in range(number_):
         match = _CHARACTER.match(text, position)

@@ -14,7 +14,7 @@ MEMBER: Final = "semantic-mappings"
 
 @dataclass(frozen=True, slots=True)
 class SemanticMapping:
-    """One topic and the observation that its values belong to. IRIs are absolute."""
+    """One topic and the observation for its values. IRIs are absolute."""
 
     topic: str
     observation: str
@@ -27,7 +27,7 @@ class SemanticMapping:
 def semantic_mappings(
     extended: Members, namespaces: Mapping[str, str], findings: Findings
 ) -> tuple[SemanticMapping, ...]:
-    """The mappings of a profile. A topic stands for itself: it is no pattern."""
+    """Return the mappings of a profile. Topics are literal, not patterns."""
     found = []
     for topic, node in extended.items(MEMBER):
         entry = Members(node, findings)

@@ -1,4 +1,4 @@
-"""The members of an object, asked for by name and type. What nobody asks for is told in the end."""
+"""Access to the members of an object by name and type, with notes about unused members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS: Final[dict[type, str]] = {dict: "an object", list: "a list", str: "a tex
 
 
 class Members:
-    """An object, or nothing, which has no members. Each question tells `findings` what is wrong with its member."""
+    """An object, or an empty one. Each accessor reports an invalid member to `findings`."""
 
     def __init__(self, node: Node | None, findings: Findings) -> None:
         self._findings = findings
@@ -28,37 +28,37 @@ class Members:
                 findings.problem(node.problem("must be an object"))
 
     def __contains__(self, name: str) -> bool:
-        """Whether the member is there, whatever it is."""
+        """Return whether the member exists, with any type."""
         return name in self._members
 
     def node(self, *names: str) -> Node | None:
-        """The member of the first of these names that is there."""
+        """Return the first existing member of these names."""
         self._asked.update(names)
         found = (self._members[name] for name in names if name in self._members)
         return next((node for node in found if node.value is not None), None)
 
     def items(self, name: str) -> Iterator[tuple[str, Node]]:
-        """The members of a member that is an object."""
+        """Yield the members of a member that is an object."""
         node = self._of_type(dict, name)
         if node is not None and isinstance(node.value, dict):
             yield from node.value.items()
 
     def object(self, name: str) -> Members:
-        """A member that is an object."""
+        """Return a member that is an object."""
         return Members(self.node(name), self._findings)
 
     def text(self, *names: str) -> str | None:
-        """A member that is a text."""
+        """Return a member that is a text."""
         node = self._of_type(str, *names)
         return node.value if node is not None and isinstance(node.value, str) else None
 
     def flag(self, name: str) -> bool | None:
-        """A member that is true or false."""
+        """Return a member that is true or false."""
         node = self._of_type(bool, name)
         return node.value if node is not None and isinstance(node.value, bool) else None
 
     def choice(self, name: str, choices: Mapping[str, Choice]) -> Choice | None:
-        """A member that is one of the keys of `choices`, in any case; its value there."""
+        """Return the value in `choices` for a member that is one of its keys, in any case."""
         text = self.text(name)
         if text is None:
             return None
@@ -68,7 +68,7 @@ class Members:
         return found
 
     def port(self) -> int | None:
-        """The member `port`, also as a text."""
+        """Return the member `port`, which may be a text."""
         node = self.node("port")
         if node is None:
             return None
@@ -79,12 +79,12 @@ class Members:
         return None
 
     def iri(self, name: str, namespaces: Mapping[str, str]) -> str | None:
-        """A member that is an IRI, in full or with a prefix."""
+        """Return a member that is an IRI, absolute or with a prefix."""
         node = self._of_type(str, name)
         return None if node is None else self._iri(node, namespaces)
 
     def iris(self, name: str, namespaces: Mapping[str, str]) -> tuple[str, ...] | None:
-        """A member that is an IRI or a list of them."""
+        """Return a member that is an IRI or a list of IRIs."""
         node = self.node(name)
         if node is None:
             return None
@@ -93,11 +93,11 @@ class Members:
         return tuple([iri for iri in found if iri is not None])
 
     def wrong(self, name: str, reason: str) -> None:
-        """Tell what is wrong with a member that is there."""
+        """Report an existing member as invalid."""
         self._findings.problem(self._members[name].problem(reason))
 
     def rest(self) -> None:
-        """Note the members that nobody asked for."""
+        """Add a note for each unused member."""
         for name, node in self._members.items():
             if name not in self._asked:
                 hint = meant(name, self._asked - self._members.keys())

@@ -1,8 +1,8 @@
-"""IRIs as profiles write them: absolute, or with a prefix of the profile.
+"""IRIs in profiles: absolute, or with a prefix of the profile.
 
 `a:b` is a prefixed name if `a` is a namespace of the profile and `b` does not begin with `//`. It is an absolute IRI if
-`b` begins with `//` or `a` is one of the schemes that have no such slashes (`urn`, `tag`, ...). Anything else in front
-of the colon is a prefix that somebody forgot to declare. `<...>` is an absolute IRI whatever is in it.
+`b` begins with `//` or `a` is a scheme without such slashes (`urn`, `tag`, ...). Any other prefix is reported as
+undeclared. `<...>` is always an absolute IRI.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ NAMESPACES: Final[Mapping[str, str]] = {
     "owl": "http://www.w3.org/2002/07/owl#",
     "xsd": XSD,
 }
-"""Prefixes that need no declaring: those that the reference engine's clients know."""
+"""Predeclared prefixes: those of the reference engine's clients."""
 
 _SCHEMES: Final = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
 
 
 def absolute(text: str) -> str:
-    """An absolute IRI, checked (RFC 3987). Raises `ValueError`."""
+    """Return an absolute IRI after a check (RFC 3987). Raises `ValueError`."""
     try:
         return ox.NamedNode(text).value
     except (ValueError, UnicodeEncodeError) as error:
@@ -36,7 +36,7 @@ def absolute(text: str) -> str:
 
 
 def expand(text: str, namespaces: Mapping[str, str]) -> str:
-    """An IRI that is written in full or with a prefix, in full. Raises `ValueError`."""
+    """Return the absolute form of an IRI. Raises `ValueError`."""
     if text.startswith("<") and text.endswith(">"):
         return absolute(text[1:-1])
     prefix, colon, local = text.partition(":")
@@ -52,12 +52,12 @@ def expand(text: str, namespaces: Mapping[str, str]) -> str:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` where something known is like the word, else nothing."""
+    """Return `; did you mean ...?` if a known word is similar, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
 def shown(text: str) -> str:
-    """A text in quotes, shortened, without control characters: it may be anything."""
+    """Return any text in quotes, shortened, without control characters."""
     short = text if len(text) <= 60 else text[:57] + "..."
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short) + '"'

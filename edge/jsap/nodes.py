@@ -1,4 +1,4 @@
-"""A document as a tree whose nodes know where they stand in their file."""
+"""Documents as trees of nodes with positions in their files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 from edge.jsap.errors import Problem
 
 MAX_DEPTH: Final = 100
-"""Objects within objects."""
+"""Maximum depth of nested objects."""
 
 MAX_NODES: Final = 200_000
-"""Values of a document, those that YAML repeats counted each time."""
+"""Maximum values of a document; those that YAML repeats count each time."""
 
 Scalar = str | int | float | bool | Decimal | None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file's text."""
+    """Text of a file."""
 
     name: str
     text: str
@@ -32,7 +32,7 @@ class Source:
         return [0, *(index + 1 for index, character in enumerate(self.text) if character == "\n")]
 
     def problem(self, offset: int, reason: str) -> Problem:
-        """Something that is wrong at a position of the text."""
+        """Return a problem at a position of the text."""
         line = bisect_right(self._lines, offset)
         return Problem(self.name, line, offset - self._lines[line - 1] + 1, reason)
 
@@ -45,21 +45,21 @@ class Node:
     source: Source
     start: int
     key: int | None = None
-    """Where the member's name stands that it is the value of."""
+    """Position of the member's name, if it is the value of a member."""
     inner: Callable[[int], int] | None = None
-    """Where a character of a text stands, by its number."""
+    """Function from the number of a character of a text to its position."""
 
     def problem(self, reason: str, inside: int | None = None) -> Problem:
-        """Something that is wrong with it, or with its character number `inside`."""
+        """Return a problem of the value, or of its character number `inside`."""
         offset = self.start if inside is None or self.inner is None else self.inner(inside)
         return self.source.problem(offset, reason)
 
     def key_problem(self, reason: str) -> Problem:
-        """Something that is wrong with the member whose value it is."""
+        """Return a problem of the member with this value."""
         return self.source.problem(self.start if self.key is None else self.key, reason)
 
     def plain(self) -> object:
-        """As `json.loads` gives it."""
+        """Return the value as `json.loads` does."""
         if isinstance(self.value, dict):
             return {name: node.plain() for name, node in self.value.items()}
         if isinstance(self.value, list):
@@ -68,7 +68,7 @@ class Node:
 
 
 class NotReadable(Exception):
-    """A text is not JSON or YAML; holds the `Problem`."""
+    """A text is not JSON or YAML; contains the `Problem`."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -76,7 +76,7 @@ class NotReadable(Exception):
 
 
 def merged(below: Node | None, above: Node | None) -> Node | None:
-    """Two nodes as one. Objects are merged member by member, of all else `above` counts. None: there is none."""
+    """Merge two nodes; None means a missing one. Objects are merged by member, otherwise `above` overrides."""
     if below is None or above is None:
         return above or below
     if not isinstance(below.value, dict) or not isinstance(above.value, dict):

@@ -1,4 +1,4 @@
-"""A profile: named updates and queries, each with its forced bindings, its graphs and where it goes (Listing 12)."""
+"""Profile: named updates and queries with forced bindings, graphs and endpoints (Listing 12)."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ class Profile:
     updates: Mapping[str, ProfileEntry]
     queries: Mapping[str, ProfileEntry]
     extended: Mapping[str, object]
-    """Application data of the profile's own, as JSON has it: objects are dicts, numbers int or float."""
+    """Application data of the profile as JSON: objects are dicts, numbers int or float."""
     namespaces: Mapping[str, str]
     """Prefix to IRI."""
     mappings: tuple[SemanticMapping, ...]
-    """Of `extended.semantic-mappings` (Listing 17): which topics belong to which observations."""
+    """Topics and their observations, from `extended.semantic-mappings` (Listing 17)."""
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Profile:
-        """The profile of a file, JSON or YAML, with what it includes. Everything is checked.
+        """Load and check the profile of a file, JSON or YAML, with its includes.
 
-        Raises `ProfileError` with all that is wrong, `OSError` where the file cannot be read.
+        Raises `ProfileError` with all problems, `OSError` if the file cannot be read.
         """
         findings = Findings()
         return _usable(profile_of(files.read(Path(path), findings), str(path), findings), findings)
 
     @classmethod
     def parse(cls, text: str, name: str = "profile.jsap") -> Profile:
-        """The same from a text. `name` is what messages call it; what it includes is looked for beside `name`."""
+        """Parse a profile from a text. `name` is the file name for messages, against which includes are resolved."""
         findings = Findings()
         return _usable(profile_of(files.parse(text, name, findings), name, findings), findings)
 
     def update(self, name: str) -> ProfileEntry:
-        """The update of this name. Raises `UnknownEntry`."""
+        """Return the update with this name. Raises `UnknownEntry`."""
         return self._entry("update", self.updates, name)
 
     def query(self, name: str) -> ProfileEntry:
-        """The query of this name. Raises `UnknownEntry`."""
+        """Return the query with this name. Raises `UnknownEntry`."""
         return self._entry("query", self.queries, name)
 
     def _entry(self, kind: Kind, entries: Mapping[str, ProfileEntry], name: str) -> ProfileEntry:
@@ -71,7 +71,7 @@ def _usable(profile: Profile | None, findings: Findings) -> Profile:
 
 
 def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | None:
-    """The profile of a document, as far as it can be read; `findings` has all that is wrong with it."""
+    """Return the valid part of the profile of a document; `findings` has all problems."""
     if node is None:
         return None
     members = Members(node, findings)

@@ -1,4 +1,4 @@
-"""Oxigraph's word on whether a text is SPARQL 1.1. It parses; nothing is evaluated and nothing is fetched."""
+"""Syntax check of SPARQL 1.1 by Oxigraph's parser, without evaluation and without network access."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from edge.protocol.syntax import read_prologue, tokenize
 from edge.sparql.explanation import diagnose
 
 _BASE: Final = "http://localhost/"
-"""Against what relative IRIs are resolved, as the gateway does."""
+"""Base IRI for relative IRIs, as in the gateway."""
 
 _FAILING: Final = "DROP GRAPH <urn:x-jsap:none>;"
-"""An operation that fails on an empty store: all operations are parsed before the first runs, and none then does."""
+"""An operation that fails on an empty store.
+
+All operations are parsed before the first one runs, and the failure of the first stops the others.
+"""
 
 _DEPTH: Final = {"{": 1, "}": -1}
 _BLANKED: Final = re.compile(r"[^\n]")
 
 
 class Fault(NamedTuple):
-    """Why a text is no SPARQL, and from which of its characters on."""
+    """Reason for a syntax error, and its position in the text."""
 
     position: int
     reason: str
 
 
 class _Parsed(Exception):
-    """The query has been parsed."""
+    """Signals that the query was parsed."""
 
 
 def check_syntax(kind: Literal["update", "query"], text: str) -> Fault | None:
-    """None: the text is a legal update or query. Raises `ParsingFailed` for a text that has no tokens."""
+    """Return None for a valid update or query, else the error. Raises `ParsingFailed` for invalid tokens."""
     if kind == "query":
         try:
             ox.Store().query(text, base_iri=_BASE, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
@@ -53,16 +56,17 @@ def _judge_operations(text: str, prologue: str, operations: str) -> Fault | None
     except (SyntaxError, ValueError):
         pass
     try:
-        ox.Store().update(prologue + operations, base_iri=_BASE)  # again, for the position of the error
+        ox.Store().update(prologue + operations, base_iri=_BASE)  # parse again, for the position of the error
     except (SyntaxError, ValueError) as error:
         return _fault("update", text, error)
     return None
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
-    """The operations of an update, up to where declarations stand, and all declarations before them.
+    """Yield operations of an update up to the next declarations, with all declarations before them.
 
-    Oxigraph takes declarations at the beginning only. All else that stands before is blanks, so that places stay.
+    Oxigraph accepts declarations at the beginning only. Blanks replace all other preceding text, so that positions stay
+    the same.
     """
     tokens = tokenize(text)
     prologue, start = "", 0
@@ -85,7 +89,7 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _stop(_: object) -> ox.NamedNode:
-    """A graph of the dataset, which Oxigraph asks for when it has parsed a query and before it evaluates it."""
+    """Raise `_Parsed`: Oxigraph requests this graph of the dataset after parsing and before evaluation."""
     raise _Parsed
 
 

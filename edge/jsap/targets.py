@@ -1,7 +1,7 @@
-"""Where the updates and queries of a profile go (Listings 13 and 14).
+"""Endpoints of the updates and queries of a profile (Listings 13 and 14).
 
-What a profile does not say is as the reference engine has it: localhost, http at port 8000 with /query and /update,
-ws at port 9000 with /subscribe. A member that is there, and names no port, means the port of its scheme.
+Defaults are those of the reference engine: localhost, http at port 8000 with /query and /update, ws at port 9000 with
+/subscribe. A protocol member without a port means the port of its scheme.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edge.jsap.names import meant, shown
 from edge.jsap.nodes import Node, merged
 
 Method = Literal["GET", "POST", "URLENCODED_POST"]
-"""How a request is sent (SPARQL 1.1 Protocol, sections 2.1 and 2.2): in the URL, as the body itself, as a form."""
+"""Request form (SPARQL 1.1 Protocol, sections 2.1 and 2.2): in the URL, as the body, as a form."""
 
 Kind = Literal["update", "query"]
 Gate = Literal["ws", "wss"]
@@ -42,16 +42,16 @@ _PATH: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """An OAuth service: where a client registers, where it asks for tokens, and what it shows there."""
+    """An OAuth service: URLs for registration and tokens, and the credentials for them."""
 
     register: str | None = None
     token_request: str | None = None
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     initial_token: str | None = field(default=None, repr=False)
-    """What a client shows to be allowed to register."""
+    """Token that permits the registration."""
     username: str | None = None
-    """The identity that it registers."""
+    """Identity to register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Sparql11Target:
     url: str
     method: Method = "POST"
     format: str = "JSON"
-    """JSON, XML, CSV or TSV for queries, JSON or HTML for updates: what the answer should be."""
+    """Format of the answer: JSON, XML, CSV or TSV for queries, JSON or HTML for updates."""
     authentication: Authentication | None = None
-    """None: the profile describes none for this host."""
+    """None: the profile has none for this host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class SubscribeTarget:
     protocol: Gate
     url: str
     reconnect: bool = True
-    """Whether a connection that broke should be made anew."""
+    """Whether to reconnect after a lost connection."""
     authentication: Authentication | None = None
-    """None: the profile describes none for this host."""
+    """None: the profile has none for this host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a profile says for all its entries: hosts, protocols and authentication."""
+    """Defaults of a profile for all its entries: hosts, protocols and authentication."""
 
     host: str
     sparql11: Node | None
@@ -89,7 +89,7 @@ class Targets:
 
     @classmethod
     def of(cls, profile: Members, findings: Findings) -> Targets:
-        """From the members of Listing 12, all of them checked."""
+        """Parse and check the members of Listing 12."""
         host = _host(profile, "localhost")
         sparql11, sparql11se = profile.node("sparql11protocol"), profile.node("sparql11seprotocol")
         security = Members(sparql11se, findings).node("security")
@@ -102,7 +102,7 @@ class Targets:
         return targets
 
     def sparql11_of(self, kind: Kind, entry: Members, findings: Findings) -> Sparql11Target:
-        """Where an update or query goes, with what its entry says otherwise."""
+        """Return the endpoint of an update or query, with the overrides of its entry."""
         own = entry.node("sparql11protocol")
         members = Members(merged(self.sparql11, own), findings)
         usual = _host(Members(self.sparql11, findings), self.host)
@@ -120,7 +120,7 @@ class Targets:
         return Sparql11Target(url, method, form, self._authentication(entry, host == usual, findings))
 
     def subscribe_of(self, entry: Members, findings: Findings) -> SubscribeTarget:
-        """Where a query is subscribed to, with what its entry says otherwise."""
+        """Return the endpoint for subscriptions to a query, with the overrides of its entry."""
         own = entry.node("sparql11seprotocol")
         node = merged(self.sparql11se, own)
         members = Members(node, findings)
@@ -144,13 +144,13 @@ class Targets:
         )
 
     def _authentication(self, entry: Members, usual: bool, findings: Findings) -> Authentication | None:
-        """The profile's for the hosts of the profile; another host gets no secrets but those that the entry has."""
+        """Return the profile's credentials for its own hosts. Another host gets only those of the entry."""
         own = _authentication(entry.node("authentication"), findings)
         return own or (self.authentication if usual else None)
 
 
 def _protocol(members: Members, node: Node | None, findings: Findings) -> str:
-    """Which of the available protocols is used, by its name. Both members are mandatory (section 5.3)."""
+    """Return the name of the selected protocol. Both members are mandatory (section 5.3)."""
     if node is None:
         return "ws"
     for name in ("protocol", "availableProtocols"):
@@ -197,7 +197,7 @@ def _url(scheme: str, host: str, port: int | None, path: str) -> str:
 
 
 def _authentication(node: Node | None, findings: Findings) -> Authentication | None:
-    """`security` (Listing 14), `oauth` or `authentication` of the reference engine's clients, old and new form."""
+    """Parse `security` (Listing 14), or `oauth` or `authentication` of the reference engine's clients."""
     members = Members(node, findings)
     if node is None or members.flag("enable") is False:
         return None

@@ -1,7 +1,7 @@
-"""SPARQL text cut at its forced variables, once: to fill it in is to join pieces.
+"""Templates of SPARQL texts, cut once at their forced variables. Filling in joins the pieces.
 
-A forced variable is a constant wherever its name stands in the text. Where SPARQL wants a variable and not a constant,
-what stands there instead means the same:
+A forced variable is a constant wherever its name occurs in the text. Where SPARQL requires a variable, the replacement
+has the same meaning:
 
 | in the text                          | with the term in it                                              |
 |--------------------------------------|------------------------------------------------------------------|
@@ -28,7 +28,7 @@ from edge.protocol.syntax import Token, closing, tokenize, variables
 
 
 class Edit(NamedTuple):
-    """A part of the text, and what stands there instead: `before`, the term of a variable, `after`."""
+    """Replacement of a part of the text: `before`, the term of a variable, `after`."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Edit(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A place in the text where a forced variable cannot be."""
+    """A position in the text where a forced variable is not allowed."""
 
     position: int
     reason: str
@@ -46,15 +46,15 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextTemplate:
-    """A text between whose pieces terms are put."""
+    """A text with slots for terms."""
 
     head: str
     slots: tuple[tuple[str, str], ...]
-    """Variable and the text that follows it, in order."""
+    """Variables and the texts that follow them, in order."""
     blanks: str
 
     def filled(self, terms: Mapping[str, Term]) -> str:
-        """The text with a term for each forced variable. Raises `KeyError` for one that has none."""
+        """Return the text with a term for each forced variable. Raises `KeyError` for a missing one."""
         texts = {name: written(term, self.blanks) for name, term in terms.items()}
         parts = [self.head]
         for variable, text in self.slots:
@@ -64,7 +64,7 @@ class TextTemplate:
 
 
 def cut(prologue: str, text: str, edits: Sequence[Edit], blanks: str) -> TextTemplate:
-    """The template of a text with a prologue before it."""
+    """Return the template of a text with a prologue before it."""
     pieces: list[str] = [prologue]
     slots: list[str] = []
     position = 0
@@ -79,7 +79,7 @@ def cut(prologue: str, text: str, edits: Sequence[Edit], blanks: str) -> TextTem
 
 
 def original(edits: Sequence[Edit], position: int, lengths: Mapping[str, int]) -> int:
-    """Where a position of a filled text (its prologue left out) is in the text; `lengths` are those of the terms."""
+    """Return the position in the text for one in the filled text without prologue; `lengths` are those of the terms."""
     shift = 0
     for edit in edits:
         inserted = len(edit.before) + len(edit.after) + (lengths[edit.variable] if edit.variable else 0)
@@ -92,7 +92,7 @@ def original(edits: Sequence[Edit], position: int, lengths: Mapping[str, int]) -
 
 
 def blank_prefix(tokens: Sequence[Token]) -> str:
-    """What no label of a blank node in the text begins with."""
+    """Return a prefix that no label of a blank node in the text has."""
     labels = [token.text[2:] for token in tokens if token.kind == "blank"]
     prefix = "b"
     while any(label.startswith(prefix) for label in labels):
@@ -101,9 +101,9 @@ def blank_prefix(tokens: Sequence[Token]) -> str:
 
 
 def edits(text: str, forced: Mapping[str, str]) -> tuple[list[Edit], list[Refusal], list[Token]]:
-    """What to change in a text, where it cannot be changed, and the text's tokens. `forced`: the type of each variable.
+    """Return edits, refusals and tokens of a text. `forced`: the type of each variable.
 
-    Raises `ParsingFailed` for what is no SPARQL token.
+    Raises `ParsingFailed` for an invalid token.
     """
     tokens = tokenize(text)
     cutter = _Cutter(tokens, forced)
@@ -117,18 +117,18 @@ _ENDS: Final = frozenset({"WHERE", "FROM", "HAVING", "LIMIT", "OFFSET"})
 
 @dataclass(slots=True)
 class _Level:
-    """What stands between two brackets: which clause it has come to."""
+    """State within a pair of brackets: the current clause."""
 
     bracket: str
     clause: str = ""
     projected: int = 0
-    """How many columns the SELECT of this level has so far, those counted that stay."""
+    """Number of remaining columns of the SELECT of this level so far."""
     dropped: Edit | None = None
-    """The last column that was left out."""
+    """Last removed column."""
 
 
 class _Cutter:
-    """Goes through the tokens once, and knows in which clause of which bracket it is."""
+    """Single pass over the tokens that tracks the clause of each bracket."""
 
     def __init__(self, tokens: Sequence[Token], forced: Mapping[str, str]) -> None:
         self._tokens = tokens
@@ -173,7 +173,7 @@ class _Cutter:
             self._levels.pop()
 
     def _end_clause(self) -> None:
-        """Here a SELECT clause ends, if there is one. A sub-select must have a column."""
+        """End a SELECT clause, if one is open. A sub-select must have a column."""
         level = self._levels[-1]
         if level.clause == "select" and level.dropped is not None and not level.projected:
             edit = level.dropped
@@ -209,7 +209,7 @@ class _Cutter:
             self.edits.append(level.dropped)
 
     def _minus(self, index: int) -> None:
-        """A MINUS takes away what agrees with the pattern before it in a variable: one must be left."""
+        """Check a MINUS. It removes solutions that agree in a shared variable, so one must be left."""
         if index + 1 >= len(self._tokens) or self._tokens[index + 1].text != "{":
             return
         within = set(variables(self._tokens[index + 1 : closing(self._tokens, index + 1)]))
@@ -222,7 +222,7 @@ class _Cutter:
 
 
 def _templates(tokens: Sequence[Token]) -> Iterator[range]:
-    """Where triples are written, not matched: there a blank node is a new node."""
+    """Yield the token ranges of triple templates: there a blank node is a new node."""
     for index, token in enumerate(tokens[:-1]):
         if token.word() in ("INSERT", "CONSTRUCT"):
             opening = index + 2 if tokens[index + 1].word() == "DATA" else index + 1
@@ -231,7 +231,7 @@ def _templates(tokens: Sequence[Token]) -> Iterator[range]:
 
 
 def _opening(tokens: Sequence[Token], index: int) -> int:
-    """The index of the brace whose group a token stands in."""
+    """Return the index of the brace of the group around a token."""
     depth = 0
     for position in range(index - 1, -1, -1):
         depth += {"}": 1, "{": -1}.get(tokens[position].text, 0)
@@ -241,7 +241,7 @@ def _opening(tokens: Sequence[Token], index: int) -> int:
 
 
 def _unused(tokens: Sequence[Token]) -> str:
-    """The name of a variable that the text does not have."""
+    """Return a variable name that does not occur in the text."""
     names: Collection[str] = set(variables(tokens))
     name = "some"
     while name in names:

@@ -1,4 +1,4 @@
-"""The SPARQL of an entry, judged and made a template."""
+"""Check of the SPARQL of an entry, and its compilation to a template."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACE: Final = re.compile(r" \(line (\d+), column (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The text of an update or query, as it stands in its file."""
+    """Text of an update or query with its position in the file."""
 
     kind: Kind
     name: str
@@ -43,10 +43,9 @@ class Draft:
 def template_of(
     draft: Draft, places: Mapping[str, Node], namespaces: Mapping[str, str], findings: Findings
 ) -> TextTemplate | None:
-    """The template of a text, with PREFIX lines for what it uses and does not declare itself.
+    """Return the template of a text, with PREFIX lines for undeclared prefixes, or None.
 
-    Everything that is wrong is told at its place in the text, or at the forced binding, which `places` has. None: there
-    is no template.
+    Problems are reported at their position in the text, or at the forced binding, whose position `places` has.
     """
     try:
         changes, refusals, tokens = edits(draft.text, {name: each.type for name, each in draft.forced.items()})
@@ -73,7 +72,7 @@ def template_of(
 
 
 def _is_of_kind(draft: Draft, tokens: Sequence[Token], findings: Findings) -> bool:
-    """Whether it is an update among updates, a query among queries."""
+    """Return whether it is an update among updates, or a query among queries."""
     _, index = read_prologue(draft.text, tokens, 0)
     if index >= len(tokens):
         findings.problem(draft.node.problem(f"{draft} is empty"))
@@ -89,9 +88,9 @@ def _is_of_kind(draft: Draft, tokens: Sequence[Token], findings: Findings) -> bo
 def _judge(
     draft: Draft, template: TextTemplate, changes: Sequence[Edit], prologue: int, unknown: str, findings: Findings
 ) -> None:
-    """Let Oxigraph parse the text with a term in each place: what is legal depends on the kinds of terms only.
+    """Parse the text by Oxigraph with an example term in each slot: only the kinds of terms matter.
 
-    `prologue`: characters of the template before the text. `unknown`: declarations that are missing.
+    `prologue`: characters of the template before the text. `unknown`: missing declarations.
     """
     terms = {name: _example(binding) for name, binding in draft.forced.items()}
     fault = check_syntax(draft.kind, unknown + template.filled(terms))
@@ -112,7 +111,7 @@ def _judge(
 def _misplaced(
     draft: Draft, template: TextTemplate, terms: Mapping[str, Term], changes: Sequence[Edit], unknown: str
 ) -> list[Edit]:
-    """Where a literal or blank node is that makes the text illegal. The text is legal with an IRI in each place."""
+    """Return the slots where a literal or blank node is not allowed. With IRIs in all slots the text is valid."""
     places = [edit for edit in changes if edit.variable is not None]
     numbered = replace(template, slots=tuple((str(at), text) for at, (_, text) in enumerate(template.slots)))
     iris: dict[str, Term] = {str(at): ox.NamedNode(_EXAMPLE) for at in range(len(places))}
@@ -125,7 +124,7 @@ def _misplaced(
 
 
 def _example(binding: ForcedBinding) -> Term:
-    """A term of the kind that a binding has."""
+    """Return an example term of the kind of a binding."""
     if binding.default is not None:
         return binding.default
     if binding.type == "uri":
@@ -138,7 +137,7 @@ def _example(binding: ForcedBinding) -> Term:
 
 
 def _undeclared(tokens: Sequence[Token]) -> dict[str, int]:
-    """Prefixes that are used before the text declares them, and where they first are."""
+    """Return prefixes used before their declaration, with their first positions."""
     declared: set[str] = set()
     found: dict[str, int] = {}
     for index, token in enumerate(tokens):
@@ -152,7 +151,7 @@ def _undeclared(tokens: Sequence[Token]) -> dict[str, int]:
 
 
 def _not_sparql(draft: Draft, error: ParsingFailed, findings: Findings) -> None:
-    """Tell where the tokenizer stopped, and why."""
+    """Report the position and reason of a tokenizer error."""
     place = _PLACE.search(error.description)
     position = 0
     if place is not None:

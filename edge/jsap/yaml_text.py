@@ -1,6 +1,6 @@
-"""YAML as nodes that know their places. Scalars mean what JSON would have them mean: `no` is a text, `1:30` is one.
+"""YAML as nodes with positions. Scalars have their JSON meaning: `no` is a text, and so is `1:30`.
 
-Quoted and block scalars are texts; plain ones are true, false, null, a number as JSON writes it, or a text.
+Quoted and block scalars are texts; plain ones are true, false, null, a JSON number, or a text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from edge.jsap.nodes import MAX_DEPTH, MAX_NODES, Node, NotReadable, Scalar, Sou
 
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _TAGS: Final = frozenset({"str", "map", "seq"})
-"""Those that a scalar, an object, a list have without being told."""
+"""Implicit tags of scalars, objects and lists."""
 
 
 def read_yaml(source: Source, findings: Findings) -> Node:
-    """The document. Raises `NotReadable` for the first place where it is no YAML, or more than JSON could say."""
+    """Parse a document. Raises `NotReadable` for the first syntax error, or a value that JSON does not have."""
     try:
         root = yaml.compose(source.text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
@@ -86,7 +86,7 @@ def _scalar(given: yaml.ScalarNode) -> Scalar:
 
 
 def _offset(text: str, given: yaml.ScalarNode, number_: int) -> int:
-    """Where character `number_` of a scalar stands; where it was folded or escaped, about where."""
+    """Return the position of character `number_` of a scalar; approximate if it was folded or escaped."""
     start: int = given.start_mark.index
     end: int = given.end_mark.index
     written, value = text[start:end], str(given.value)

@@ -77,7 +77,7 @@ def test_an_unmapped_topic_is_1_and_gets_a_mapping_that_works(edge, tmp_path):
     assert done.returncode == 1
     assert done.stdout.startswith("no mapping matches garden/shed\n")
     file = tmp_path / "garden.toml"
-    file.write_text(done.stdout.partition("could look like this:\n")[2])
+    file.write_text(done.stdout.partition("A possible mapping:\n")[2])
     assert edge("mapping", "check", file).returncode == 0
     assert "21.5" in edge("mapping", "test", "garden/shed", '{"celsius": 21.5}', "-f", file).stdout
 
