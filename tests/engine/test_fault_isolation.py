@@ -153,7 +153,7 @@ def check(followers: Sequence[Follower]) -> None:
 
 def remembered(engine: Engine) -> int:
     """Bytes of the evaluations and solutions that plan groups remember."""
-    triggers = [trigger for family in engine.spus._families.values() for trigger in family.triggers]
+    triggers = [trigger for group in engine.spus._groups.values() for trigger in group.triggers]
     rows = [
         term_ids
         for trigger in triggers
@@ -228,7 +228,7 @@ def test_of_a_plan_group_only_the_member_at_fault_ends(monkeypatch, caplog):
     """The members share one evaluation, which fails as a whole."""
     engine = new_engine()
     clients = [Client(engine, f"SELECT ?s ?x {{ ?s ex:q ?x . ?s ex:room {room} }}") for room in range(5)]
-    assert len(engine.spus._families) == 1
+    assert len(engine.spus._groups) == 1
     update(engine, "INSERT DATA { ex:a ex:room 0 . ex:b ex:room 1 . ex:c ex:room 2 . ex:c ex:room 3 }")
     guilty = engine.spus._by_spuid[clients[2].spuid]
     row = PlanGroup.row

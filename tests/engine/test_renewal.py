@@ -99,7 +99,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
             simulation.unsubscribe(follower)
     simulation.commit("DROP ALL")
     spus, dictionary = simulation.engine.spus, simulation.engine.graph.dictionary
-    assert (spus.subscriptions, spus.spus, spus._demoting, len(spus._families)) == (0, 0, 0, 0)
+    assert (spus.subscriptions, spus.spus, spus._demoting, len(spus._groups)) == (0, 0, 0, 0)
     assert len(dictionary) == 1, "terms of results that nobody keeps"
 
 

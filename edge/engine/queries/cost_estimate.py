@@ -150,7 +150,7 @@ class _Bounds:
             case Union():
                 most = sum(self.peak(branch, bound) for branch in node.branches)
             case LeftJoin() | Minus():
-                most = self._beside(self.peak(node.left, bound), node.right, bound | self._sure(node.left))
+                most = self._per_solution(self.peak(node.left, bound), node.right, bound | self._sure(node.left))
             case Filter() | Extend():
                 most = self.peak(node.pattern, bound)
             case GraphPattern():
@@ -163,10 +163,10 @@ class _Bounds:
                 return _HUGE
         for expression in own_expressions(node):
             for pattern in _exists(expression):
-                most = self._beside(most, pattern, bound | self._sure(node))
+                most = self._per_solution(most, pattern, bound | self._sure(node))
         return most
 
-    def _beside(self, most: float, node: Node, bound: Names) -> float:
+    def _per_solution(self, most: float, node: Node, bound: Names) -> float:
         """Bound of a part that Oxigraph looks up for each of `most` solutions, or evaluates once on its own."""
         return max(most * self.peak(node, bound), self.peak(node, _NONE))
 

@@ -26,7 +26,7 @@ from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue, tokenize
 
-_SHAPES = 512
+_TEMPLATES = 512
 """Number of text templates in the plan cache."""
 _PARTITIONS = 64
 """Plans for one text template. Queries with equal constants need another plan than those with different ones."""
@@ -56,21 +56,21 @@ class QueryPlans:
     def __init__(self, graph: LiveGraph, rules: QueryRules) -> None:
         self._graph = graph
         self._rules = rules
-        self._shapes: PlanCache[Dataset, _Shape] = PlanCache(self._compile, _SHAPES)
+        self._templates: PlanCache[Dataset, _TextTemplate] = PlanCache(self._compile, _TEMPLATES)
 
     def find(self, request: QueryRequest) -> Member | Singular:
         """Decide how the engine evaluates a query. Raises `ParsingFailed`, `Forbidden`."""
-        shape, constants = self._shapes.get(request.sparql, request.dataset)
-        if isinstance(shape.plan, str):
-            return Singular(request, shape.plan)
-        plan = shape.for_constants(constants)
+        template, constants = self._templates.get(request.sparql, request.dataset)
+        if isinstance(template.plan, str):
+            return Singular(request, template.plan)
+        plan = template.for_constants(constants)
         return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
 
     def evaluator(self, query: Singular) -> Evaluator:
         """Return the evaluator of a query without an incremental plan."""
         return compile_evaluator(query.request, self._rules)
 
-    def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_Shape]:
+    def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_TextTemplate]:
         rules = self._rules
         tokens = check_query(text, rules)
         if len(tokens) >= LARGE and (edits := list(repeated(tokens))):
@@ -84,13 +84,13 @@ class QueryPlans:
             if not rules.boost:
                 raise Unsupported('engine.booster = "re-evaluate"')
             query = parse_query(text, tokens, rules.base_iri, parameters)
-            shape = _Shape(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
+            template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
         except Unsupported as reason:
-            return Compiled(_Shape(self._graph, rules.base_iri, None, None, str(reason)), (), names)
+            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, str(reason)), (), names)
         except ParsingFailed as reason:  # Oxigraph accepts it, but our grammar does not
-            return Compiled(_Shape(self._graph, rules.base_iri, None, None, reason.description), (), names)
-        assert isinstance(shape.plan, QueryPlan)  # noqa: S101
-        return Compiled(shape, [parameter for parameter, _ in shape.plan.layout.parameters], names)
+            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, reason.description), (), names)
+        assert isinstance(template.plan, QueryPlan)  # noqa: S101
+        return Compiled(template, [parameter for parameter, _ in template.plan.layout.parameters], names)
 
     def _default_graph(self, query: Query, dataset: Dataset | None) -> ox.NamedNode | None:
         """Return the default graph of the query, None for the store's own. Raises `Unsupported`."""
@@ -126,7 +126,7 @@ def _declared(query: Query) -> Dataset:
     return Dataset(tuple(graph.value for graph in default), tuple(graph.value for graph in named))
 
 
-class _Shape:
+class _TextTemplate:
     """The plans of one text template."""
 
     def __init__(

@@ -47,12 +47,12 @@ class QueryProcessor:
         self._graph = graph
         self._mirror = mirror
         self._rules = rules
-        self._prepare = lru_cache(maxsize=texts)(self._prepare_anew)
+        self._prepare = lru_cache(maxsize=texts)(self._prepare_uncached)
 
     def question(self, request: QueryRequest) -> Question:
         """Check a query and estimate its cost. Raises `ParsingFailed`, `Forbidden`."""
         text = request.sparql
-        query, outlined = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
+        query, outlined = self._prepare_uncached(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         dataset = request.dataset.seen_by(request.access)
         small = is_small(outlined, self._graph, dataset, whole=self._rules.union_default_graph)
         return Question(query, dataset, small)
@@ -100,7 +100,7 @@ class QueryProcessor:
         except (RuntimeError, OSError) as error:
             raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
 
-    def _prepare_anew(self, text: str) -> tuple[ListedQuery, Outline]:
+    def _prepare_uncached(self, text: str) -> tuple[ListedQuery, Outline]:
         query = prepare_query(text, self._rules)
         return query, outline(query.text, query.tokens, self._rules.base_iri)
 

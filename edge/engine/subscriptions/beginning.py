@@ -74,8 +74,8 @@ class Beginning:
 
     def take(self, world: World) -> bool:
         """Merge one piece. Return whether the result is now that of the current graph. Raises `EdgeError`."""
-        family = self.spu.family
-        weights = _read(family, self.spu.open, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
+        group = self.spu.group
+        weights = _read(group, self.spu.open, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
         told = flow(self.stages, weights, start=not self._started)
         self._started = True
         if world.graph.dictionary.long:
@@ -120,10 +120,10 @@ class Beginning:
         return taken
 
 
-def evaluate(family: PlanGroup, open_: Row, rules: QueryRules) -> list[list[bytes]]:
+def evaluate(group: PlanGroup, open_: Row, rules: QueryRules) -> list[list[bytes]]:
     """Evaluate the patterns of a member, in the form that `Beginning` reads. Raises `ResultTooLarge`."""
-    _, columns = _columns(family, open_)
-    return write_rows(every_solution(family, open_, rules), family.dictionary.terms, columns)
+    _, columns = _columns(group, open_)
+    return write_rows(every_solution(group, open_, rules), group.dictionary.terms, columns)
 
 
 def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequence[int]) -> list[list[bytes]]:
@@ -152,10 +152,10 @@ def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[
         yield tuple(cells), int(count.value)
 
 
-def _read(family: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
+def _read(group: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
     """Return the solutions that `evaluate` wrote."""
-    base, columns = _columns(family, open_)
-    intern = family.dictionary.intern
+    base, columns = _columns(group, open_)
+    intern = group.dictionary.intern
     weights: Weights = {}
     for cells, count in read_rows(lines, columns):
         row = base.copy()
@@ -165,9 +165,9 @@ def _read(family: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
     return weights
 
 
-def _columns(family: PlanGroup, open_: Row) -> tuple[Frame, list[int]]:
+def _columns(group: PlanGroup, open_: Row) -> tuple[Frame, list[int]]:
     """Return a frame with the constants of a member, and the positions that differ between solutions."""
-    frames = [family.frame(number, open_) for number in range(len(family.plan.alternatives))]
+    frames = [group.frame(number, open_) for number in range(len(group.plan.alternatives))]
     base = frames[0]
     places = range(len(base))
     return base, [place for place in places if any(f[place] is None or f[place] != base[place] for f in frames)]

@@ -59,12 +59,12 @@ class DeltaEvaluation:
                 return
         jobs: dict[tuple[object, int], _Job] = {}
         for spu in everything:
-            spu.family.forget()
-            for number in range(len(spu.family.plan.alternatives)):
-                _job(jobs, spu, spu.family, number).everything = True
+            spu.group.forget()
+            for number in range(len(spu.group.plan.alternatives)):
+                _job(jobs, spu, spu.group, number).everything = True
         plans: dict[tuple[PlanGroup, int], list[GroupTrigger]] = {}
         for entry in hits:
-            plans.setdefault((entry.family, entry.number), []).append(entry)
+            plans.setdefault((entry.group, entry.number), []).append(entry)
         for entries in plans.values():
             if len(entries) == 1 and entries[0].trigger.exact and not everything:
                 self._follow(entries[0], hits[entries[0]])
@@ -75,14 +75,14 @@ class DeltaEvaluation:
         if jobs:
             self._compare(list(jobs.values()))
 
-    def _members(self, family: PlanGroup) -> Mapping[Row, IncrementalSpu]:
+    def _members(self, group: PlanGroup) -> Mapping[Row, IncrementalSpu]:
         """Return the members of a plan group to evaluate, by their open constants."""
-        return family.members if self._only is None else {self._only.open: self._only}
+        return group.members if self._only is None else {self._only.open: self._only}
 
     # A single trigger, whose quads are part of each changed solution
 
     def _follow(self, entry: GroupTrigger, changes: Changes) -> None:
-        members = self._members(entry.family)
+        members = self._members(entry.group)
         if entry.complete:
             theirs: dict[IncrementalSpu, list[tuple[Quad, bool]]] = {}
             for change in changes:
@@ -103,7 +103,7 @@ class DeltaEvaluation:
 
     def _follow_member(self, entry: GroupTrigger, member: IncrementalSpu, changes: Changes) -> None:
         if not (entry.simple and entry.complete):
-            frame = entry.family.frame(entry.number, member.open)
+            frame = entry.group.frame(entry.number, member.open)
             changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
         try:
             self._extend(entry, member, changes)
@@ -125,8 +125,8 @@ class DeltaEvaluation:
             found = entry.recall((member, values))
             if found is None:
                 if start is None:  # one frame for all quads, which bind the same positions
-                    family = entry.family
-                    start = family.open_frame() if member is None else family.frame(entry.number, member.open)
+                    group = entry.group
+                    start = group.open_frame() if member is None else group.frame(entry.number, member.open)
                 found = self._solve(entry, member, values, start)
             if not found:
                 continue
@@ -146,21 +146,21 @@ class DeltaEvaluation:
         self, entry: GroupTrigger, member: IncrementalSpu | None, values: tuple[int, ...], start: Frame
     ) -> Solutions:
         """Return the solutions of the rest of a plan, computed in the frame `start`. Raises `ResultTooLarge`."""
-        family = entry.family
+        group = entry.group
         for place, term_id in zip(entry.shared_places, values, strict=True):
             start[place] = term_id
         if entry.direct and member is not None:
             return [(member, start)]
         found: Solutions = []
-        target = member or family
-        effort = family.effort
+        target = member or group
+        effort = group.effort
         effort.left = self._left_for(target)
         entry.trigger.scan.given = True  # the scan yields once, for the quad that is already bound
         try:
             for _ in bounded(entry.plan.operator.solutions(start), self._rules):
-                spu = family.whose(entry.number, start) if member is None else member
+                spu = group.whose(entry.number, start) if member is None else member
                 if spu is not None:
-                    found.append((spu, family.row(spu, start)))
+                    found.append((spu, group.row(spu, start)))
         finally:
             entry.trigger.scan.given = False
             self._left[target] = effort.left
@@ -172,10 +172,10 @@ class DeltaEvaluation:
         left = self._left.get(target)
         if left is not None:
             return left
-        family = target if isinstance(target, PlanGroup) else target.family
+        group = target if isinstance(target, PlanGroup) else target.group
         if self._steps is None:
-            return family.effort.most
-        return min(family.effort.most, self._steps * (len(family.members) if target is family else 1))
+            return group.effort.most
+        return min(group.effort.most, self._steps * (len(group.members) if target is group else 1))
 
     # All other cases
 
@@ -202,18 +202,18 @@ class DeltaEvaluation:
         self, jobs: dict[tuple[object, int], _Job], entry: GroupTrigger, changes: Changes, *, together: bool
     ) -> None:
         """Record the restrictions of quads. `together`: for the plan group as a whole, else for each member."""
-        family, members = entry.family, self._members(entry.family)
+        group, members = entry.group, self._members(entry.group)
         for change in changes:
             targets: Iterable[IncrementalSpu | PlanGroup]
             if together and len(members) > 1:
-                targets = (family,)
+                targets = (group,)
             elif entry.complete:
                 member = members.get(entry.deciding(change[0]))
                 targets = () if member is None else (member,)
             else:
                 targets = members.values()
             for target in targets:
-                job = _job(jobs, target, family, entry.number)
+                job = _job(jobs, target, group, entry.number)
                 restriction = entry.restriction(job.frame, change[0])
                 if restriction is not None:
                     job.hits.append((entry.trigger, restriction, change[1]))
@@ -222,7 +222,7 @@ class DeltaEvaluation:
         self._left.clear()
         found: list[Found | ResultTooLarge] = []
         for job in jobs:
-            effort = job.family.effort
+            effort = job.group.effort
             effort.left = self._left_for(job.target)
             found.append(job.solutions(self._rules, present=present))
             self._left[job.target] = effort.left
@@ -231,9 +231,9 @@ class DeltaEvaluation:
     def _add(self, job: _Job, found: Found, sign: int) -> None:
         for row, count in found.items():
             if isinstance(job.target, PlanGroup):
-                spu = job.family.whose(job.number, row)
+                spu = job.group.whose(job.number, row)
                 if spu is not None:
-                    whole = tuple(job.family.row(spu, list(row)))
+                    whole = tuple(job.group.row(spu, list(row)))
                     add_weight(self.weights.setdefault(spu, {}), whole, sign * count)
             else:
                 add_weight(self.weights.setdefault(job.target, {}), row, sign * count)
@@ -244,7 +244,7 @@ class _Job:
     """Evaluation of one alternative for one member or plan group."""
 
     target: IncrementalSpu | PlanGroup
-    family: PlanGroup
+    group: PlanGroup
     number: int
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
@@ -263,26 +263,26 @@ class _Job:
         else:
             touched.update(dict.fromkeys(r for trigger, r, came in self.hits if came == present or not trigger.exact))
         try:
-            plan = self.family.plan.alternatives[self.number]
+            plan = self.group.plan.alternatives[self.number]
             return solutions(plan, self.frame, ((),) if () in touched else touched, rules)
         except ResultTooLarge as error:
             return error
 
 
 def _job(
-    jobs: dict[tuple[object, int], _Job], target: IncrementalSpu | PlanGroup, family: PlanGroup, number: int
+    jobs: dict[tuple[object, int], _Job], target: IncrementalSpu | PlanGroup, group: PlanGroup, number: int
 ) -> _Job:
     key = (target, number)
     job = jobs.get(key)
     if job is None:
-        frame = family.open_frame() if isinstance(target, PlanGroup) else family.frame(number, target.open)
-        job = jobs[key] = _Job(target, family, number, frame)
+        frame = group.open_frame() if isinstance(target, PlanGroup) else group.frame(number, target.open)
+        job = jobs[key] = _Job(target, group, number, frame)
     return job
 
 
 def _divide(job: _Job, jobs: dict[tuple[object, int], _Job]) -> None:
     """Split a job for a plan group into jobs for its members."""
-    for member in job.family.members.values():
-        part = _job(jobs, member, job.family, job.number)
+    for member in job.group.members.values():
+        part = _job(jobs, member, job.group, job.number)
         part.everything = job.everything
         part.hits = [hit for hit in job.hits if all(part.frame[p] in (None, term_id) for p, term_id in hit[1])]

@@ -51,10 +51,10 @@ from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue, tokenize
 
 
-def explain_member(request: QueryRequest, family: PlanGroup, open_: Row, world: World) -> Explanation:
+def explain_member(request: QueryRequest, plan_group: PlanGroup, open_: Row, world: World) -> Explanation:
     """Explain a query with incremental evaluation: the member of a plan group with these open constants."""
     declared, readable = _declared(request, world), request.dataset.readable
-    return _Member(family, open_, world.graph, declared, readable).explain()
+    return _Member(plan_group, open_, world.graph, declared, readable).explain()
 
 
 def explain_singular(
@@ -114,20 +114,20 @@ def _watched(watch: Watch, write: Serializer, graph: LiveGraph, readable: frozen
 class _Member:
     def __init__(
         self,
-        family: PlanGroup,
+        plan_group: PlanGroup,
         open_: Row,
         graph: LiveGraph,
         declared: Declarations,
         readable: frozenset[str] | None,
     ) -> None:
-        self._family = family
-        self._plan = family.plan
+        self._plan_group = plan_group
+        self._plan = plan_group.plan
         self._graph = graph
         self._readable = readable
         self._written = {node for node in nodes(self._plan.query.pattern) if isinstance(node, Triple)}
-        self._spu = family.members.get(open_)
-        self._keys = list(family.keys(open_))
-        frame = family.frame(0, open_)
+        self._spu = plan_group.members.get(open_)
+        self._keys = list(plan_group.keys(open_))
+        frame = plan_group.frame(0, open_)
         layout, terms = self._plan.layout, graph.dictionary.terms
 
         def constant(parameter: Parameter) -> Term:
@@ -189,11 +189,11 @@ class _Member:
         open_: list[str] = []
         closed: list[str] = []
         for parameter, place in self._plan.layout.parameters:
-            (open_ if place in self._family.open else closed).append(write.slot(parameter))
+            (open_ if place in self._plan_group.open else closed).append(write.slot(parameter))
         subscribers = 0 if self._spu is None else len(self._spu.subscribers)
         each = list(dict.fromkeys(pattern.pattern for pattern in patterns if pattern.many == "each"))
         text = words.sharing(shared=bool(open_), each=each)
-        return Sharing(subscribers, len(self._family.members), tuple(open_), tuple(closed), text)
+        return Sharing(subscribers, len(self._plan_group.members), tuple(open_), tuple(closed), text)
 
     def _advice(self) -> Iterator[str]:
         plan = self._plan

@@ -57,28 +57,28 @@ class FaultIsolation:
         """Evaluate. Errors of single subscriptions become part of the result."""
         if self._attempt(self._hits, self._everything) is None:
             return self._changed
-        families = dict.fromkeys(entry.family for entry in self._hits)
-        families.update(dict.fromkeys(spu.family for spu in self._everything))
-        for family in families:
-            self._run_family(family)
+        groups = dict.fromkeys(entry.group for entry in self._hits)
+        groups.update(dict.fromkeys(spu.group for spu in self._everything))
+        for group in groups:
+            self._run_group(group)
         return self._changed
 
-    def _run_family(self, family: PlanGroup) -> None:
-        hits = {entry: changes for entry, changes in self._hits.items() if entry.family is family}
-        everything = [spu for spu in self._everything if spu.family is family]
-        family.forget()  # the failed run may have skipped the invalidation of some caches
+    def _run_group(self, group: PlanGroup) -> None:
+        hits = {entry: changes for entry, changes in self._hits.items() if entry.group is group}
+        everything = [spu for spu in self._everything if spu.group is group]
+        group.forget()  # the failed run may have skipped the invalidation of some caches
         error = self._attempt(hits, everything)
         if error is None:
             return
-        family.forget()
-        members = list(family.members.values())
+        group.forget()
+        members = list(group.members.values())
         for member in members:
             own = self._attempt(hits, [spu for spu in everything if spu is member], only=member)
             if own is not None:
                 self._changed.faults[member] = own
-        family.forget()
-        if not family.fault_logged and not any(member in self._changed.faults for member in members):
-            family.fault_logged = True  # only once: every update that hits the group may fail like this
+        group.forget()
+        if not group.fault_logged and not any(member in self._changed.faults for member in members):
+            group.fault_logged = True  # only once: every update that hits the group may fail like this
             _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=error)
 
     def _attempt(
@@ -89,10 +89,10 @@ class FaultIsolation:
     ) -> Exception | None:
         """Evaluate a part and record its result. Return the error if it raised one."""
         try:
-            boosting = DeltaEvaluation(self._transaction, self._rules, only, self._steps)
-            boosting.run(hits, everything)
+            evaluation = DeltaEvaluation(self._transaction, self._rules, only, self._steps)
+            evaluation.run(hits, everything)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             return contained(error)
-        self._changed.weights.update(boosting.weights)
-        self._changed.failures.update(boosting.failures)
+        self._changed.weights.update(evaluation.weights)
+        self._changed.failures.update(evaluation.failures)
         return None

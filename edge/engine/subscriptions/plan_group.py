@@ -59,21 +59,21 @@ class GroupTrigger:
     """A trigger of a group's plan, as an entry of the LUTT."""
 
     __slots__ = (
-        *("_memo", "complete", "connected", "deciding", "family", "number", "others", "own", "own_places", "plan"),
+        *("_memo", "complete", "connected", "deciding", "group", "number", "others", "own", "own_places", "plan"),
         *("_held", "shared", "shared_places", "simple", "trigger"),
     )
 
-    def __init__(self, family: PlanGroup, number: int, trigger: Trigger) -> None:
+    def __init__(self, group: PlanGroup, number: int, trigger: Trigger) -> None:
         """`number`: index of the plan among the alternatives."""
-        plan = family.plan.alternatives[number]
-        self.family = family
+        plan = group.plan.alternatives[number]
+        self.group = group
         self.plan = plan
         self.number = number
         self.trigger = trigger
-        decided = [plan.shown[place] for place in family.open if plan.shown[place] in trigger.fixes]
+        decided = [plan.shown[place] for place in group.open if plan.shown[place] in trigger.fixes]
         self.deciding = _picker([trigger.fixes.index(place) for place in decided])
         """Returns the open constants that a matching quad determines."""
-        self.complete = len(decided) == len(family.open)
+        self.complete = len(decided) == len(group.open)
         """Whether the quad determines all open constants."""
         self.connected = _connected(plan, trigger)
         """Whether every pattern is joined to this one, so that leaving the other constants open pays off."""
@@ -109,7 +109,7 @@ class GroupTrigger:
         """
         if not self.trigger.steady:
             return
-        memory, dictionary = self.family.memory, self.family.dictionary
+        memory, dictionary = self.group.memory, self.group.dictionary
         size = row_bytes(dictionary, key[1]) + sum([row_bytes(dictionary, row) for _, row in found])
         if size > memory.most:
             return
@@ -126,11 +126,11 @@ class GroupTrigger:
     def forget(self) -> None:
         """Empty the cache."""
         memo, self._memo = self._memo, {}
-        self.family.memory.held -= self._held
+        self.group.memory.held -= self._held
         self._held = 0
         for (_, values), found in memo.items():
             for term_ids in (values, *(row for _, row in found)):
-                release(self.family.dictionary, term_ids)
+                release(self.group.dictionary, term_ids)
 
     def restriction(self, frame: Frame, quad: Quad) -> Restriction | None:
         """Return the bindings of a quad if it matches the pattern with the constants of a frame, else None."""
@@ -278,12 +278,12 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
     return found
 
 
-def every_solution(family: PlanGroup, open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
+def every_solution(group: PlanGroup, open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
     """Return all solutions of a member. `steps`: step budget, None for the maximum. Raises `ResultTooLarge`."""
     weights: Weights = {}
-    family.effort.begin(steps)
-    for number, plan in enumerate(family.plan.alternatives):
-        frame = family.frame(number, open_)
+    group.effort.begin(steps)
+    for number, plan in enumerate(group.plan.alternatives):
+        frame = group.frame(number, open_)
         for row, count in solutions(plan, frame, ((),), rules).items():
             add_weight(weights, row, count)
     return weights

@@ -36,25 +36,25 @@ def chosen(hits: Mapping[GroupTrigger, Changes]) -> Iterator[IncrementalSpu]:
     """Yield the SPUs that a change with these hits renews: those with many hits, in groups with many hits."""
     costs: Counter[PlanGroup] = Counter()
     for entry, changes in hits.items():
-        costs[entry.family] += len(changes)
+        costs[entry.group] += len(changes)
     left = MOST_HITS
     # Groups with many members go first: following the change serves most subscriptions there.
-    for family in sorted(costs, key=lambda family: len(family.members), reverse=True):
-        cost = costs[family]
-        if cost <= left and (cost <= _MOST_OF_SMALL or len(family.members) > _SMALL):
+    for group in sorted(costs, key=lambda group: len(group.members), reverse=True):
+        cost = costs[group]
+        if cost <= left and (cost <= _MOST_OF_SMALL or len(group.members) > _SMALL):
             left -= cost
             continue
-        for spu, own in _own(family, hits).items():
+        for spu, own in _own(group, hits).items():
             if own > _FEW and not spu.failure:
                 yield spu
 
 
-def _own(family: PlanGroup, hits: Mapping[GroupTrigger, Changes]) -> Counter[IncrementalSpu]:
+def _own(group: PlanGroup, hits: Mapping[GroupTrigger, Changes]) -> Counter[IncrementalSpu]:
     """Count the hits of each member of a plan group."""
     own: Counter[IncrementalSpu] = Counter()
-    members = family.members
+    members = group.members
     for entry, changes in hits.items():
-        if entry.family is not family:
+        if entry.group is not group:
             continue
         if entry.complete:
             for values, count in Counter([entry.deciding(quad) for quad, _ in changes]).items():

@@ -124,16 +124,16 @@ class Spu(ABC):
 class IncrementalSpu(Spu):
     """An SPU with incremental evaluation: a member of a plan group."""
 
-    __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open", "query")
+    __slots__ = ("_stages", "_stateful", "beginnings", "begun", "ended", "group", "open", "query")
 
-    def __init__(self, family: PlanGroup, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
+    def __init__(self, group: PlanGroup, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
         """`open_`: the constants that distinguish the members of the group. The SPU starts with `begin`."""
         super().__init__(quota)
         self.query = query
-        self.family = family
+        self.group = group
         self.open = open_
         self._stages: Sequence[Stage] = ()
-        self._keeping: Sequence[Stage] = ()
+        self._stateful: Sequence[Stage] = ()
         """Stages with state."""
         self._follow(self.stages())
         self.begun = False
@@ -146,7 +146,7 @@ class IncrementalSpu(Spu):
     @property
     def variables(self) -> tuple[str, ...]:
         """See `Spu`."""
-        return self.family.plan.variables
+        return self.group.plan.variables
 
     def delta(self, world: World, told: Weights) -> Delta:
         """Convert changed rows to terms."""
@@ -163,7 +163,7 @@ class IncrementalSpu(Spu):
 
     def stages(self) -> Sequence[Stage]:
         """Return new stages."""
-        return self.family.plan.stages(self.family.frame(0, self.open))
+        return self.group.plan.stages(self.group.frame(0, self.open))
 
     def begin(self, world: World, steps: int | None = None) -> Weights:
         """Evaluate the query within a step budget. Return the whole result. Raises `ResultTooLarge`."""
@@ -197,7 +197,7 @@ class IncrementalSpu(Spu):
 
     def _follow(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
-        self._keeping = [stage for stage in stages if not isinstance(stage, Columns)]
+        self._stateful = [stage for stage in stages if not isinstance(stage, Columns)]
 
     def _release_stages(self) -> None:
         for stage in self._stages:
@@ -213,7 +213,7 @@ class IncrementalSpu(Spu):
                 stage.release()
 
     def _whole(self, stages: Sequence[Stage], world: World, steps: int | None) -> Weights:
-        solutions = every_solution(self.family, self.open, world.rules, steps)
+        solutions = every_solution(self.group, self.open, world.rules, steps)
         if world.graph.dictionary.long:
             self._check_reading(solutions)
         rows = flow(stages, solutions, start=True)
@@ -239,7 +239,7 @@ class IncrementalSpu(Spu):
                 raise too_many(world.rules)
             if long:
                 _check_length(told, world)
-            if self._keeping:
+            if self._stateful:
                 self.account()
         except (ResultTooLarge, TooManyRequests):
             # The rules are linear: the same solutions with the opposite sign restore the state.
@@ -251,13 +251,13 @@ class IncrementalSpu(Spu):
     @property
     def held(self) -> int:
         """See `Spu`."""
-        return sum([stage.held() for stage in self._keeping])
+        return sum([stage.held() for stage in self._stateful])
 
     def _check_reading(self, weights: Weights) -> None:
         """Check that aggregates can read all long texts of the solutions. Raises `ResultTooLarge`."""
-        effort = self.family.effort
+        effort = self.group.effort
         reads = any(isinstance(stage, Groups) for stage in self._stages)
-        if reads and effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
+        if reads and effort.reading(long_texts(self.group.dictionary, weights)) > effort.most:
             raise effort.spent()
 
     def take(self, world: World, weights: Weights) -> Weights:

@@ -89,7 +89,7 @@ class SpuManager:
         self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
         self._memory = MemoLimit(world.rules.max_remembered_bytes)
-        self._families: dict[tuple[QueryPlan, Row], PlanGroup] = {}
+        self._groups: dict[tuple[QueryPlan, Row], PlanGroup] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
         """Demoted SPUs, by plan and constants."""
@@ -141,7 +141,7 @@ class SpuManager:
             return
         spu = self._demoted.get(_key(query.found)) if self._demoted else None
         if spu is None:
-            self._join_boosted(query.found, Joining(subscriber, ready))
+            self._join_incremental(query.found, Joining(subscriber, ready))
         else:
             spu.waiting += 1
             self.reevaluation.join(spu, Joining(subscriber, ready), now)
@@ -157,8 +157,8 @@ class SpuManager:
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready, silent=True), now)
             return
-        family, open_ = self._family(query.found)
-        spu = family.members.get(open_) or self._create(query.found, family, open_, None)[0]
+        group, open_ = self._group(query.found)
+        spu = group.members.get(open_) or self._create(query.found, group, open_, None)[0]
         self._enter(spu, subscriber)
         spu.account(check=False)
         ready(Subscription(spuid, None))
@@ -218,7 +218,7 @@ class SpuManager:
         if spu.subscribers or spu.beginnings or spu.ended:
             return
         self._detach(spu)
-        self._forget_empty(spu.family)
+        self._forget_empty(spu.group)
         self._damaged.pop(spu, None)
         spu.end(self._world)
         self._count -= 1
@@ -235,7 +235,7 @@ class SpuManager:
         spu.end(self._world)
         self._count -= 1
 
-    def _family(self, found: Member) -> tuple[PlanGroup, Row]:
+    def _group(self, found: Member) -> tuple[PlanGroup, Row]:
         """Return the plan group of a query, or a new one, and the open constants of the query."""
         plan = found.plan
         intern = self._world.graph.dictionary.intern
@@ -243,19 +243,19 @@ class SpuManager:
         ids = [(intern(term), place) for term, (_, place) in zip(found.constants, plan.layout.parameters, strict=True)]
         open_ = tuple(term_id for term_id, place in ids if place in places)
         closed = tuple(None if place in places else term_id for term_id, place in ids)
-        family = self._families.get((plan, closed))
-        return PlanGroup(plan, self._world.graph, closed, self._memory) if family is None else family, open_
+        group = self._groups.get((plan, closed))
+        return PlanGroup(plan, self._world.graph, closed, self._memory) if group is None else group, open_
 
-    def _join_boosted(self, query: Member, joining: Joining) -> None:
+    def _join_incremental(self, query: Member, joining: Joining) -> None:
         """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
-        family, open_ = self._family(query)
-        spu, steps = family.members.get(open_), self.first_results.steps
+        group, open_ = self._group(query)
+        spu, steps = group.members.get(open_), self.first_results.steps
         if spu is not None and not spu.begun:
             spu.beginnings[0].joining.append(joining)
             return
         try:
             if spu is None:
-                spu, result = self._create(query, family, open_, steps)
+                spu, result = self._create(query, group, open_, steps)
             else:
                 result = spu.result(self._world, steps)
         except ResultTooLarge:
@@ -274,50 +274,48 @@ class SpuManager:
             raise
         joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
 
-    def _create(
-        self, query: Member, family: PlanGroup, open_: Row, steps: int | None
-    ) -> tuple[IncrementalSpu, Weights]:
+    def _create(self, query: Member, group: PlanGroup, open_: Row, steps: int | None) -> tuple[IncrementalSpu, Weights]:
         """Return a new SPU and its whole result. `steps`: step budget. Raises `ResultTooLarge`."""
         spu: IncrementalSpu | None = None
         try:
-            spu = IncrementalSpu(family, open_, self._world, query, self._quota)
+            spu = IncrementalSpu(group, open_, self._world, query, self._quota)
             result = spu.begin(self._world, steps)
         except BaseException:
-            self._discard(family, spu)
+            self._discard(group, spu)
             raise
-        self._enter_family(spu)
+        self._register(spu)
         return spu, result
 
-    def _discard(self, family: PlanGroup, spu: IncrementalSpu | None) -> None:
+    def _discard(self, group: PlanGroup, spu: IncrementalSpu | None) -> None:
         """Release an SPU that could not be created."""
         if spu is not None:
             spu.end(self._world)
-        if not family.members:
-            family.release()
+        if not group.members:
+            group.release()
 
-    def _enter_family(self, spu: IncrementalSpu) -> None:
+    def _register(self, spu: IncrementalSpu) -> None:
         """Register an SPU and its plan group."""
-        self._families[spu.family.plan, spu.family.closed] = spu.family
+        self._groups[spu.group.plan, spu.group.closed] = spu.group
         self._attach(spu)
         self._count += 1
 
     def _attach(self, spu: IncrementalSpu) -> None:
         """Register an SPU of a known plan group for updates."""
-        family = spu.family
-        family.members[spu.open] = spu
-        family.forget()  # cached solutions were assigned to the previous members
-        for pattern, trigger in family.keys(spu.open):
+        group = spu.group
+        group.members[spu.open] = spu
+        group.forget()  # cached solutions were assigned to the previous members
+        for pattern, trigger in group.keys(spu.open):
             self._triggers.add(pattern, trigger)
-        if family.plan.graph_names:
+        if group.plan.graph_names:
             self._graph_watchers[spu] = None
 
     def _detach(self, spu: IncrementalSpu) -> None:
         """Remove an SPU from its plan group and from the LUTT."""
-        family = spu.family
-        for pattern, trigger in family.keys(spu.open):
+        group = spu.group
+        for pattern, trigger in group.keys(spu.open):
             self._triggers.remove(pattern, trigger)
-        del family.members[spu.open]
-        family.forget()
+        del group.members[spu.open]
+        group.forget()
         self._graph_watchers.pop(spu, None)
 
     # First results that take long
@@ -328,22 +326,22 @@ class SpuManager:
         Return None if another process finds the result already. Raises `NotReady`.
         """
         world, rules, joining = self._world, self._world.rules, wanted.joining
-        family, open_ = self._family(wanted.query)
-        spu, new = family.members.get(open_), None
+        group, open_ = self._group(wanted.query)
+        spu, new = group.members.get(open_), None
         if spu is not None and not spu.begun and joining.renewal is None:
             spu.beginnings[0].joining.append(joining)
             return None
         try:
             if spu is None:
-                spu = new = IncrementalSpu(family, open_, world, wanted.query, self._quota)
+                spu = new = IncrementalSpu(group, open_, world, wanted.query, self._quota)
             child = world.apart.begin(
-                lambda: evaluate(family, open_, rules), rules.update_timeout, "engine.update_timeout"
+                lambda: evaluate(group, open_, rules), rules.update_timeout, "engine.update_timeout"
             )
         except BaseException:
-            self._discard(family, new)
+            self._discard(group, new)
             raise
         if new is not None:
-            self._enter_family(new)
+            self._register(new)
         return spu.begin_outside(joining), child
 
     def _take_piece(self, beginning: Beginning, fault: Exception | None) -> bool:
@@ -370,8 +368,8 @@ class SpuManager:
     def refuse_first(self, error: NotReady) -> None:
         """Reject the subscribers that wait for a first result, because the engine stops."""
         self.first_results.refuse(error)
-        for family in list(self._families.values()):
-            for spu in list(family.members.values()):
+        for group in list(self._groups.values()):
+            for spu in list(group.members.values()):
                 for beginning in list(spu.beginnings):
                     self._abandon(beginning, error)
 
@@ -410,12 +408,12 @@ class SpuManager:
             beginning.joining.pop(0).ready(error)
         self._end_idle(spu)
 
-    def _forget_empty(self, family: PlanGroup) -> None:
+    def _forget_empty(self, group: PlanGroup) -> None:
         """Remove a plan group without members."""
-        key = family.plan, family.closed
-        if not family.members and self._families.get(key) is family:
-            del self._families[key]
-            family.release()
+        key = group.plan, group.closed
+        if not group.members and self._groups.get(key) is group:
+            del self._groups[key]
+            group.release()
 
     def _join_singular(self, query: PreparedQuery, joining: Joining, now: int) -> None:
         """Deliver the result of a re-evaluated query to a new subscriber."""
@@ -445,12 +443,12 @@ class SpuManager:
         if demoted is not None:
             seconds = self.reevaluation.total.seconds
             return explain_singular(demoted.query, demoted.evaluator, demoted.depends, self._world, demoted, seconds)
-        family, open_ = self._family(found)
+        group, open_ = self._group(found)
         try:
-            return explain_member(found.request, family, open_, self._world)
+            return explain_member(found.request, group, open_, self._world)
         finally:
-            if not family.members:
-                family.release()
+            if not group.members:
+                group.release()
 
     # Activator
 
@@ -476,14 +474,14 @@ class SpuManager:
         incidents = Incidents()
         try:
             if hits or everything:
-                self._boost(hits, everything, transaction, activations, incidents)
+                self._apply_deltas(hits, everything, transaction, activations, incidents)
         except BaseException:
             self.undo(activations)
             raise
         self._performance.note_booster(clock() - found)
         return activations
 
-    def _boost(
+    def _apply_deltas(
         self,
         hits: Mapping[GroupTrigger, Changes],
         everything: Collection[IncrementalSpu],
@@ -547,8 +545,8 @@ class SpuManager:
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Undo `activate`, in reverse order of updates."""
-        for family in self._families.values():
-            family.forget()
+        for group in self._groups.values():
+            group.forget()
         self._effort.lift()
         incidents = Incidents()
         activations = list(activations)
@@ -693,7 +691,7 @@ class SpuManager:
             self._renewals[renewal] = None
             old.waiting.append((renewal, activation))
             self._fetch(old, next(iter(renewal.subscribers.values())).client)
-        self._forget_empty(spu.family)
+        self._forget_empty(spu.group)
         self._damaged.pop(spu, None)
         spu.end(self._world)
         self._count -= 1
@@ -706,7 +704,7 @@ class SpuManager:
             old.used = True
             self.first_results.fetch(client, old.read, partial(self._go_on, old.waiting))
 
-    def _begin_anew(self, renewal: Renewal, since: Rows) -> None:
+    def _start_renewal(self, renewal: Renewal, since: Rows) -> None:
         if not renewal.subscribers:
             self._end_renewal(renewal)
         else:
@@ -780,7 +778,7 @@ class SpuManager:
                 if isinstance(result, Exception):
                     self._renewal_over(spu, result)
                 else:
-                    self._begin_anew(spu, result)
+                    self._start_renewal(spu, result)
                 continue
             if spu.ended:
                 continue
