@@ -176,7 +176,7 @@ async def _socket(target: Target) -> AsyncIterator[ClientConnection]:
 
 
 async def _keep_waiting(socket: ClientConnection, target: Target, messages: Iterator[str], waiting: int) -> None:
-    """Send messages so that so many are always without an answer. What the answers say does not matter."""
+    """Send messages so that so many are always without an answer. The content of the answers is ignored."""
     for number, message in enumerate(messages):
         await socket.send(message)
         if number >= waiting:

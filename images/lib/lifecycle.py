@@ -165,7 +165,7 @@ def beside_mosquitto(machine: Container) -> None:
     machine.run("systemctl restart mosquitto")
     machine.run("edge publish cellar 13.5")
     wait(lambda: "13.5" in machine.run(f"edge query '{VALUE}'"), 20, "the next reading")
-    check("so is one after a restart of Mosquitto", not (failed := owner.failed()), failed)
+    check("a reading after a restart of Mosquitto is in the graph", not (failed := owner.failed()), failed)
 
 
 def upgraded(machine: Container) -> None:
@@ -225,7 +225,7 @@ def found_mosquitto(machine: Container) -> None:
     check("Mosquitto was there before", owner.show("mosquitto", "ProtectSystem") == "no")
     before = owner.show("mosquitto", "MainPID")
     owner.apt("install", "./sepa-edge.deb")
-    owner.works("beside a Mosquitto that was there", set())
+    owner.works("next to an existing Mosquitto", set())
     check("it was not disturbed", owner.show("mosquitto", "MainPID") == before)
     beside_mosquitto(machine)
 

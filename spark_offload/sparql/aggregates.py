@@ -73,7 +73,7 @@ def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Fr
         case "GROUP_CONCAT":
             return _concatenated(name, aggregate, argument)
         case other:
-            raise QueryRefused(f"the aggregate {other} is not translated")
+            raise QueryRefused(f"the aggregate {other} is not supported")
 
 
 def _count(name: str, column: Column) -> _Made:

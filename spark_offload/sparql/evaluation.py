@@ -212,5 +212,5 @@ def _condition(conditions: Sequence[Expression]) -> frames.Condition:
         return reduce(Column.__and__, [holds(one, values) for one in conditions])
 
     if any(isinstance(one, Exists) for one in conditions):
-        raise QueryRefused("EXISTS in the FILTER of an OPTIONAL is not translated")
+        raise QueryRefused("EXISTS in the FILTER of an OPTIONAL is not supported")
     return column

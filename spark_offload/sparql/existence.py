@@ -54,7 +54,7 @@ def _separated(pattern: Pattern, solutions: Frame) -> tuple[Pattern, Condition |
             pattern = algebra.Filter(pattern, one)
     far = algebra.outer(pattern) & solutions.values.keys()
     if far or any(_exists_in(one) for one in outside):
-        raise QueryRefused(f"a FILTER deep inside of EXISTS that speaks of {_names(far)} is not translated")
+        raise QueryRefused(f"a nested FILTER in EXISTS that uses {_names(far)} is not supported")
     if not outside:
         return pattern, None
 
@@ -71,4 +71,4 @@ def _exists_in(expression: Expression) -> bool:
 
 
 def _names(names: frozenset[str]) -> str:
-    return ", ".join(f"?{name}" for name in sorted(names)) or "variables of outside"
+    return ", ".join(f"?{name}" for name in sorted(names)) or "outer variables"

@@ -20,7 +20,7 @@ def explained(query: algebra.Query, content: Content, plan: DataFrame, *, wide: 
     """Return the description as a text of several lines."""
     formatted = str(plan._jdf.queryExecution().explainString(_mode(plan)))
     lines = [query.form, *(f"  {line}" for line in _lines(query.pattern, content, wide=wide))]
-    lines += ["", "What is read from the table:", *(f"  {line}" for line in _reading(formatted))]
+    lines += ["", "Reads from the table:", *(f"  {line}" for line in _reading(formatted))]
     return "\n".join([*lines, "", "Spark's plan:", formatted])
 
 
@@ -83,7 +83,7 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
 
 def _basic(triples: tuple[TriplePattern, ...], graph: algebra.Graph, content: Content, *, wide: bool) -> Iterator[str]:
     if not wide or content.crossing:
-        why = "some quads speak of what the mapping stored" if wide else "this was asked for"
+        why = "some quads describe mapped observations" if wide else "requested with wide=False"
         yield f"{len(triples)} patterns{_where(graph)}, each over all triples, joined ({why})"
         yield from (f"  {_triple(triple)}" for triple in triples)
         return

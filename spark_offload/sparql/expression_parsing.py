@@ -83,7 +83,7 @@ class Expressions:
                     first = Call(str(operator), (first, other))
                 return first
             case other:
-                raise QueryRefused(f"{other} is not translated")
+                raise QueryRefused(f"{other} is not supported")
 
     def _builtin(self, tree: CompValue, name: str) -> Expression:
         if name in ("EXISTS", "NOTEXISTS"):
@@ -95,7 +95,7 @@ class Expressions:
 
     def _function(self, tree: CompValue) -> Expression:
         if tree.distinct:
-            raise QueryRefused(f"DISTINCT in a call of <{tree.iri}> is not translated")
+            raise QueryRefused(f"DISTINCT in a call of <{tree.iri}> is not supported")
         return Call(str(tree.iri), tuple(self._all(tree.expr)))
 
     def _aggregate(self, tree: CompValue) -> Expression:

@@ -33,7 +33,7 @@ def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
         case Call(name, arguments):
             return _called(name, arguments, values)
         case Exists():
-            raise QueryRefused("EXISTS in this place is not translated")
+            raise QueryRefused("EXISTS in this place is not supported")
         case _:
             return value_of(expression)
 
@@ -108,7 +108,7 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
         case "COALESCE":
             return reduce(lambda one, other: either(one.bound(), one, other), given or [Term(nothing("string"))])
     if name not in FUNCTIONS:
-        raise QueryRefused(f"the function {name} is not translated")
+        raise QueryRefused(f"the function {name} is not supported")
     least, most, function = FUNCTIONS[name]
     if not least <= len(given) <= most:
         raise QueryRefused(f"the function {name} does not take {len(given)} arguments")
@@ -125,4 +125,4 @@ def _chosen(condition: Value, one: Value, other: Value) -> Value:
 def _check_dates(values: list[Value]) -> None:
     """Raise `QueryRefused` for comparisons with xsd:date, which would silently find nothing."""
     if any(isinstance(value, Literal) and value.constant.datatype == _DATE for value in values):
-        raise QueryRefused("comparing with an xsd:date is not translated: compare with an xsd:dateTime")
+        raise QueryRefused("comparing with an xsd:date is not supported: compare with an xsd:dateTime")

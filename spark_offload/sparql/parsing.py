@@ -41,7 +41,7 @@ def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Query:
     """
     tree = _tree(text)
     if tree.name == "DescribeQuery":
-        raise QueryRefused("DESCRIBE is not translated. Ask with CONSTRUCT for the triples you want")
+        raise QueryRefused("DESCRIBE is not supported. Ask with CONSTRUCT for the triples you want")
     return _Translation(text, tree, answers or {}).query()
 
 
@@ -365,4 +365,4 @@ def _triples(blocks: Iterable[Iterable[Any]]) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise QueryRefused(f"{what} is not translated")
+    raise QueryRefused(f"{what} is not supported")

@@ -38,14 +38,14 @@ def expanded(
         case rdf.NegatedPath():
             others = [one for one in path.args if isinstance(one, rdflib.URIRef)]
             if len(others) < len(path.args):
-                raise QueryRefused("a path of the form !(^iri) is not translated")
+                raise QueryRefused("a path of the form !(^iri) is not supported")
             predicate = Variable(new("path"))
             triple = TriplePattern(subject, predicate, object_)
             return algebra.Filter(Basic((triple,), graph), algebra.Call("NOT IN", (predicate, *others)))
         case rdf.MulPath():
-            raise QueryRefused(f"a path with {path.mod} is not translated: only those of a fixed length are")
+            raise QueryRefused(f"a path with {path.mod} is not supported: only those of a fixed length are")
         case _:
-            raise QueryRefused(f"the path {path} is not translated")
+            raise QueryRefused(f"the path {path} is not supported")
 
 
 def _both(left: Pattern, right: Pattern) -> Pattern:

@@ -139,8 +139,8 @@ def _pattern(pattern: Value, flags: Value | None) -> Column:
 
 
 def refuse(name: str) -> QueryRefused:
-    """The error for a function that is not translated."""
-    return QueryRefused(f"{name} is not translated")
+    """The error for a function that is not supported."""
+    return QueryRefused(f"{name} is not supported")
 
 
 FUNCTIONS: Final[dict[str, tuple[int, int, Callable[..., Value]]]] = {

@@ -188,7 +188,7 @@ class Iri(Value):
 
 @dataclass(frozen=True)
 class Derived(Value):
-    """The IRI of a resource of an observation that the mapping stored: where it stands, and what the IRI ends in."""
+    """The IRI of a resource of a mapped observation: the key of its row, and the suffix of the IRI."""
 
     series: Column
     epoch: Column
