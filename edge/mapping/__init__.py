@@ -1,6 +1,6 @@
-"""The mapping language: from payloads to readings, and from solutions of queries to messages.
+"""Mapping language: converts payloads to readings, and solutions of queries to messages.
 
-Pure: no sockets, no threads, no clock, nothing of edge.
+The package is pure. It opens no sockets, starts no threads, reads no clock and imports no other package of edge.
 """
 
 from edge.mapping.actuators import Actuator, Command
