@@ -194,6 +194,7 @@ class Grammar:
             elif isinstance(node, _Sequence):
                 stack.extend(reversed(node.parts))
             elif isinstance(node, _Choice):
+                # LL(1): the next token selects the branch.
                 branch = next((branch for branch in node.branches if at in self.first(branch).symbols), None)
                 first = self.first(node)
                 if branch is not None:

@@ -46,7 +46,7 @@ def directory(file):
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("edge.sqlite3", "Restore a backup|See to its owner"),
+        ("edge.sqlite3", "Restore a backup|Check its owner"),
         ("clients.sqlite3", "edge restore|must be a file"),
         ("tls/server.pem", "edge cert init|cannot be read"),
     ],

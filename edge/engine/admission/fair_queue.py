@@ -113,6 +113,7 @@ class FairQueue(Generic[T]):
     def put(self, item: T) -> None:
         """Append an item to those of its client. It gets their priority, so that their order holds."""
         client = self._client(item.source)
+        # The priority can change only while the client has no items, so that they keep their order.
         if not client.items and not client.outside:
             client.wanted = "high" if item.source == GATEWAY else item.priority
             self._place(item.source, client)
@@ -261,6 +262,7 @@ class FairQueue(Generic[T]):
         heap = lane.heap
         while True:
             virtual, entry, client = heap[0]
+            # Deactivation leaves entries in the heap; stale ones are removed here.
             if client.entry != entry:
                 heapq.heappop(heap)
             elif virtual < client.virtual:  # charged since it was pushed

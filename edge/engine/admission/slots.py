@@ -32,6 +32,7 @@ class Slots:
         held = self.held.get(client, 0)
         others = held if client == GATEWAY else self.clients
         free = self.limit - others
+        # An item larger than the limit passes when no other slots are taken; it would wait forever otherwise.
         if (others and slots > free) or (held and client != GATEWAY and held + slots > free):
             return False
         self.held[client] = held + slots

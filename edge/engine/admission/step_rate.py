@@ -25,6 +25,7 @@ class StepRate:
         """Take steps from a client's bucket. It may be overdrawn, because the number is known only afterwards."""
         if not self._per_step or source == GATEWAY:
             return
+        # A bucket is stored as the time at which it is full, so no refill is needed.
         self._full[source] = max(self._full.get(source, now), now) + steps * self._per_step
         if len(self._full) > self._look_at:
             self._full = {client: full for client, full in self._full.items() if full > now}

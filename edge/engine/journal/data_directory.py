@@ -95,7 +95,7 @@ class DirectoryLock:
     def _refuse(self, error: OSError) -> NoReturn:
         raise DataDirectoryRefused(
             f"The data directory {self._directory} cannot be locked: {error.strerror}."
-            " It must be on a file system with locks and some room, usually a local disk."
+            " It must be on a file system with locks and free space, usually a local disk."
         ) from error
 
     def release(self) -> None:

@@ -35,6 +35,7 @@ def used(data_dir: Path) -> Iterator[None]:
 def _allocate(file: Path) -> None:
     try:
         with file.open("wb") as reserve:
+            # Allocates blocks. A truncated file would be sparse and reserve nothing.
             os.posix_fallocate(reserve.fileno(), 0, _SIZE)
     except OSError:  # the disk is full
         with contextlib.suppress(OSError):

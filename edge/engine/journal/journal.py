@@ -198,7 +198,7 @@ class Journal:
             self._clear_log(error)
             raise StorageFailed(
                 f"The update could not be stored in {self._path or 'memory'} ({error}); it was undone."
-                " Make room on that disk, or see whether it is in order; then send the update again."
+                " Free space on that disk, or check it for errors; then send the update again."
             ) from error
         self._sequence += len(entries)
         self._journal_bytes += len(body)
@@ -214,6 +214,7 @@ class Journal:
         if self._path is None:
             return b""
         try:
+            # A large change was encoded in pieces while it was prepared.
             if len(entries) == 1 and entries[0].quads is not None:
                 return entries[0].quads.body(entries[0])
             return codec.encode(entries)
@@ -238,7 +239,7 @@ class Journal:
             yield from self._connection.execute(query, parameters)
         except sqlite3.Error as error:
             raise StorageFailed(
-                f"{self._path or 'Memory'} cannot be read ({error}). See whether its disk is in order."
+                f"{self._path or 'Memory'} cannot be read ({error}). Check its disk for errors."
             ) from error
 
     def refuse(self, fault: str) -> NoReturn:
@@ -264,7 +265,7 @@ class Journal:
         except OSError as error:
             raise StorageFailed(
                 f"The last updates are not yet safe from a power cut: {self._path} cannot be written"
-                f" ({error.strerror}). See whether its disk is in order."
+                f" ({error.strerror}). Check its disk for errors."
             ) from error
         self._unflushed = False
 

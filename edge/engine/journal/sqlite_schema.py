@@ -132,12 +132,13 @@ def create(path: Path, durability: str) -> None:
             connection.execute("INSERT INTO snapshot VALUES (0, 0, ?, ?)", (b"", checksum(b"", 0, 0)))
             connection.execute("INSERT INTO meta VALUES ('durability', ?)", (durability,))
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        # The rename makes the file visible only after its content is durable.
         durable.sync_file(draft)
         draft.rename(path)
         durable.sync_directory(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise DataDirectoryRefused(
-            f"{path} cannot be created: {error}. The directory must be writable and on a disk with some room."
+            f"{path} cannot be created: {error}. The directory must be writable and on a disk with free space."
         ) from error
 
 
@@ -272,8 +273,8 @@ def refuse_error(path: Path, error: Exception) -> NoReturn:
         refuse(path, "is not an SQLite database, or its beginning is damaged")
     if isinstance(error, OSError) or (code is not None and code & 0xFF not in _DAMAGE_CODES):
         raise DataDirectoryRefused(
-            f"{path} cannot be opened: {error}. Nothing was changed. See to its owner and mode, to room on its disk,"
-            " to other programs that use it."
+            f"{path} cannot be opened: {error}. Nothing was changed. Check its owner and mode, the free space on its"
+            " disk, and other programs that use it."
         ) from error
     refuse_damage(path, f"is damaged: {error}")
 

@@ -96,6 +96,7 @@ class _Distinct(Accumulator):
             self._weights[value] = after
         else:
             self._weights.pop(value, None)
+        # The inner accumulator only learns whether the value is present.
         if (after > 0) != (before > 0):
             change = 1 if after > 0 else -1
             self._characters += change * _characters(value)

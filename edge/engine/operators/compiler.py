@@ -371,6 +371,7 @@ class Scope:
             raise Unsupported("MINUS inside EXISTS")
         left = self.operator(node.left)
         shared = possible(node.left) & possible(node.right)
+        # Without shared variables MINUS removes nothing (18.5).
         if not shared:
             return left
         names = self.places(shared)

@@ -58,6 +58,8 @@ class InIndex:
 
     def _compared(self, kind: _Kind | None) -> Iterable[Value]:
         for other, values in self._by_kind.items():
+            # Values of different kinds differ, and `have` finds equal ones of the same kind. Only numbers compare
+            # across types.
             if kind in EQUATED and other in EQUATED and not (kind in NUMERIC and other in NUMERIC and kind != other):
                 continue
             if other in _REPRESENTED_BY_ONE:

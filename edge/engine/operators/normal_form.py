@@ -82,6 +82,7 @@ def join(parts: tuple[Node, ...]) -> Node:
             pending += reversed(part.parts)
         elif isinstance(part, Filter):
             sure = certain(part.pattern)
+            # A filter with EXISTS sees the variables of its own group, so it must not move.
             hoisted = [c for c in part.conditions if references(c) <= sure and not has_exists(c)]
             left = tuple(c for c in part.conditions if c not in hoisted)
             conditions += hoisted

@@ -531,6 +531,7 @@ class Once(Operator):
         """See `Operator`."""
         places = self._places
         given = [frame[place] for place in places]
+        # Collected first, because the frame is rewritten while the rows are yielded.
         rows = dict.fromkeys(tuple(frame[place] for place in places) for _ in self._pattern.solutions(frame))
         for row in rows:
             for place, term_id in zip(places, row, strict=True):

@@ -301,6 +301,7 @@ class ConstructTemplate(Stage):
                 self._copies[row] = after
             else:
                 del self._copies[row]
+            # A solution with multiplicity n has n sets of blank nodes, numbered by `copy`.
             for copy in range(min(before, after), max(before, after)):
                 frame = list(row)
                 for place in self._fresh:

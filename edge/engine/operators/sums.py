@@ -84,6 +84,7 @@ class Sum:
 
     def total(self) -> Term | Number | None:
         """Return the sum: int, Decimal, float, or a literal of xsd:float or NaN. None: too large for Oxigraph."""
+        # The widest type among the values is the type of the result (type promotion, 17.3).
         if self._doubles:
             value = self._floating()
             return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value

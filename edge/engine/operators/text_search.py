@@ -92,6 +92,7 @@ def _read(pattern: str, verbose: bool) -> tuple[int, bool]:
         elif piece["count"]:
             times = int((piece["most"] or piece["least"])[:5])
             far = far or bool(piece["comma"] and not piece["most"])
+            # One copy of the repeated piece is counted already.
             groups[-1] = min(_MOST, groups[-1] + last * max(0, times - 1))
             last = min(_MOST, last * times)
         elif kind == "endless":

@@ -88,6 +88,7 @@ class ValuesIndex(Operator):
 
     def _split(self, frame: Frame, places: Collection[int]) -> list[_Part]:
         """Return the rows for a frame in which these places are bound as well."""
+        # Open constants differ between frames, so their indexes are valid for one frame only.
         if self._by_columns is None and frame is not self._frame:
             self._frame = frame
             self._parts.clear()

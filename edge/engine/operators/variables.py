@@ -82,6 +82,7 @@ def certain(node: Node) -> Names:
     if isinstance(node, Extend):
         bound = certain(node.pattern)
         value = node.expression
+        # Other expressions can be errors, which leave the variable unbound.
         sure = isinstance(value, Constant) or (isinstance(value, Reference) and value.variable in bound)
         return bound | {node.variable} if sure else bound
     if isinstance(node, GraphPattern):

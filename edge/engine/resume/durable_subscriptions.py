@@ -100,6 +100,7 @@ class DurableSubscriptions:
         found = [start for start in found if start.sequence >= 0]
         # Without a sync at every commit, only rows of this boot are certain to include all notified changes.
         usable = self._stored_origin in (Origin(self._origin.maker, ""), Origin(self._origin.maker, boot))
+        # The newest ones, if there are more than the limit.
         left = found[-self._most :] if self._most and usable and self._claim(found) else []
         for start in found[: len(found) - len(left)]:
             self.remove(start.subscription.spuid)

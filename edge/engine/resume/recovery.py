@@ -81,6 +81,7 @@ class Recovery:
         waiting = deque(sorted(starts, key=lambda start: start.journal))
         until = self._clock() + self._patience
         for sequence, entry in self._journal.history():
+            # A subscription joins before the first change after its position.
             while waiting and waiting[0].journal < sequence:
                 self._resume(waiting.popleft())
             if not self._held:

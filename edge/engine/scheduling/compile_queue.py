@@ -82,6 +82,7 @@ class CompileQueue:
             self._ahead[source] -= 1
             if not self._ahead[source]:
                 del self._ahead[source]
+            # The limit for all clients may have been the obstacle, so any client can be ready now.
             for text in list(self._waiting):
                 self._waiting.look_again(text.source)
             more = bool(self._waiting)

@@ -69,6 +69,7 @@ class LongUpdates:
                 break
             entry = self._waiting.popleft()
             if any(update.plan.needs_mirror for update in entry.updates) and not self._engine.mirror_ready():
+                # It waits for the mirror; later entries may be able to begin.
                 self._waiting.append(entry)
             else:
                 self._begin(entry, now)

@@ -97,6 +97,7 @@ class _TaskPool:
             if not self._open:
                 fail(future, _stopping())
             elif self._turns.put(client, (future, action)):
+                # One run for each item. The round-robin queue decides which item a run takes.
                 self._pool.submit(self._run)
             else:
                 reason = (

@@ -74,7 +74,7 @@ class RequestQueue:
             return self._waiting.take()
 
     def take_more(self, room: int, due: Due) -> Work | None:
-        """Return the next work if it fits into a commit with room for `room` updates, else None. Does not block."""
+        """Return the next work if it adds at most `room` updates to the commit, else None. Does not block."""
 
         def fits(work: Work | Task[Any]) -> bool:
             return isinstance(work, Work) and max(1, work.updates) <= room and not work.staged

@@ -97,6 +97,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._durable = DurableSubscriptions(journal, engine.rules, settings.max_kept)
         self._recovery = Recovery(engine, journal)
+        # Subscriptions that cannot be restored are deleted from the disk.
         for spuid in self._recovery.run(self._durable.starts):
             self._durable.remove(spuid)
         for spuid, last in self._recovery.reevaluated.items():
@@ -145,6 +146,7 @@ class Scheduler:
                 self._compile(work, prepared, lambda: self._prepare(requests))
             else:
                 updates = self._prepare(requests)
+                # Filling the mirror takes long, so the writer thread must not do it.
                 if self._writer.alive and self._engine.must_fill(updates):
                     self._compile(work, prepared, lambda: updates)
                 else:

@@ -130,6 +130,7 @@ class Writer:
         if self._snapshot is not None:
             self._snapshot.cancel()
         contributions = partial(self._engine.contributions.close, self._journal)
+        # The journal is closed last, because the others write to it.
         for close in (self._durable.close, contributions, self._journal.close):
             try:
                 close()
@@ -269,6 +270,7 @@ class Writer:
             ledger.written()
         if stored or ledger is not None:
             self._note_recovery()
+        # The changes are durable: from here on queries see them, and clients get their answers.
         engine.show(executed)
         for work in done:
             _attempt(work.done)

@@ -28,6 +28,7 @@ class Cursor:
     """Reads terms, token by token. Every method raises `ParsingFailed` if the expected token is missing."""
 
     def __init__(self, tokens: Sequence[Token], names: Names, parameters: Parameters) -> None:
+        # The sentinel makes look-ahead safe at the end.
         self._tokens = [*tokens, _NO_TOKEN]
         self._index = 0
         self.token = self._tokens[0]

@@ -95,6 +95,7 @@ class ExpressionParser(Cursor):
 
     def _unary(self) -> Expression:
         text = self.token.text
+        # A sign directly before a number is part of the literal (rule NumericLiteral).
         if text in ("+", "-") and not self.at_signed_number():
             self.advance()
             return Call("unary" + text, (self._primary(),))

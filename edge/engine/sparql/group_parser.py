@@ -51,6 +51,7 @@ class GroupParser(TriplesParser, ExpressionParser):
 
     def _elements(self) -> tuple[Node, tuple[Expression, ...]]:
         """Read the content of a group's braces. Returns the pattern, and the filter conditions of this group."""
+        # Patterns must not contain aggregates, only the clauses around them.
         outside, self.aggregates = self.aggregates, None
         parts: list[Node] = []
         conditions: list[Expression] = []

@@ -192,6 +192,7 @@ class PlanCache(Generic[C, T]):
     def _compile_new(
         self, text: str, context: C | None, fingerprint_: Hashable, constants: Sequence[str], start: int
     ) -> tuple[T, Sequence[Term]]:
+        # Offer all places first. The compiled plan says which of them can stay open.
         offered = places(text[start:])
         compiled = self._compiled(text, context, _parameters(offered, range(len(offered)), start))
         # Only a sign of a negative number belongs to the constant. An operator could also precede a string.
@@ -224,6 +225,7 @@ class PlanCache(Generic[C, T]):
     def _store(self, group: _TextGroup, constants: Sequence[str], plan: _CachedPlan[T]) -> None:
         with self._changing:
             groups_here = self._groups_by_fingerprint.get(group.fingerprint, ())
+            # Another thread may have added the same group meanwhile.
             alike = [other for other in groups_here if other.likeness == group.likeness]
             if alike:
                 (group,) = alike

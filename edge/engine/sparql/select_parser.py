@@ -39,6 +39,7 @@ class SelectParser(GroupParser):
         dataset = self.dataset()
         pattern, order, (offset, limit) = self._modifiers(self.where(), found)
         self.aggregates = outside
+        # After grouping, because the expressions may contain aggregates.
         for variable, expression in items:
             if expression is not None:
                 pattern = Extend(pattern, variable, expression)
@@ -89,6 +90,7 @@ class SelectParser(GroupParser):
 
         `found`: the aggregates. HAVING and ORDER BY add theirs.
         """
+        # HAVING and ORDER BY may contain aggregates, GROUP BY may not.
         aggregates, self.aggregates = self.aggregates, None
         pattern, keys = self._group_by(pattern)
         self.aggregates = aggregates

@@ -193,6 +193,7 @@ class _Measure:
             return
         closed = self._open.pop()
         top = self._open[-1]
+        # The list of IN is not a function call.
         if top.clause != "IN":
             self.arguments = max(self.arguments, closed.commas + 1)
         self._merge(closed)

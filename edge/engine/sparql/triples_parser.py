@@ -145,6 +145,7 @@ class TriplesParser(Cursor):
         elif isinstance(verb, Inverse):
             self._emit(object_, verb.path, subject)
         elif isinstance(verb, Sequence):
+            # A sequence path is a chain of triples over blank nodes (18.2.2.4).
             for step in verb.steps[:-1]:
                 middle = self._blank(self.next_name())
                 self._emit(subject, step, middle)

@@ -143,6 +143,7 @@ class TripleIndex:
         inserted = _insert(self._spo, s, p, o)
         if not inserted:
             return False
+        # `most` needs this count to bound the matches of an unknown subject.
         if inserted == 2:
             self._further[p] = self._further.get(p, 0) + 1
         _insert(self._pos, p, o, s)
@@ -387,6 +388,7 @@ class LiveGraph:
         s, p, o, g = quad
         if not self.graphs[g].add(s, p, o):
             return False
+        # `create` holds the reference to the graph name.
         self.dictionary.retain_triple(s, p, o)
         return True
 

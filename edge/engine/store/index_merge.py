@@ -98,6 +98,7 @@ class IndexMerge:
                 self._index[first].update(leaves)
         self._index.update(self._branches)
         index, other = self._index, self._other
+        # Without complete preparation every common key must be checked.
         common = self._common if self._prepared else dict.fromkeys(index.keys() & other.keys())
         for first, seconds in common.items():
             branch, more = index.get(first), other.get(first)

@@ -26,6 +26,7 @@ def bounded_cache(most: int, size: Callable[..., int]) -> Callable[[F], F]:
 
         def compute(*arguments: Any) -> Any:  # noqa: ANN401  whatever the function accepts
             nonlocal held
+            # An upper bound: evicted entries count until the cache is cleared.
             held += size(*arguments)
             if held > _CHARACTERS:
                 held = 0

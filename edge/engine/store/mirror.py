@@ -264,6 +264,7 @@ class Mirror:
             return self._store
 
     def _apply(self, store: ox.Store) -> None:
+        # Detach the pending changes under the lock, and apply them without it.
         with self._noting:
             quads, graphs, deferred = self._quads, self._graphs, self._deferred
             if not quads and not graphs and not deferred:

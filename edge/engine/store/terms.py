@@ -198,6 +198,7 @@ class Dictionary:
             self.kinds.append(kind)
             self._references.append(0)
         self._ids[term] = new
+        # The next sweep removes it unless something refers to it by then.
         self._idle.add(new)
         length = size(term) if kind in (LITERAL, TRIPLE) else len(term.value)  # type: ignore[union-attr]
         if length > SHORT:

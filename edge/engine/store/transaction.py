@@ -46,6 +46,7 @@ class Transaction:
             for name in {quad[3] for quad in (*removed, *added)}:
                 self.check(name)
         for quad in removed:
+            # A quad that this transaction adds and removes again is not part of the combined change.
             if graph.remove(quad) and not quads.pop(quad, False):
                 quads[quad] = False
         for quad in added:

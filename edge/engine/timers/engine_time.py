@@ -152,6 +152,7 @@ class EngineTime:
             return
         self._unsettled = None
         self.changed = True
+        # Engine time that should have passed, minus the engine time that has passed.
         off = before.engine + wall - before.wall - self.now()
         if off > 0:
             self._credits = (*self._credits, Credit(unsettled.since, off))

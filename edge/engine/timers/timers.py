@@ -213,6 +213,7 @@ class Timers:
         size = len(request.sparql.encode()) + ROW_OVERHEAD
         self._check_bytes(request.access.registration, size - (0 if before is None else before.size))
         relative = isinstance(when, After)
+        # Delays count in engine time, times of day by the wall clock.
         due = (since if isinstance(when, After) else 0) + when.microseconds
         if before is not None:
             self._remove(before)
