@@ -34,9 +34,9 @@ class MappingFiles:
     """Current mapper. Changes apply to the next message; an invalid file keeps its last valid version."""
 
     def __init__(self, settings: MappingsSettings, changed: Callable[[Mapper], None] = lambda _: None) -> None:
-        """Reads everything. `changed` is called on the watching thread with each new mapper, before it is used.
+        """Read all files. `changed` is called on the watching thread with each new mapper, before it is used.
 
-        Raises `MappingError` for a pack that does not come along. Broken files of the operator raise nothing.
+        Raises `MappingError` for an unknown pack. Invalid files of the operator raise nothing.
         """
         self._directory = settings.dir
         self._limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)

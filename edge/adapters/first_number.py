@@ -14,13 +14,14 @@ from edge.mapping.values import JsonNumber
 _SEARCHED: Final = 4096
 """Maximum bytes of a payload, or characters of a text in it, that are searched."""
 _MINUS: Final = "\u2212"
-"""Minus sign and other typographic variants."""
+"""Typographic minus sign (U+2212)."""
 
 
 def first_number(payload: bytes, largest: int) -> str:
-    """The first number, as it is written. Of JSON it is looked for in values only: in numbers, then in texts.
+    """Return the first number in its original notation. In JSON, only values are searched: numbers first, then texts.
 
-    A payload of more than `largest` bytes is not read as JSON. Raises `ValueError` with the reason where there is none.
+    A payload of more than `largest` bytes is not parsed as JSON. Raises `ValueError` with the reason if no number is
+    found.
     """
     for number in _candidates(payload, largest):
         if not math.isfinite(float(number)):

@@ -16,11 +16,11 @@ from edge.protocol.errors import EdgeError
 
 
 class Ingest:
-    """The way of a message into the graph, the same for every adapter that receives messages.
+    """Converts messages to observations, for all adapters that receive messages.
 
-    A topic may be mapped by files and by clients who tied an observation to it in the graph (the Topics Manager of
-    the SEPA paper, section 5.4). Both apply. Where both mean the same observation only the file's value counts, since
-    it knows the payload's form; the graph's mapping takes the first number it finds.
+    A topic can be mapped by files, and by clients that assigned an observation to it in the graph (the Topics Manager
+    of the SEPA paper, section 5.4). Both apply. If both give the same observation, only the file's value counts: it
+    knows the format of the payload, while the graph's mapping takes the first number.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Ingest:
         return [arrival for arrival in arrivals if id(arrival) not in known]
 
     def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> bool:
-        """Carry out what the readings say and wait for the commit. Raises the engine's `EdgeError`.
+        """Write readings and wait for the commit. Raises the engine's `EdgeError`.
 
-        False: all readings were refused, so there was no commit, and the receipt is not stored.
+        False: all readings were refused. Nothing was committed, and the receipt is not stored.
         """
         plan, _ = self._observations.write(arrivals, receipt).result()
         for arrival, reason in plan.refused:

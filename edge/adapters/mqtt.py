@@ -196,10 +196,11 @@ class MqttAdapter:
         self._unconfirmed.add(subscribe(self._client, topics, self._settings))
 
     def _forget_session(self) -> bool:
-        """Have all messages of the session before carried out, and then their receipts count no more, also on disk.
+        """Wait until all messages of the previous session are processed, then invalidate their receipts, also on
+        disk.
 
-        Nothing has been subscribed to yet, so no message of the new session can come before that. False: it takes
-        longer than the broker waits for a sign of life.
+        The client has not subscribed yet, so no message of the new session can arrive before. False: it takes longer
+        than the broker's keep-alive allows.
         """
         mark = MqttMessage("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION, threading.Event())
         if not self._inbox.put(mark):

@@ -26,20 +26,22 @@ IDENTIFIERS: Final = 65_535
 """Number of packet identifiers of a session; the one after the last is 1."""
 
 _RECENT: Final = IDENTIFIERS - 8192
-"""How far back a broker may fall. The identifier of a new message may be up to 8,192 after the last one: others were
-given to messages that the broker dropped, or that are no readings."""
+"""Distance within which a repeated identifier is recognised. The identifier of a new message may be up to 8,192 after
+the last one: the broker dropped the messages between them, or they are not readings.
+"""
 _COUNTED: Final = 1024
 _FEW: Final = 50
 _FALLS: Final = 10
-"""Identifiers that are not ascending before the broker counts as one whose identifiers are not: it may fall back as
-often within its first messages."""
+"""Number of non-ascending identifiers after which the broker counts as one without ascending identifiers. It may fall
+back this often within its first messages.
+"""
 
 
 def receipt_of(identifier: int, topic: str, payload: bytes) -> bytes:
-    """Return the receipt of a message: the same again if the broker delivers it again.
+    """Return the receipt of a message, which is the same for a repeated delivery.
 
-    The digest has 32 bits: it is only ever compared with that of one other message. A topic holds no zero byte
-    (MQTT 3.1.1, section 4.7.3).
+    The digest has 32 bits: it is compared with that of only one other message. A topic contains no zero byte (MQTT
+    3.1.1, section 4.7.3).
     """
     digest = blake2b(topic.encode() + b"\0" + payload, digest_size=4).digest()
     return identifier.to_bytes(2, "big") + (digest if any(digest) else b"\0\0\0\1")
@@ -78,11 +80,11 @@ class Receipts:
             self._digests[identifier] = _digest(receipt)
 
     def repeats(self, receipt: bytes) -> bool:
-        """Whether a message without the DUP flag, among the first of a connection, was carried out before.
+        """Whether a message without the DUP flag, among the first of a connection, was processed before.
 
-        Only a broker that fell back to an older state delivers such a message. It is known by an identifier that was
-        used lately, where the broker's identifiers ascend: the next new message has a later one. A new message that
-        is equal to the one that was lost with the broker's state cannot be told from it, and is left out.
+        Only a broker that fell back to an older state delivers such a message. If the broker's identifiers ascend, a
+        recently used identifier reveals it, because the next new message has a later one. A new message that equals
+        the one lost with the broker's state looks the same, and is dropped.
         """
         ascending = (self._falls - _FALLS) * _FEW <= self._count
         return receipt in self and ascending and self._is_recent(_identifier(receipt))

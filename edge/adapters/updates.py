@@ -1,9 +1,9 @@
-"""The constant SPARQL texts of the adapters: ADD_OBSERVATION, UPDATE_VALUE and what they need around them.
+"""Constant SPARQL texts of the adapters: ADD_OBSERVATION, UPDATE_VALUE and related updates.
 
-Values only ever come in as forced bindings, so each text is parsed once. A variable of a template that is bound
-neither by the request nor by WHERE leaves its triple out (SPARQL 1.1 Update, section 3.1.3), which makes one text do
-for observations with and without a unit, a label, a value or a time. WHERE is a basic graph pattern with OPTIONALs of
-triples alone, none inside another: the engine runs those on its index.
+Values are passed as forced bindings, so each text is parsed only once. A template triple with an unbound variable is
+left out (SPARQL 1.1 Update, section 3.1.3). One text therefore serves observations with and without unit, label,
+value or time. WHERE is a basic graph pattern with OPTIONALs that contain only triples and are not nested: the engine
+evaluates these on its index.
 """
 
 from __future__ import annotations

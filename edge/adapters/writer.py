@@ -49,14 +49,15 @@ class ReadingWriter:
         self._intake = intake
         self._stopping = stopping
         self._unstored = bytearray()
-        """Receipts of messages without a reading, or refused. They go with the next commit, so that the stored receipts
-        have no gap: a broker that falls back repeats these messages, too, among those that had a commit."""
+        """Receipts of messages that had no reading or were refused. They are stored with the next commit, so that the
+        stored receipts have no gap: a broker that falls back repeats these messages too.
+        """
 
     def write(self, batch: list[MqttMessage]) -> bool:
-        """Carry out what the messages say, in as few transactions as their size allows, each with its receipts.
+        """Write the readings of messages with their receipts, in as few transactions as their size allows.
 
-        Waits while the engine cannot. A message that the engine refuses for what it says is counted as bad. False: the
-        adapter stops and not everything is done.
+        Waits while the engine accepts no updates. A message that the engine refuses because of its content counts as
+        bad. False: the adapter stopped before all messages were processed.
         """
         part: list[MqttMessage] = []
         arrivals: list[Arrival] = []
@@ -121,8 +122,8 @@ class ReadingWriter:
                 write()
             except _LATER as error:
                 if not retry.failures:
-                    told = {"reason": error.description, "readings": readings}
-                    _log.error(f"{self._name}.engine_behind", extra=told)
+                    details = {"reason": error.description, "readings": readings}
+                    _log.error(f"{self._name}.engine_behind", extra=details)
                 self._stopping.wait(retry.failed())
             else:
                 if retry.failures:

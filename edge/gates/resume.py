@@ -105,7 +105,7 @@ class ResumeRegistry:
         self,
         engine: SessionEngine,
         guard: Guard,
-        parked: Gauge,
+        gauge: Gauge,
         *,
         seconds: float = 0.0,
         limit: int = 0,
@@ -114,7 +114,7 @@ class ResumeRegistry:
     ) -> None:
         """Keep up to `limit` subscriptions for `seconds` after the loss of the connection; 0: none.
 
-        `parked`: gauge of suspended subscriptions by gate. `max_sent`: characters of the last sent notifications that
+        `gauge`: number of suspended subscriptions by gate. `max_sent`: characters of the last sent notifications that
         are kept for each connection, because they may be lost with it; about the size of the kernel buffers on both
         ends. `quota` is charged for missed changes.
         """
@@ -122,7 +122,7 @@ class ResumeRegistry:
         self.max_sent = max_sent
         self._engine = engine
         self._guard = guard
-        self._count = parked
+        self._count = gauge
         self._seconds = seconds
         self._limit = limit
         self._closed = False
@@ -172,20 +172,20 @@ class ResumeRegistry:
         """
         if not self.open:
             return
-        parked = suspended(call, unread)
-        slot = self._keep(parked, call.session.shared.gate)
-        if parked.spuid in self._slots and call.access is not ANYBODY:
+        subscription = suspended(call, unread)
+        slot = self._keep(subscription, call.session.shared.gate)
+        if subscription.spuid in self._slots and call.access is not ANYBODY:
             slot.authorization_watch = AuthorizationWatch(
-                self._guard, call.access, call.request.authorization, lambda _: self._end(parked)
+                self._guard, call.access, call.request.authorization, lambda _: self._end(subscription)
             )
 
     def claim(self, spuid: str, query: QueryRequest) -> SuspendedSubscription | None:
         """Remove a suspended subscription to resume it. None: it does not exist, or the query differs."""
         slot = self._slots.get(spuid)
-        if slot is None or not _same(slot.parked.query, query):
+        if slot is None or not _same(slot.subscription.query, query):
             return None
         self._leave(slot)
-        return slot.parked
+        return slot.subscription
 
     def close(self) -> None:
         """Stop: suspend no more. The suspended subscriptions continue after the next start."""
@@ -193,53 +193,55 @@ class ResumeRegistry:
         for slot in list(self._slots.values()):
             self._leave(slot)
 
-    def _keep(self, parked: SuspendedSubscription, gate: str) -> _Slot:
+    def _keep(self, subscription: SuspendedSubscription, gate: str) -> _Slot:
         if len(self._slots) >= self._limit:
-            self._end(next(iter(self._slots.values())).parked)
-        parked.feed.to = partial(self._take, parked)
-        charge = self._quota.charge(parked.query.source)
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._end, parked)
-        slot = self._slots[parked.spuid] = _Slot(parked, timer, charge, self._count.labels(gate))
+            self._end(next(iter(self._slots.values())).subscription)
+        subscription.feed.to = partial(self._take, subscription)
+        charge = self._quota.charge(subscription.query.source)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._end, subscription)
+        slot = self._slots[subscription.spuid] = _Slot(subscription, timer, charge, self._count.labels(gate))
         slot.count.inc()
         self._account(slot)
         return slot
 
-    def _take(self, parked: SuspendedSubscription, item: Notification | SubscribeFailed) -> None:
+    def _take(self, subscription: SuspendedSubscription, item: Notification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
-            self._end(parked)
+            self._end(subscription)
         else:
-            parked.add(item)
-            self._account(self._slots[parked.spuid])
+            subscription.add(item)
+            self._account(self._slots[subscription.spuid])
 
     def _account(self, slot: _Slot) -> None:
         """Charge the client for the missed changes. If its quota is exhausted, end the subscription."""
         try:
-            slot.charge.set(slot.parked.size)
+            slot.charge.set(slot.subscription.size)
         except TooManyRequests:
-            self._end(slot.parked)
+            self._end(slot.subscription)
 
     def _leave(self, slot: _Slot) -> None:
-        del self._slots[slot.parked.spuid]
-        slot.parked.feed.to = _nothing
+        del self._slots[slot.subscription.spuid]
+        slot.subscription.feed.to = _nothing
         slot.timer.cancel()
         slot.charge.release()
         slot.count.dec()
         if slot.authorization_watch is not None:
             slot.authorization_watch.end()
 
-    def _end(self, parked: SuspendedSubscription) -> None:
-        self._leave(self._slots[parked.spuid])
+    def _end(self, subscription: SuspendedSubscription) -> None:
+        self._leave(self._slots[subscription.spuid])
         with contextlib.suppress(EdgeError):  # a stopping engine ends all subscriptions itself
-            self._engine.unsubscribe(parked.spuid)
+            self._engine.unsubscribe(subscription.spuid)
 
 
 class _Slot:
     """Resources that belong to a suspended subscription."""
 
-    __slots__ = ("authorization_watch", "charge", "count", "parked", "timer")
+    __slots__ = ("authorization_watch", "charge", "count", "subscription", "timer")
 
-    def __init__(self, parked: SuspendedSubscription, timer: asyncio.TimerHandle, charge: Charge, count: Gauge) -> None:
-        self.parked = parked
+    def __init__(
+        self, subscription: SuspendedSubscription, timer: asyncio.TimerHandle, charge: Charge, count: Gauge
+    ) -> None:
+        self.subscription = subscription
         self.timer = timer
         self.charge = charge
         self.count = count

@@ -131,8 +131,8 @@ class Gateway:
             raise
         assert self.last_run is not None, "created with the engine"  # noqa: S101
         restart, seconds = self.last_run.restart, round(time.monotonic() - self._began, 2)
-        told = {"version": __version__, "seconds": seconds, "last_restart": restart.text, "starts": restart.starts}
-        _log.info("gateway.ready", extra={**self.endpoints, **told})
+        details = {"version": __version__, "seconds": seconds, "last_restart": restart.text, "starts": restart.starts}
+        _log.info("gateway.ready", extra={**self.endpoints, **details})
 
     async def stop(self) -> None:
         """Stop accepting requests, finish pending work, notify clients and store everything. Idempotent."""

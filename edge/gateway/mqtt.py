@@ -206,8 +206,8 @@ class Mqtt:
             logging.WARNING if queries else logging.INFO,
             "mqtt_gate.closed",
             extra={
-                "reason": "whoever may publish at this broker could read and change the graph; security.enabled, or "
-                'mqtt_gate.enabled = "always", opens it',
+                "reason": "any client of this broker could read and change the graph; set security.enabled, or "
+                'mqtt_gate.enabled = "always"',
                 "standing_queries": sorted(queries),
             },
         )

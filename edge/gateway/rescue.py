@@ -42,6 +42,6 @@ def _check(directory: Path, outbox: OutboxSettings) -> None:
                 pass
         Recorder(journal, outbox)
     except UNREADABLE as error:
-        journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")
+        journal.refuse(f"its content cannot be restored ({type(error).__name__}: {error})")
     finally:
         journal.close()

@@ -58,8 +58,8 @@ class Serial:
             if port.name in wanted:
                 other = wanted[port.name].place.file
                 reason = f"A port in {other} has the same name, and is used instead."
-                told = str(replace(port.place, reason=reason, key="name"))
-                faults.append({"file": port.place.file, "reason": told, "previous_version_applies": False})
+                done = str(replace(port.place, reason=reason, key="name"))
+                faults.append({"file": port.place.file, "reason": done, "previous_version_applies": False})
             else:
                 wanted[port.name] = port
         with self._lock:
@@ -103,7 +103,7 @@ class Serial:
 
         actuation = self._mappings.actuation
         adapter = SerialAdapter(
-            self._settings, self._mappings.intake, lambda port, told: actuation.port_up(port.topic, told)
+            self._settings, self._mappings.intake, lambda port, done: actuation.port_up(port.topic, done)
         )
         adapter.start()
         return adapter

@@ -140,7 +140,7 @@ class ActuatorCompiler:
             raise BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table")
         as_hex = (spec.encoding if spec.encoding is not None else base.encoding) == "hex"
         if as_hex and not isinstance(spec.payload, str):
-            raise BadKeyError("What is written in hexadecimal is a text.", key="payload", allowed='"A0 {level|u8}"')
+            raise BadKeyError("A hexadecimal payload must be a text.", key="payload", allowed='"A0 {level|u8}"')
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
         return ActuatorMessage(

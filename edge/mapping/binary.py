@@ -46,9 +46,10 @@ class Layout:
     _steps: tuple[_Step, ...]
 
     def read(self, payload: bytes) -> Document:
-        """The document: numbers are `JsonNumber`. Raises `PayloadError` where the payload is too short or not like it.
+        """Return the document; numbers are `JsonNumber`. Raises `PayloadError` if the payload is too short or does
+        not match.
 
-        Bytes beyond the last field are passed over.
+        Bytes after the last field are ignored.
         """
         document: Document = {}
         reader = _Reader(payload)

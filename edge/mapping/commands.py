@@ -74,9 +74,9 @@ class TopicTemplate:
 
 
 def payload_template(payload: object, known: Collection[str]) -> Callable[[Solution], str]:
-    """What makes the payload: of a text a text, of a table, list, number or truth value JSON. Raises `BadKeyError`.
+    """Compile the payload: plain text from a text; JSON from a table, list, number or boolean. Raises `BadKeyError`.
 
-    The function raises `CommandError`.
+    The returned function raises `CommandError`.
     """
     if isinstance(payload, str):
         try:

@@ -270,7 +270,7 @@ class MappingCompiler:
         if not value.model_fields_set:
             raise BadKeyError("The table says nothing.", key="store", allowed=", ".join(StoreSpec.model_fields))
         if value.change is False and value.dead_band is not None:
-            raise BadKeyError("What has a dead band is stored on change.", key="store.change")
+            raise BadKeyError("Readings with a dead band are stored on change anyway.", key="store.change")
         return Store(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
 
     def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, Path | str], ...]:
@@ -279,7 +279,7 @@ class MappingCompiler:
             if payload == "text":
                 raise BadKeyError("Captures of text payloads are named groups of the pattern.", key="captures")
             if not name.isidentifier():
-                raise BadKeyError(f'"{name}" is no name for a capture.', key="captures")
+                raise BadKeyError(f'"{name}" is not a valid capture name.', key="captures")
             found.append((name, place if payload == "senml" else under("captures", parse_path, place)))
         return tuple(found)
 

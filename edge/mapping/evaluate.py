@@ -290,7 +290,9 @@ class Evaluation:
     def _unit(self, rule: Rule, code: object, fallback: str | None) -> str | None:
         unit = rule.units.get(code, _UNREAD) if isinstance(code, str) else _UNREAD
         if unit is _UNREAD:
-            self.out.problem(rule.mapping, "unit", f"{shown(str(code))} is no known unit; add it to `units`", kept=True)
+            self.out.problem(
+                rule.mapping, "unit", f"{shown(str(code))} is not a known unit; add it to `units`", kept=True
+            )
             return fallback
         return unit if isinstance(unit, str) else fallback
 

@@ -168,7 +168,7 @@ def parse_path(text: str) -> Path:
     while position < len(rest):
         match = _STEP.match(rest, position)
         if match is None or (steps and rest[position] not in ".["):
-            raise BadKeyError(f'"{text}" is no path: it breaks off before "{rest[position:]}".', allowed=_ALLOWED)
+            raise BadKeyError(f'"{text}" is not a path: it is invalid from "{rest[position:]}".', allowed=_ALLOWED)
         steps.append(_step(match, names))
         position = match.end()
     if not rest and not text.strip():

@@ -25,11 +25,11 @@ _UNMAPPED = Mapped(False)
 
 
 class Mapper:
-    """Maps messages by the mappings of several packs. Threads may share it.
+    """Maps messages by the mappings of several packs. Thread-safe.
 
-    Operator's files (`MappingPack.own`) go before packs that come along, then the most specific topic pattern counts.
-    All mappings of the same precedence apply; less specific ones only where the more specific do not fit the payload
-    (`when`), or say `also`.
+    Files of the operator (`MappingPack.own`) take precedence over built-in packs, then the most specific topic
+    pattern counts. All mappings of the same precedence apply. Less specific ones apply only if the more specific ones
+    do not match the payload (`when`), or have `also`.
     """
 
     def __init__(self, packs: Iterable[MappingPack] = (), limits: MappingLimits | None = None) -> None:
@@ -47,9 +47,9 @@ class Mapper:
         self._terms: dict[tuple[object, ...], Terms] = {}
 
     def map(self, topic: str, payload: bytes, now: datetime | None = None) -> Mapped:
-        """What a message says. Never raises: what cannot be used is a problem.
+        """Map a message. Never raises: unusable parts are reported as problems.
 
-        `now`, the time of arrival (aware), is what relative SenML times count from; without it they are dropped.
+        `now` is the time of arrival (with zone), the base of relative SenML times; without it they are dropped.
         """
         routes = self._routes.get(topic)
         if routes is None:

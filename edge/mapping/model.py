@@ -54,7 +54,7 @@ class ConditionSpec(Table):
     """Condition on the payload for a mapping to apply."""
 
     path: str | None = Field(
-        default=None, description="JSON path of what is looked at; none: the whole payload as text."
+        default=None, description="JSON path of the value to check; none: the whole payload as text."
     )
     exists: bool | None = Field(default=None, description="Whether the path must lead somewhere, or must not.")
     equals: Scalar | None = Field(default=None, description="The value must be this.")
@@ -163,7 +163,7 @@ class MappingSpec(ReadingSpec):
         description="How the payload is read. Default: binary where fields are given, json where a path is, else text.",
     )
     fields: list[FieldSpec] | None = Field(
-        default=None, description="What the bytes of a binary payload are; paths lead into these."
+        default=None, description="Fields of a binary payload; paths refer to these."
     )
     captures: dict[str, str] | None = Field(
         default=None, description="Captures from the payload: JSON path or SenML record name."
@@ -176,7 +176,7 @@ class ConvertSpec(Table):
     """Conversion of the values of one variable for an actuator's messages."""
 
     values: dict[str, Scalar] | None = Field(
-        default=None, description='What is sent for texts: { true = "ON", false = "OFF" }.'
+        default=None, description='Replacements of texts: { true = "ON", false = "OFF" }.'
     )
     scale: Number | None = Field(default=None, description="The value is multiplied by this, exactly.")
     offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
@@ -202,7 +202,7 @@ class CommandSpec(Table):
         default=None, description="Quality of service, 0, 1 or 2. Default: 1."
     )
     retain: StrictBool | None = Field(
-        default=None, description="Whether the broker keeps the message for who subscribes later. Default: false."
+        default=None, description="Whether the broker retains the message for later subscribers. Default: false."
     )
 
 
@@ -213,7 +213,7 @@ class ActuatorSpec(CommandSpec):
     query: str = Field(description="SPARQL SELECT query whose result is the state to bring about.")
     convert: dict[str, ConvertSpec] = Field(default_factory=dict, description="Conversions, by variable.")
     rate: Annotated[Number, Field(gt=0, le=1000)] | None = Field(
-        default=None, description="Messages a second to one topic at the most. Default: actuation.topic_rate."
+        default=None, description="Maximum messages per second to one topic. Default: actuation.topic_rate."
     )
     removed: CommandSpec | None = Field(
         default=None, description="The message for a topic that no solution names any more. Default: none."
@@ -223,7 +223,7 @@ class ActuatorSpec(CommandSpec):
 class FileSpec(Table):
     """A mapping file."""
 
-    description: str | None = Field(default=None, description="What the file is for.")
+    description: str | None = Field(default=None, description="Purpose of the file.")
     namespaces: dict[str, str] = Field(default_factory=dict, description="Prefixes for CURIEs.")
     units: dict[str, str] = Field(
         default_factory=dict, description="Unit codes of payloads to unit IRIs, for all mappings."

@@ -80,10 +80,10 @@ class MappingPack:
 def load_pack(
     source: Path | str, name: str | None = None, *, own: bool = True, limits: MappingLimits | None = None
 ) -> MappingPack:
-    """The pack of a file (a `Path`) or a text (a `str`): TOML, or JSON where it begins with a brace.
+    """Load a file (a `Path`) or a text (a `str`): TOML, or JSON if it begins with a brace.
 
-    `name` is how messages call it; default: the file's name without its ending. Raises `MappingError` with every fault
-    found, `OSError` where the file cannot be read.
+    `name`: name of the pack in messages, by default the file name without suffix. Raises `MappingError` with all
+    faults, `OSError` if the file cannot be read.
     """
     file = None
     if isinstance(source, Path):

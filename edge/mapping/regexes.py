@@ -12,10 +12,11 @@ _UNBOUNDED = re.compile(r"[*+]|\{[0-9]*,\}|\{[0-9]*,[0-9]{3,}\}")
 
 
 def compile_regex(text: str) -> re.Pattern[str]:
-    """`text` compiled. Raises `BadKeyError` for what is no regular expression, or repeats a repetition.
+    """Compile a regular expression. Raises `BadKeyError` if it is invalid or nests repetitions.
 
-    `(a+)+` and its like take time exponential in the length of the text they fail on. Python's `re` cannot be stopped,
-    so they are refused here, and the length of what expressions are tried on is bounded (`MappingLimits.regex_text`).
+    `(a+)+` and similar expressions take time exponential in the length of a text that does not match. Python's `re`
+    cannot be interrupted, so they are refused, and the length of the searched text is limited
+    (`MappingLimits.regex_text`).
     """
     if len(text) > _LONGEST:
         raise BadKeyError(f"A regular expression has at most {_LONGEST} characters.")

@@ -28,10 +28,10 @@ class Record:
 
 
 def records(document: object, now: datetime | None) -> Iterator[Record]:
-    """The records of a pack that carry a value, in order.
+    """Yield the records of a pack that have a value, in order.
 
-    `now` is the time of arrival, which relative times (below 2**28 seconds, RFC 8428 section 4.5.3) count from;
-    without it such records have no time. Raises `PayloadError` for what is no SenML, or a later version of it.
+    `now` is the time of arrival, the base of relative times (below 2**28 seconds, RFC 8428 section 4.5.3); without it
+    such records have no time. Raises `PayloadError` if the document is not SenML, or has an unsupported version.
     """
     if isinstance(document, dict):
         entries = document.get("e")
@@ -40,12 +40,12 @@ def records(document: object, now: datetime | None) -> Iterator[Record]:
     else:
         entries, base, draft = document, {}, False
     if not isinstance(entries, list):
-        raise PayloadError('the payload is no SenML: neither an array of records nor an object with an array "e"')
+        raise PayloadError('the payload is not SenML: neither an array of records nor an object with an array "e"')
     state = _Base(draft=draft, now=now)
     state.update(base)
     for entry in entries:
         if not isinstance(entry, dict):
-            raise PayloadError("the payload is no SenML: a record is not an object")
+            raise PayloadError("the payload is not SenML: a record is not an object")
         if not draft:
             state.update(entry)
         record = state.resolve(entry)

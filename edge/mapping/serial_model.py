@@ -72,7 +72,7 @@ class SerialSpec(Table):
     dtr: StrictBool | None = Field(default=None, description="State of the line DTR. Default: left alone.")
     rts: StrictBool | None = Field(default=None, description="State of the line RTS. Default: left alone.")
     framing: Literal["lines", "slip", "hdlc", "cobs"] | FramingSpec = Field(
-        default="lines", description="How frames are told apart."
+        default="lines", description="Framing of the byte stream."
     )
     crc: str | ChecksumSpec | None = Field(default=None, description="Checksum of the frames. Default: none.")
     skip: Annotated[int, Field(strict=True, ge=0, le=255)] = Field(

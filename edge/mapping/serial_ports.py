@@ -123,7 +123,7 @@ def _checksum(given: str | ChecksumSpec) -> Checksum:
     if algorithm is None:
         known = [*ALGORITHMS, *ALIASES]
         raise BadKeyError(
-            f'"{spec.name}" is no known checksum.', key="crc", nearest=nearest(name, known), allowed=", ".join(known)
+            f'"{spec.name}" is not a known checksum.', key="crc", nearest=nearest(name, known), allowed=", ".join(known)
         )
     start = spec.start
     if start is None:
@@ -165,7 +165,7 @@ def _delimited(spec: FramingSpec) -> Delimited:
     special = dict.fromkeys([escape, end, *([start] if start else [])])
     changed = tuple((byte, bytes([byte[0] ^ flip])) for byte in special)
     if any(after in special for _, after in changed):
-        raise BadKeyError("What follows the escape is itself one of the special bytes.", key="framing.flip")
+        raise BadKeyError("The byte after the escape is itself one of the special bytes.", key="framing.flip")
     return Delimited(end, start, escape, changed)
 
 

@@ -61,7 +61,7 @@ def _bytes_of(kind: str) -> Callable[[str], str]:
             size, signed, endian = INTEGERS[kind]
             number = Decimal(text)
             if number != int(number):
-                raise CommandError(f"{shown(text)} is no whole number, which {kind} needs")
+                raise CommandError(f"{shown(text)} is not an integer, which {kind} needs")
             return int(number).to_bytes(size, endian, signed=signed).hex()
         except (ArithmeticError, ValueError) as error:
             if isinstance(error, CommandError):

@@ -70,7 +70,8 @@ def constant(text: str, namespaces: Mapping[str, str]) -> str:
 
 
 def namespace_table(declared: Mapping[str, str]) -> dict[str, str]:
-    """The known prefixes and those a file declares; a declared one may use a known one (`z2m = "edge:zigbee:"`).
+    """Return the predeclared prefixes and those of a file, which may refer to predeclared ones (`z2m =
+    "edge:zigbee:"`).
 
     Raises `BadKeyError`.
     """

@@ -106,6 +106,7 @@ def time_format(name: str, zone: str | None) -> TimeFormat:
     """Return a format by name or strptime pattern. Raises `BadKeyError`."""
     if name not in FORMATS and "%" not in name:
         raise BadKeyError(
-            f'"{name}" is no time format.', allowed=", ".join(FORMATS) + ", or a strptime pattern (%Y-%m-%d %H:%M:%S)"
+            f'"{name}" is not a time format.',
+            allowed=", ".join(FORMATS) + ", or a strptime pattern (%Y-%m-%d %H:%M:%S)",
         )
     return TimeFormat(name, parse_zone(zone) if zone is not None else None)

@@ -134,7 +134,7 @@ def _many(part: str, names: list[str], many: set[str]) -> Level:
         return Level(MANY, part)
     name = part[1:-4]
     if not part.startswith("{") or not _NAME.fullmatch(name):
-        raise BadKeyError(f'"{part}" is no capture of several levels.', allowed="{name...} as the last level")
+        raise BadKeyError(f'"{part}" is not a capture of several levels.', allowed="{name...} as the last level")
     if name in names:
         raise BadKeyError(f"The topic captures {{{name}}} twice.")
     names.append(name)

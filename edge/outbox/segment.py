@@ -108,7 +108,7 @@ class Manifest:
         try:
             body = json.loads(text)
         except ValueError as error:
-            raise SegmentDamaged(f"its manifest cannot be read, it is no JSON: {error}") from None
+            raise SegmentDamaged(f"its manifest cannot be read, it is not JSON: {error}") from None
         try:
             if body["schema"] > SCHEMA:
                 raise SegmentNewer(f"it has schema {body['schema']}, and this program knows {SCHEMA}; update it")

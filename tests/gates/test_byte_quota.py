@@ -205,7 +205,7 @@ async def _live(engine: Any, quota: ByteQuota, steps: list[tuple[str, int]]) -> 
             await client.socket.close()
         await eventually(lambda: not gateway.metric("edge_connections", gate="ws"), "the end of the connections")
         for place in list(gateway.resume_registry._slots.values()):
-            gateway.resume_registry._end(place.parked)
+            gateway.resume_registry._end(place.subscription)
         await eventually(lambda: not engine.subscriptions and not quota.total, "an empty account")
 
 

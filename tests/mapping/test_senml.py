@@ -67,8 +67,8 @@ def test_the_draft_form():
 @pytest.mark.parametrize(
     ("payload", "text"),
     [
-        (b"5", "no SenML"),
-        (b'{"a": 1}', "no SenML"),
+        (b"5", "not SenML"),
+        (b'{"a": 1}', "not SenML"),
         (b"[1]", "not an object"),
         (b'[{"bver": 11, "n": "a", "v": 1}]', "version"),
         (b'[{"n": "a", "v": 1, "must_": 1}]', "extension"),

@@ -55,7 +55,10 @@ def test_ports_of_all_files_are_known():
         ('device = "/dev/x"\nbaud = "fast"', '4: serial "p": baud: Must be a valid integer.'),
         ('device = "/dev/x"\nspeed = 9600', '4: serial "p": speed: Unknown key.'),
         ('device = "/dev/x"\nparity = "often"', "4: serial \"p\": parity: Must be 'none', 'even', 'odd'"),
-        ('device = "/dev/x"\ncrc = "crc-17"', '4: serial "p": crc: "crc-17" is no known checksum. Did you mean "crc-1'),
+        (
+            'device = "/dev/x"\ncrc = "crc-17"',
+            '4: serial "p": crc: "crc-17" is not a known checksum. Did you mean "crc-1',
+        ),
         (
             'device = "/dev/x"\nframing = { kind = "slip", end = "00" }',
             '4: serial "p": framing.end: Framing of the kind',
@@ -72,7 +75,7 @@ def test_ports_of_all_files_are_known():
         ('device = "/dev/x"\nframing = { kind = "delimited" }', '4: serial "p": framing.end: Frames between bytes'),
         (
             'device = "/dev/x"\nframing = { kind = "delimited", end = "03", escape = "23" }',
-            '4: serial "p": framing.flip: What follows the escape',
+            '4: serial "p": framing.flip: The byte after the escape',
         ),
         (
             'device = "/dev/x"\nframing = { kind = "delimited", end = "0303", escape = "23" }',

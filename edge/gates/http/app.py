@@ -196,7 +196,7 @@ class Routes:
             raise _not_ready()
 
     def _sparql(self, accepted: list[Primitive], *, beside: bool = False) -> _Endpoint:
-        """Return an endpoint for SPARQL operations. `beside`: updates go to the history and do not change the graph."""
+        """Return an endpoint for SPARQL operations. With `beside`, updates go to the history instead of the graph."""
 
         async def endpoint(request: Request) -> Response:
             self._check_ready()

@@ -33,5 +33,5 @@ class UnhandledTopics:
         if shown in self._reported or len(self._reported) >= _MOST:
             return
         self._reported.add(shown)
-        more = {} if len(self._reported) < _MOST else {"further_ones": "not told"}
+        more = {} if len(self._reported) < _MOST else {"further_ones": "not logged"}
         _log.warning("mqtt_gate.ignored", extra={"topic": shown, "reason": reason, **more})
