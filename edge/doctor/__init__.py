@@ -1,4 +1,4 @@
-"""Is all well with the gateway and its machine: small checks, each a file of `checks`, looking from outside."""
+"""Diagnosis of the gateway and its host from outside: small checks, each in a file of `checks`."""
 
 from edge.doctor.context import Context, Unasked
 from edge.doctor.examination import examine

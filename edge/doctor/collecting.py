@@ -1,4 +1,4 @@
-"""What helps to find a fault, in one archive: bounded in size and time, without secrets, and nothing of the graph."""
+"""Diagnostic data in one archive: bounded in size and time, without secrets and graph data."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from edge.doctor.examination import examine
 from edge.doctor.redaction import Redactor
 
 _LARGEST: Final = 2 * 1024 * 1024
-"""Characters of a file in the archive."""
+"""Maximum characters of a file in the archive."""
 _LINES: Final = 5_000
-"""Of a log, at the most."""
+"""Maximum lines of a log."""
 _FILES: Final = 2_000
-"""Listed of the data directory."""
+"""Maximum entries in the list of the data directory."""
 
 _ANSWERS: Final = {
     "health.json": "health",
@@ -39,7 +39,7 @@ _ANSWERS: Final = {
     "outbox.json": "api/outbox",
     "endpoints.json": "api/endpoints",
 }
-"""What the gateway is asked for."""
+"""Requests to the gateway: file in the archive and path."""
 _OF_THE_MACHINE: Final = (
     "etc/os-release",
     "proc/version",
@@ -53,7 +53,7 @@ _OF_THE_MACHINE: Final = (
     "proc/diskstats",
     "proc/device-tree/model",
 )
-"""None of them names the machine, its networks or its user."""
+"""Files of the host. None of them identifies the host, its networks or its user."""
 
 Part = tuple[str, Callable[[], str]]
 
@@ -61,10 +61,10 @@ Part = tuple[str, Callable[[], str]]
 def collect(
     around: Context, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
 ) -> list[str]:
-    """Write the archive, for its owner alone; returns the names in it.
+    """Write the archive, readable for its owner only. Returns the names in it.
 
-    `sources`: where settings come from. `logs`: files with log lines, beside the journal of systemd. What cannot be had
-    is told in its place. Raises `OSError`; FileExistsError where there is something by that name.
+    `sources`: origins of the settings. `logs`: log files, in addition to the journal of systemd. Unavailable data are
+    replaced by the reason. Raises `OSError`, for example FileExistsError for an existing archive.
     """
     names = []
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -105,11 +105,11 @@ def _text(part: Callable[[], str]) -> str:
     try:
         return part() + "\n"
     except Exception as error:  # noqa: BLE001  what is broken is what one wants to know, and the rest, too
-        return f"not to be had: {type(error).__name__}: {error}\n"
+        return f"not available: {type(error).__name__}: {error}\n"
 
 
 def _bounded(text: str) -> str:
-    """Of a long text the end: there the latest is."""
+    """Return the end of a long text, which has the newest content."""
     return text if len(text) <= _LARGEST else f"(the beginning is cut off)\n{text[-_LARGEST:]}"
 
 
@@ -135,16 +135,16 @@ def _doctor(around: Context) -> str:
 
 
 class _Answers:
-    """The gateway is not asked again when it has once not answered: one that hangs would do so each time."""
+    """Requests to the gateway. After one without an answer the others are skipped: each would time out."""
 
     def __init__(self, around: Context) -> None:
         self._around = around
         self._fault = ""
 
     def to(self, path: str) -> str:
-        """What it answers, with the status where that is not 200."""
+        """Return the response, with its status unless it is 200."""
         if self._fault:
-            return f"not asked: {self._fault}"
+            return f"not requested: {self._fault}"
         try:
             status, body = self._around.ask(path)
         except Unasked as error:
@@ -155,7 +155,7 @@ class _Answers:
 
 
 def _files(data_dir: Path) -> str:
-    """Names, sizes, modes and times; nothing of their content."""
+    """Return names, sizes, modes and times, without content."""
     lines = []
     for path in sorted(data_dir.rglob("*"))[:_FILES]:
         told = path.lstat()
@@ -186,7 +186,7 @@ def _commands(around: Context, *commands: tuple[str, ...]) -> str:
 
 def _journal(around: Context) -> str:
     said = around.run("journalctl", f"--unit={UNIT}", f"--lines={_LINES}", "--no-pager", "--output=short-iso")
-    return "there is no journal of systemd" if said is None else said
+    return "the journal of systemd is not available" if said is None else said
 
 
 def _tail(log: Path) -> str:

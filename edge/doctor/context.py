@@ -1,4 +1,4 @@
-"""What a check may look at: the settings, files of the machine, commands of the machine, and the gateway's answers."""
+"""Context of the checks: settings, files and commands of the host, and responses of the gateway."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from edge.config import Settings
 from edge.engine.journal.data_directory import DATABASE_NAME, LOCK_NAME, holder_of
 
 _PATIENCE: Final = 10.0
-"""Seconds that a command of the machine gets."""
+"""Timeout of a command in seconds."""
 
 Ask = Callable[[str], tuple[int, bytes]]
-"""From a path of the gateway to status and body of its answer. Raises `Unasked`."""
+"""From a path of the gateway to status and body of its response. Raises `Unasked`."""
 
 
 class Unasked(Exception):
-    """The gateway could not be asked; the text says why."""
+    """The gateway did not respond; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The machine and the gateway, as they are."""
+    """The host and the gateway in their current state."""
 
     settings: Settings
     ask: Ask
     root: Path = Path("/")
-    """Where `proc`, `sys` and `run` are."""
+    """Directory with `proc`, `sys` and `run`."""
     now: Callable[[], float] = time.time
     """Seconds since 1970."""
 
@@ -44,14 +44,14 @@ class Context:
         return self.settings.data_dir
 
     def text(self, *names: str) -> str | None:
-        """A file below the root, without white space around it; None: it is not there, or not for us."""
+        """Return the stripped content of a file below the root, or None if it is missing or not readable."""
         try:
             return self.root.joinpath(*names).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return None
 
     def run(self, *command: str) -> str | None:
-        """What a command of the machine says, whatever its exit code; None: it is not there, or not done in time."""
+        """Return the output of a command, whatever its exit code, or None if it is missing or timed out."""
         program = shutil.which(command[0])
         if program is None:
             return None
@@ -71,9 +71,9 @@ class Context:
 
     @cached_property
     def process(self) -> int | None:
-        """The process that uses the data directory; None: there is none. The lock itself is not touched."""
+        """Process that holds the data directory, or None. The lock itself is not touched."""
         locks = self.text("proc", "locks") or ""
-        for name in (LOCK_NAME, DATABASE_NAME):  # the second holds where somebody removed the first
+        for name in (LOCK_NAME, DATABASE_NAME):  # the second applies if the first was removed
             try:
                 inode = (self.data_dir / name).stat().st_ino
             except OSError:
@@ -84,7 +84,7 @@ class Context:
 
     @cached_property
     def shut(self) -> bool:
-        """Whether this user may not look into the data directory."""
+        """Whether this user has no access to the data directory."""
         try:
             (self.data_dir / LOCK_NAME).stat()
         except PermissionError:
@@ -101,17 +101,17 @@ class Context:
         except Unasked as error:
             return error
         except ValueError:
-            return Unasked("what answers is no gateway")
-        return (status, found) if isinstance(found, dict) else Unasked("what answers is no gateway")
+            return Unasked("the response is not that of a gateway")
+        return (status, found) if isinstance(found, dict) else Unasked("the response is not that of a gateway")
 
     def health(self) -> tuple[int, dict[str, Any]]:
-        """Status and answer of `/health`. Raises `Unasked`."""
+        """Return status and response of `/health`. Raises `Unasked`."""
         if isinstance(self._health, Unasked):
             raise self._health
         return self._health
 
     def told(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        """A member of `/health`; None: not there, or nobody could be asked."""
+        """Return a member of `/health`, or None if it is missing or the gateway did not respond."""
         try:
             return self.health()[1].get(name)
         except Unasked:

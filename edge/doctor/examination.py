@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are told."""
+"""All checks in the order of the report."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ CHECKS: Final[dict[str, Check]] = {
     "units": units.check,
     "update": update.check,
 }
-"""By their names."""
+"""Checks by name."""
 
 
 def examine(around: Context) -> Iterator[tuple[str, Finding]]:
-    """What each check finds, with its name. One that fails itself is no reason not to look at the rest."""
+    """Yield the findings of all checks, with their names. A failing check does not stop the others."""
     for name, check in CHECKS.items():
         try:
             for finding in check(around):
                 yield name, finding
-        except Exception as error:  # noqa: BLE001  whatever it is, the doctor goes on
-            yield name, unknown(f"this check failed itself: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  one failed check must not stop the others
+            yield name, unknown(f"this check failed: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Findings of checks."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "warning", "problem", "unknown"]
-"""A warning becomes a problem if nothing is done; `unknown`: it could not be looked at."""
+"""A warning becomes a problem without action; `unknown`: the check was not possible."""
 
 Fix = Callable[[], str]
-"""Does what is safe, and returns what it did. Raises `OSError`, `EdgeError`."""
+"""Applies a safe fix and returns its description. Raises `OSError`, `EdgeError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is well, or is not."""
+    """Result of one check."""
 
     state: State
     what: str
-    """What is so, with figures; a sentence without its full stop, as the other texts."""
+    """State with figures; without a full stop, like the other texts."""
     why: str = ""
-    """Why it matters."""
+    """Reason why it matters."""
     do: str = ""
-    """What to do."""
+    """Remedy."""
     fix: Fix | None = None
-    """Does it, where that is safe."""
+    """Applies the remedy, if that is safe."""
 
 
 def ok(what: str) -> Finding:
-    """All is well."""
+    """Return a finding without problems."""
     return Finding("ok", what)
 
 
 def unknown(what: str, do: str = "") -> Finding:
-    """It could not be looked at."""
+    """Return a finding for a check that was not possible."""
     return Finding("unknown", what, do=do)

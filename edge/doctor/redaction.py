@@ -1,4 +1,4 @@
-"""Taking secrets out of texts: those that the settings know, wherever they stand, and whatever looks like one."""
+"""Redaction of secrets in texts: known ones from the settings, and patterns that look like secrets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from edge.config.explain import about, fields
 
 REDACTED: Final = "***"
 _SHORTEST: Final = 4
-"""Characters of a secret that is looked for everywhere: a shorter one is in every text."""
+"""Minimum characters of a secret to search for: shorter ones occur in every text."""
 _LARGEST: Final = 64 * 1024
-"""Bytes of a file with a secret that are read."""
+"""Maximum bytes read of a file with a secret."""
 _NAME: Final = (
     r"[\w.-]*(?:passw|passphrase|pwd|psk|secret|token|credential|(?:api|access|private)[_-]?key)[\w.-]*"
     r"(?<!_file)(?<!_lifetime)|pass"
 )
 _QUOTE: Final = r"\\*[\"']"
-"""As it stands in a text, or in a text within a text."""
+"""A quotation mark in a text, or escaped in a text within a text."""
 _LOOKS: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\beyJ[\w-]{5,}\.[\w-]+\.?[\w-]*"
@@ -33,12 +33,12 @@ _LOOKS: Final = re.compile(
     r"(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?P<open>\\+[\"']).*?(?:(?P=open)|\Z)|[^\s\"';&}\]]+)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Private keys, tokens (JWT), authorisations, passwords in addresses, and values under a name that tells."""
+"""Private keys, tokens (JWT), authorization headers, passwords in URLs, and values with a revealing name."""
 _SECRET_NAME: Final = re.compile(_NAME, re.IGNORECASE)
 
 
 class Redactor:
-    """Knows secrets, and takes them out of texts."""
+    """Removes secrets from texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
@@ -46,14 +46,14 @@ class Redactor:
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def clean(self, text: str) -> str:
-        """The text with `***` in place of secrets."""
+        """Return the text with `***` in place of secrets."""
         if self._known is not None:
             text = self._known.sub(REDACTED, text)
         return _LOOKS.sub(_instead, text)
 
 
 def secrets_of(settings: Settings, environment: Mapping[str, str]) -> set[str]:
-    """All secrets that settings, the files that they name, the data directory and the environment hold as text."""
+    """Return all secrets in settings, files that they name, the data directory and the environment."""
     found: set[str] = set()
     files = sorted((settings.data_dir / "tls").glob("*.key"))
     for key, field in fields().items():
@@ -70,7 +70,7 @@ def secrets_of(settings: Settings, environment: Mapping[str, str]) -> set[str]:
 
 
 def _lines(file: Path) -> set[str]:
-    """Each line: of a key any of them gives a part of it away."""
+    """Return the lines of a file: each line of a key reveals a part of it."""
     try:
         with file.open("rb") as opened:
             text = opened.read(_LARGEST).decode("utf-8", "replace")
@@ -80,7 +80,7 @@ def _lines(file: Path) -> set[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """As it may stand in a text: plain, in JSON, in JSON within JSON, in a program's words, in an address."""
+    """Return the encodings of a secret: plain, JSON, nested JSON, Python literal, URL."""
     return {
         secret,
         json.dumps(json.dumps(secret)[1:-1])[1:-1],

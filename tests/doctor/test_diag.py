@@ -123,12 +123,12 @@ def test_it_works_while_the_gateway_hangs_and_when_it_is_down_and_holds_nothing_
     assert done.returncode == 0
     found = members(tmp_path / "hangs.tar.gz")
     assert found["health.json"] == "no answer: no answer within 5 s\n"
-    assert found["metrics.txt"] == "not asked: no answer within 5 s\n"
+    assert found["metrics.txt"] == "not requested: no answer within 5 s\n"
     gateway.kill()
     assert edge(gateway, "diag", "collect", "--out", tmp_path / "down.tar.gz", "--log", "/missing").returncode == 0
     found = members(tmp_path / "down.tar.gz")
     assert "does not answer" in found["doctor.json"] or "no gateway runs" in found["doctor.json"]
-    assert found["log-1.txt"].startswith("not to be had: FileNotFoundError")
+    assert found["log-1.txt"].startswith("not available: FileNotFoundError")
     for name in ("hangs", "down"):
         assert b"kept-to-myself" not in gzip.decompress((tmp_path / f"{name}.tar.gz").read_bytes())
 

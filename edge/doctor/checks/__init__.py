@@ -1,1 +1,1 @@
-"""The checks: each looks at one thing, and says what is so, why it matters, and what to do."""
+"""The checks. Each examines one thing and reports its state, why it matters, and the remedy."""

@@ -1,4 +1,4 @@
-"""Does the gateway keep up: with updates, with its history, and with the disk's room for it?"""
+"""Check of the backlog: updates, history, and disk space for the outbox."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _LONG: Final = 86_400.0
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by `/health`."""
+    """Check by `/health`."""
     pending = around.told("pending_updates")
     if pending is None:
-        yield unknown("what waits could not be asked")
+        yield unknown("the backlog is not known")
         return
     limit = around.settings.engine.max_pending_updates
     if pending >= _NEAR * limit:
         yield Finding(
             "problem",
             f"{pending:,} updates wait, of at most {limit:,}",
-            "with more, publishers are refused",
-            "`edge engine` tells what updates cost, `edge explain` what a subscription does; or send less",
+            "beyond the limit, updates are refused",
+            "`edge engine` shows the cost of updates, `edge explain` that of a subscription; or send less",
         )
     else:
         yield ok(f"{pending:,} updates wait")
@@ -38,18 +38,24 @@ def _outbox(around: Context, outbox: Mapping[str, Any]) -> Iterator[Finding]:
     limit = around.settings.outbox.max_bytes
     age = 0.0 if outbox["oldest"] is None else max(0.0, around.now() - outbox["oldest"] / 1e6)
     what = f"{outbox['observations']:,} observations ({outbox['bytes'] / 1e6:,.1f} MB) wait for the history"
-    advice = "`edge outbox status` says what stands still; docs/offload.md says what to do"
+    advice = "`edge outbox status` shows the reason; see docs/offload.md"
     if outbox["dropped"]:
         yield Finding(
             "problem", f"{outbox['dropped']:,} observations are lost to the history", "its outbox was full", advice
         )
     if outbox["state"] == "fails":
         yield Finding(
-            "warning", f"nothing is shipped: {outbox['reason']}", f"{what}; when the outbox is full they go", advice
+            "warning",
+            f"nothing is shipped: {outbox['reason']}",
+            f"{what}; when the outbox is full they are dropped",
+            advice,
         )
     elif outbox["bytes"] >= _NEAR * limit:
         yield Finding(
-            "problem", f"{what}, of at most {limit / 1e6:,.0f} MB", "then the oldest go, or updates fail", advice
+            "problem",
+            f"{what}, of at most {limit / 1e6:,.0f} MB",
+            "beyond it the oldest are dropped, or updates fail",
+            advice,
         )
     elif age > _LONG:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Is the broker there that the readings come from?"""
+"""Check of the MQTT broker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _PATIENCE: Final = 5.0
-"""Seconds."""
+"""Timeout in seconds."""
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
-_WHY: Final = "no readings come in; a broker with persistence keeps those of QoS 1 and 2 for later"
+_WHY: Final = "no readings arrive; a broker with persistence stores those of QoS 1 and 2"
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the gateway, and by a connection of our own."""
+    """Check by the gateway's state, and by a connection."""
     mqtt = around.settings.mqtt
     if not mqtt.enabled:
-        yield ok("no readings are taken over MQTT (mqtt.enabled)")
+        yield ok("MQTT is off (mqtt.enabled)")
         return
     if not mqtt.broker:
-        yield ok("the embedded one; it keeps nothing while the gateway is down (docs/durability.md)")
+        yield ok("the embedded one; it stores nothing while the gateway is down (docs/durability.md)")
         return
     state = around.told("mqtt")
     if state == "connected":
@@ -35,22 +35,22 @@ def check(around: Context) -> Iterator[Finding]:
             "problem",
             f"{mqtt.broker} cannot be reached: {fault}",
             _WHY,
-            "see whether the broker runs, and its name and port in mqtt.broker; the gateway connects by itself",
+            "check that the broker runs, and host and port in mqtt.broker; the gateway reconnects",
         )
     elif state is None:
-        yield unknown(f"{mqtt.broker} takes connections; whether it lets the gateway in could not be asked")
+        yield unknown(f"{mqtt.broker} accepts connections; whether the gateway is connected is not known")
     else:
         yield Finding(
             "problem",
-            f"{mqtt.broker} takes connections, and the gateway is not connected",
+            f"{mqtt.broker} accepts connections, but the gateway is not connected",
             _WHY,
-            "its log says why (`journalctl -u edge | grep mqtt`): user name, password, certificate, or another "
+            "its log has the reason (`journalctl -u edge | grep mqtt`): user name, password, certificate, or another "
             "client with the same name",
         )
 
 
 def _reach(url: str) -> str:
-    """Why there is no connection; empty: there is."""
+    """Return the reason why there is no connection, or an empty text."""
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, _PORTS["mqtt"]))

@@ -1,4 +1,4 @@
-"""How worn is the card or the disk of the data directory, and how much is written to it?"""
+"""Check of the wear of the card or disk, and of the data written to it."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _SECTOR: Final = 512
-"""Bytes, in /sys/block/*/stat, whatever the disk's own are."""
+"""Bytes in /sys/block/*/stat, whatever the disk's own sector size is."""
 _WORN: Final = 0x0A
-"""JEDEC eMMC, DEVICE_LIFE_TIME_EST: 90 to 100 % of the life are used; each step is 10 %."""
+"""JEDEC eMMC, DEVICE_LIFE_TIME_EST: 90 to 100 % of the lifetime are used; each step is 10 %."""
 _WEARING: Final = 0x08
 _PRE_EOL: Final = {2: "80 % of its reserve blocks are used", 3: "90 % of its reserve blocks are used"}
 _MUCH: Final = 10e9
-"""Bytes a day that a card does not take for many years."""
+"""Bytes a day that shorten the lifetime of a card."""
 _DAY: Final = 86_400
 _HOUR: Final = 3_600.0
 
-_WHY: Final = "a worn card turns read-only, or forgets; a backup is worth nothing on the card itself"
-_DO: Final = "make a backup (`edge backup`), and replace the card; docs/operations.md says which ones last"
+_WHY: Final = "a worn card becomes read-only or loses data; store backups elsewhere"
+_DO: Final = "make a backup (`edge backup`), and replace the card; see docs/operations.md for durable ones"
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the kernel's block devices. Only eMMC says how worn it is; an SD card does not."""
+    """Check by the kernel's block devices. Only eMMC reports its wear; an SD card does not."""
     disk = _disk(around)
     if disk is None:
-        yield unknown("the disk of the data directory is none that the kernel tells of")
+        yield unknown("the kernel has no data about the disk of the data directory")
         return
     worn = [int(value, 16) for value in (_text(disk / "device/life_time") or "").split()]
     reserve = int(_text(disk / "device/pre_eol_info") or "0", 16)
     if worn and max(worn) >= _WEARING:
-        used = f"{(max(worn) - 1) * 10} to {max(worn) * 10} % of its life are used"
-        what = f"{disk.name}: {used if max(worn) <= _WORN else 'all of its life is used up'}"
+        used = f"{(max(worn) - 1) * 10} to {max(worn) * 10} % of its lifetime are used"
+        what = f"{disk.name}: {used if max(worn) <= _WORN else 'all of its lifetime is used'}"
         yield Finding("problem" if max(worn) >= _WORN else "warning", what, _WHY, _DO)
     elif worn:
-        yield ok(f"{disk.name}: at most {max(worn) * 10} % of its life are used")
+        yield ok(f"{disk.name}: at most {max(worn) * 10} % of its lifetime are used")
     if reserve in _PRE_EOL:
         yield Finding("problem" if reserve > 2 else "warning", f"{disk.name}: {_PRE_EOL[reserve]}", _WHY, _DO)
     yield from _written(around, disk, said=bool(worn))
@@ -51,7 +51,7 @@ def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
     if len(fields) < 7 or seconds < _HOUR:
         if not said:
             yield unknown(
-                f"{disk.name} does not say how worn it is, and the machine has not run for long enough to tell"
+                f"{disk.name} does not report its wear, and the uptime of the host is too short for an estimate"
             )
         return
     written = int(fields[6]) * _SECTOR
@@ -63,15 +63,15 @@ def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
         yield Finding(
             "warning",
             what,
-            "a card takes some 10 to 100 TB until it is worn out",
-            "find out who writes (`iotop -ao`): logs, swap; for the gateway, `edge bench wear` and docs/operations.md",
+            "a card is worn out after some 10 to 100 TB",
+            "find the writer (`iotop -ao`): logs, swap; for the gateway, `edge bench wear` and docs/operations.md",
         )
     else:
         yield ok(what)
 
 
 def _own(around: Context) -> int | None:
-    """Bytes that the gateway's process has had written since its start; None: not for us to know."""
+    """Return the bytes written by the gateway's process since its start, or None if not known."""
     for line in (around.text("proc", str(around.process), "io") or "").splitlines():
         name, _, value = line.partition(": ")
         if name == "write_bytes":
@@ -80,7 +80,7 @@ def _own(around: Context) -> int | None:
 
 
 def _disk(around: Context) -> Path | None:
-    """The directory in /sys of the whole disk that the data directory is on."""
+    """Return the directory in /sys of the whole disk with the data directory."""
     device = existing(around.data_dir).stat().st_dev
     link = around.root / "sys/dev/block" / f"{os.major(device)}:{os.minor(device)}"
     if not link.exists():

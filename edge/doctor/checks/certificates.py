@@ -1,4 +1,4 @@
-"""Do the certificates count, and for how long?"""
+"""Check of the certificates and their expiry."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from edge.doctor.finding import Finding, ok
 from edge.security import certificates
 
 _SOON: Final = timedelta(days=14)
-"""The gateway renews its own certificate earlier than that."""
+"""The gateway renews its own certificate earlier."""
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Of the gateway itself, of its authority, and those that it shows to or expects of others."""
+    """Check the certificates of the gateway, of its authority, and those for external servers."""
     settings = around.settings
     own = certificates.Files(settings.tls_dir)
     wanted: list[tuple[str, Path, str]] = []
     if settings.security.enabled:
         if settings.security.cert_file is not None:
-            wanted.append(
-                ("the gateway's certificate", settings.security.cert_file, "put the renewed one in its place")
-            )
+            wanted.append(("the gateway's certificate", settings.security.cert_file, "replace it with a renewed one"))
         elif own.server.exists():
             wanted.append(("the gateway's certificate", own.server, "edge cert init"))
             wanted.append(
-                ("the authority's certificate", own.authority, "move it away, `edge cert init`, tell the clients")
+                (
+                    "the authority's certificate",
+                    own.authority,
+                    "move it away, run `edge cert init`, distribute the new one to clients",
+                )
             )
     for key, file in (
         ("mqtt.ca_file", settings.mqtt.ca_file),
@@ -37,20 +39,23 @@ def check(around: Context) -> Iterator[Finding]:
         ("issuer.ca_file", settings.issuer.ca_file),
     ):
         if file is not None:
-            wanted.append((key, file, "put the renewed one in its place"))
+            wanted.append((key, file, "replace it with a renewed one"))
     now = datetime.fromtimestamp(around.now(), UTC)
     for name, file, do in wanted:
         yield _judge(name, file, do, now)
     if not wanted:
-        yield ok("there are none to look after")
+        yield ok("none are in use")
 
 
 def _judge(name: str, file: Path, do: str, now: datetime) -> Finding:
     try:
         ends = certificates.ends(file)
     except certificates.CertificateRefused as error:
-        return Finding("problem", f"{name}: {error.description}", "nobody can connect that way", do)
-    what, why = f"{name} ({file}) counts until {ends.date()}", "clients, or the gateway itself, refuse connections then"
+        return Finding("problem", f"{name}: {error.description}", "no client can connect that way", do)
+    what, why = (
+        f"{name} ({file}) is valid until {ends.date()}",
+        "clients, or the gateway itself, refuse connections then",
+    )
     if ends <= now:
-        return Finding("problem", what, why, f"see that the clock is right; then: {do}")
+        return Finding("problem", what, why, f"check the clock; then: {do}")
     return Finding("warning", what, why, do) if ends - now < _SOON else ok(what)

@@ -1,4 +1,4 @@
-"""Is the clock right, and does somebody keep it?"""
+"""Check of the clock and its synchronization."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
-"""It is later than this."""
+"""Earliest plausible time."""
 _SLACK: Final = 60.0
 """Seconds by which a clock may have been set back without being wrong."""
 _UNSYNCHRONISED: Final = 0x40
 """STA_UNSYNC, adjtimex(2)."""
 _STATUS: Final = 40
-"""Where `status` stands in `struct timex` on 64-bit machines, in bytes."""
+"""Offset of `status` in `struct timex` on 64-bit machines, in bytes."""
 _TIMEX: Final = 256
-"""More bytes than that has."""
+"""Buffer size, larger than that struct."""
 
-_WHY: Final = "readings get wrong times, tokens and certificates count too long or not, updates `at` a time run wrongly"
-_DO: Final = "see that the machine reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
+_WHY: Final = "readings get wrong times, tokens and certificates expire wrongly, updates `at` a time run wrongly"
+_DO: Final = "check that the host reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the clock, by what was written down earlier, and by the kernel."""
+    """Check the clock against recorded times and the kernel's state."""
     now = datetime.fromtimestamp(around.now(), UTC)
     if now < _EARLIEST:
         yield Finding("problem", f"the clock shows {now.date()}", _WHY, _DO)
@@ -41,18 +41,18 @@ def check(around: Context) -> Iterator[Finding]:
         return
     kept = is_kept()
     if kept is None:
-        yield unknown("the kernel does not say whether somebody keeps the clock")
+        yield unknown("the kernel does not report whether the clock is synchronized")
     elif kept:
-        yield ok("it is kept by a time server")
+        yield ok("it is synchronized with a time server")
     else:
         battery = (
-            "" if any((around.root / "sys/class/rtc").glob("rtc*")) else "; there is no clock with a battery, either"
+            "" if any((around.root / "sys/class/rtc").glob("rtc*")) else ", and the host has no clock with a battery"
         )
-        yield Finding("warning", f"nobody keeps it{battery}", f"it drifts some seconds a day: {_WHY}", _DO)
+        yield Finding("warning", f"it is not synchronized{battery}", f"it drifts some seconds a day: {_WHY}", _DO)
 
 
 def is_kept() -> bool | None:
-    """Whether the kernel takes the clock for synchronised; None: it does not say."""
+    """Return whether the kernel considers the clock synchronized, or None if not known."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "adjtimex", None)
     if call is None or ctypes.sizeof(ctypes.c_long) != 8:
         return None

@@ -1,4 +1,4 @@
-"""Is there room on the disk of the data directory, and is it a disk?"""
+"""Check of the disk of the data directory: space, inodes, kind of file system."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from edge.doctor.finding import Finding, ok
 from edge.engine.journal.sqlite_schema import FILE_NAME
 
 _LEAST: Final = 32 * 1024 * 1024
-"""Bytes below which updates may be refused any moment."""
+"""Bytes of free space below which updates may soon be refused."""
 _RESERVE: Final = 64 * 1024 * 1024
 _LEAST_INODES: Final = 1_000
 _PASSING: Final = ("tmpfs", "ramfs", "overlay")
-"""File systems whose content is gone when the machine, or the container, is."""
+"""File systems that lose their content with a restart of the host or container."""
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the file system."""
+    """Check by the file system."""
     place = existing(around.data_dir)
     told = os.statvfs(place)
     if told.f_flag & os.ST_RDONLY:
         yield Finding(
             "problem",
-            f"{place} can only be read",
+            f"{place} is read-only",
             "nothing can be stored, so updates are refused",
-            "the kernel does that to a file system with errors: look at `dmesg`, make a backup, replace the card",
+            "the kernel does this after file system errors: check `dmesg`, make a backup, replace the card",
         )
     kind = kind_of(around, place)
     if kind in _PASSING:
         yield Finding(
             "warning",
             f"the data directory is on {kind}",
-            "what is stored there may be gone after a restart",
+            "its content may be lost with a restart",
             "set data_dir to a directory on a disk",
         )
     journal = around.data_dir / FILE_NAME
@@ -45,36 +45,36 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"only {told.f_favail} more files fit on {place}",
-            "without inodes no file can be made",
-            "find the directory with very many small files, and empty it",
+            "without inodes no file can be created",
+            "find a directory with very many small files, and empty it",
         )
 
 
 def judge(free: int, total: int, needed: int) -> Finding:
-    """`needed`: bytes that the gateway may want to write until it uses its room again."""
+    """Return the finding for the free space. `needed`: bytes that the gateway may write until it reuses its space."""
     what = f"{free / 1e6:,.0f} MB are free of {total / 1e9:,.1f} GB"
-    do = "make room: old logs (`journalctl --vacuum-size=50M`), packages (`apt clean`), DATA_DIR.before-restore"
+    do = "free space: old logs (`journalctl --vacuum-size=50M`), packages (`apt clean`), DATA_DIR.before-restore"
     if free < _LEAST:
         return Finding(
             "problem",
             what,
-            "updates are refused when the disk is full; queries go on, and readings wait at the broker",
+            "updates are refused when the disk is full; queries continue, and readings wait at the broker",
             do,
         )
     if free < needed:
         return Finding(
-            "warning", f"{what}; the gateway may come to need {needed / 1e6:,.0f} MB", "a full disk refuses updates", do
+            "warning", f"{what}; the gateway may need {needed / 1e6:,.0f} MB", "a full disk refuses updates", do
         )
     return ok(what)
 
 
 def existing(path: Path) -> Path:
-    """The directory, or the nearest one above it that is there."""
+    """Return the directory, or its nearest existing parent."""
     return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
 def kind_of(around: Context, place: Path) -> str:
-    """The file system's kind; empty: not known."""
+    """Return the type of the file system, or an empty text if not known."""
     found, longest = "", -1
     target = place.resolve()
     for line in (around.text("proc", "self", "mounts") or "").splitlines():

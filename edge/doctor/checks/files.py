@@ -1,4 +1,4 @@
-"""Are the files of the data directory the gateway's alone, and is nothing left over there?"""
+"""Check of the files in the data directory: permissions, owners, damage, leftovers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OTHERS: Final = 0o077
 _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client-id")
 _DRAFTS: Final = ("*.part", "*.new")
 _OLD: Final = 3_600.0
-"""Seconds after which a draft is nobody's any more."""
+"""Seconds after which a draft counts as abandoned."""
 _LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
-"""Bytes of the write-ahead log; it is emptied long before."""
+"""Bytes of the write-ahead log; normally it is emptied much earlier."""
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the files themselves."""
+    """Check by the files themselves."""
     directory = around.data_dir
     if not directory.exists():
-        yield ok(f"{directory} is not there yet; the gateway makes it")
+        yield ok(f"{directory} is not there yet; the gateway creates it")
         return
     found = [*_readable(directory), *_foreign(directory), *_left(around), *_log(around), *_clients(directory)]
     yield from found
@@ -48,8 +48,8 @@ def _readable(directory: Path) -> Iterator[Finding]:
         names = ", ".join(path.name for path in wide)
         yield Finding(
             "warning",
-            f"other users of this machine may get at {names}",
-            "they read there what others need a token for",
+            f"other users of this machine have access to {names}",
+            "they can read data that need a token",
             f"chmod go= {' '.join(map(str, wide))}",
             partial(_close, wide),
         )
@@ -67,7 +67,7 @@ def _clients(directory: Path) -> Iterator[Finding]:
             "problem",
             f"{store.NAME} is damaged, or cannot be read: {error}",
             "the gateway does not start with security, or clients are refused",
-            "edge restore of a backup; without one move the file away, and let the clients in again",
+            "edge restore of a backup; without one move the file away, and allow the clients again",
         )
         return
     if damaged:
@@ -81,13 +81,16 @@ def _clients(directory: Path) -> Iterator[Finding]:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is no other file by another name: the doctor is root, and who made the link may be anybody."""
+    """Return whether it is a regular file without other links.
+
+    The doctor may run as root, and any user may have created a link.
+    """
     found = path.lstat()
     return stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
 
 
 def _opened(path: Path) -> int:
-    """The file itself. Raises `OSError` where it has become a link meanwhile."""
+    """Open the file itself. Raises `OSError` if it has become a link in the meantime."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not _is_own(path):
         os.close(descriptor)
@@ -104,7 +107,7 @@ def _close(paths: list[Path]) -> str:
 
 
 def _foreign(directory: Path) -> Iterator[Finding]:
-    """Files of root, for example, of a command that was once run by root."""
+    """Find files of another owner, for example after a command of root."""
     owner = directory.stat()
     foreign = [path for path in sorted(directory.rglob("*")) if _is_own(path) and path.lstat().st_uid != owner.st_uid]
     if foreign:
@@ -140,7 +143,7 @@ def _left(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"left over: {names}",
-            "they are parts of files that were never made, and take room",
+            "they are parts of unfinished files, and take space",
             f"rm {' '.join(map(str, drafts))}",
             partial(_remove, drafts),
         )
@@ -149,28 +152,30 @@ def _left(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{endpoints.NAME} names addresses, and no gateway runs",
-            "commands look for the gateway there",
-            f"rm {stale}; the next start makes it anew",
+            "commands use these addresses",
+            f"rm {stale}; the next start writes it again",
             partial(_remove, [stale]),
         )
     kept = sorted(directory.parent.glob(f"{directory.name}.before-restore*"))
     for draft in sorted(directory.parent.glob(f".{directory.name}.restore-*")):
-        if (draft / LOCK_NAME).exists():  # it was exchanged, and who did that was killed before it had its name
+        if (
+            draft / LOCK_NAME
+        ).exists():  # the directories were exchanged, but the restore was killed before it renamed the old one
             kept.append(draft)
         elif around.now() - draft.stat().st_mtime > _OLD:
             yield Finding(
                 "warning",
                 f"left over: {draft}",
-                "it is what a restore had unpacked that was killed, and takes room",
+                "a killed restore left it, and it takes space",
                 f"rm -r {draft}",
                 partial(_remove_draft, draft),
             )
     for before in kept:
         yield Finding(
             "warning",
-            f"{before} is what was there before a restore",
-            "it takes room, and has the secrets of then",
-            "remove it when nobody needs it any more",
+            f"{before} is the data directory before a restore",
+            "it takes space, and contains old secrets",
+            "remove it when it is no longer needed",
         )
 
 
@@ -194,7 +199,7 @@ def _log(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{wal.name} takes {size / 1e6:,.0f} MB",
-            "it takes room until the gateway is started",
+            "it takes space until the gateway is started",
             "start the gateway, or let --fix move it into the file",
             partial(_move, around.data_dir),
         )
@@ -202,13 +207,16 @@ def _log(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{wal.name} takes {size / 1e6:,.0f} MB",
-            "somebody who reads the file keeps it from being emptied",
+            "another program reads the file, so it cannot be emptied",
             "end other programs that have it open (`fuser -v`)",
         )
 
 
 def _move(directory: Path) -> str:
-    """What the gateway would do at its start. Raises `DataDirectoryRefused`: it runs, or the file is damaged."""
+    """Checkpoint the write-ahead log as the gateway does at its start.
+
+    Raises `DataDirectoryRefused` if the gateway runs or the file is damaged.
+    """
     lock = DirectoryLock(directory)
     try:
         path = directory / sqlite_schema.FILE_NAME

@@ -1,4 +1,4 @@
-"""Does the gateway run, does it answer, and do all its parts move?"""
+"""Check that the gateway runs, responds, and makes progress."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DENIED: Final = (401, 403)
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the lock of the data directory, and by `/health`."""
+    """Check by the lock of the data directory, and by `/health`."""
     if around.shut:
         yield unknown(
-            f"this user may not look into {around.data_dir}: whether a gateway runs there is not known",
+            f"this user may not read {around.data_dir}, so the state of its gateway is not known",
             "run it as root (`sudo edge doctor`), or as the user that runs the gateway",
         )
         return
@@ -25,8 +25,8 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding(
             "problem",
             f"no gateway runs on {around.data_dir}",
-            "readings are not taken, or wait at the broker; what only the gateway knows could not be looked at",
-            "start it: `systemctl start edge`, or `edge run`; --data-dir and --config say which gateway is meant",
+            "readings are lost, or wait at the broker; some checks are not possible without the gateway",
+            "start it: `systemctl start edge`, or `edge run`; select another gateway with --data-dir or --config",
         )
         return
     try:
@@ -35,13 +35,13 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding(
             "problem",
             f"it runs (process {around.process}) and does not answer: {error}",
-            "clients get no answer either; what only the gateway knows could not be looked at",
-            "look at its log (`journalctl -u edge`); if it starts, wait; else restart it: `systemctl restart edge`",
+            "clients get no answer either; some checks are not possible without an answer",
+            "check its log (`journalctl -u edge`); wait if it is starting, else restart it: `systemctl restart edge`",
         )
         return
     if status in _DENIED:
         yield unknown(
-            f"it runs (process {around.process}), and the token in EDGE_TOKEN does not count there",
+            f"it runs (process {around.process}), but rejects the token in EDGE_TOKEN",
             "edge clients token NAME prints one",
         )
         return
@@ -49,22 +49,27 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding(
             "problem",
             str(health.get("error_description") or f"it answers {status}"),
-            "it does not do all that it should",
-            "what it says is what to see to; it goes on by itself when that is mended",
+            "the gateway is degraded",
+            "solve the reported problem; the gateway then continues by itself",
         )
         return
     still = [f"{part}: {state}" for part, state in (health.get("parts") or {}).items() if state != _MOVES]
     for fault in still:
         yield Finding(
-            "warning", f"a part stands still: {fault}", "it is restarted by itself, if it stays so", "look again"
+            "warning",
+            f"a component makes no progress: {fault}",
+            "the watchdog restarts it if it stays so",
+            "check again",
         )
     yield from _faults("mapping", health.get("mapping_faults"))
-    yield from _faults("standing query", health.get("query_faults"))
+    yield from _faults("continuous query", health.get("query_faults"))
     if not still:
-        yield ok(f"version {health.get('version')} runs (process {around.process}), and all its parts move")
+        yield ok(
+            f"version {health.get('version')} runs (process {around.process}), and all its components make progress"
+        )
     if "uptime_seconds" not in health:
         yield unknown(
-            "the gateway tells strangers little: backlog, and faults of mappings, could not be looked at",
+            "unauthenticated clients get few details: backlog and mapping problems were not checked",
             "export EDGE_TOKEN=$(edge clients token NAME) of a client that may administer",
         )
 
@@ -76,7 +81,7 @@ def _faults(kind: str, faults: object) -> Iterator[Finding]:
         told = " ".join(map(str, fault.values())) if isinstance(fault, dict) else str(fault)
         yield Finding(
             "warning",
-            f"a {kind} cannot be used as it is: {told}",
-            "what it is for does not happen",
-            "`edge mapping check FILE` tells more; it applies as soon as the file is saved",
+            f"a {kind} has an error: {told}",
+            "it has no effect",
+            "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
         )

@@ -1,4 +1,4 @@
-"""Is there memory?"""
+"""Check of free memory, swap space and processes ended for lack of memory."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from edge.doctor.finding import Finding, ok, unknown
 _LITTLE: Final = 0.10
 _LEAST: Final = 0.05
 _SWAPPED: Final = 100 * 1024
-"""KiB in the swap space that are worth a word."""
+"""KiB in swap space from which a warning is given."""
 
-_WHY: Final = "when there is none the kernel ends a process, and the gateway may be the largest"
-_DO: Final = "see who takes it (`ps aux --sort=-rss | head`); end that, or take a machine with more"
+_WHY: Final = "without free memory the kernel ends a process, probably the gateway if it is the largest"
+_DO: Final = "find the largest processes (`ps aux --sort=-rss | head`); end one, or use a host with more memory"
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the kernel."""
+    """Check by the kernel."""
     found = {
         name: int(value)
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", around.text("proc", "meminfo") or "", re.MULTILINE)
     }
     total, free = found.get("MemTotal", 0), found.get("MemAvailable")
     if not total or free is None:
-        yield unknown("the kernel does not say")
+        yield unknown("the kernel does not report it")
         return
     own = re.search(r"^VmRSS:\s+(\d+) kB$", around.text("proc", str(around.process), "status") or "", re.MULTILINE)
     takes = f"; the gateway takes {int(own[1]) / 1000:,.0f} MB" if own else ""
@@ -38,13 +38,16 @@ def check(around: Context) -> Iterator[Finding]:
     swapped = found.get("SwapTotal", 0) - found.get("SwapFree", 0)
     if swapped > _SWAPPED and "mmcblk" in (around.text("proc", "swaps") or ""):
         yield Finding(
-            "warning", f"{swapped / 1000:,.0f} MB are in swap space on the card", "that wears it out, and is slow", _DO
+            "warning",
+            f"{swapped / 1000:,.0f} MB are in swap space on the card",
+            "this wears out the card, and is slow",
+            _DO,
         )
     killed = re.search(r"^oom_kill (\d+)$", around.text("proc", "vmstat") or "", re.MULTILINE)
     if killed and int(killed[1]):
         yield Finding(
             "warning",
-            f"the kernel has ended {killed[1]} processes since its start, since there was no memory",
+            f"the kernel has ended {killed[1]} processes since its start for lack of memory",
             _WHY,
-            f"`journalctl -k | grep -i oom` says which; {_DO}",
+            f"`journalctl -k | grep -i oom` shows which; {_DO}",
         )

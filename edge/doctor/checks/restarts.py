@@ -1,4 +1,4 @@
-"""How did the runs of the gateway end?"""
+"""Check of earlier runs of the gateway and their ends."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _RECENT: Final = timedelta(days=1)
 _MANY: Final = 3
 
 _DO: Final = {
-    "crashed": "see what the kernel says (`journalctl -k | grep -i -e oom -e segfault`), and the log before the start",
-    "power": "see to the power supply, and whether a hardware watchdog has reset the machine",
-    "lost": "the reason says which part stood still; `edge engine` tells what updates cost",
-    "stuck": "the log has where it stood (`journalctl -u edge`); please report it",
-    "stop_timeout": "a disk or a client was slow; shutdown.timeout may be longer",
-    "start_failed": "the log says why; `edge config check` looks at the settings",
+    "crashed": "check the kernel log (`journalctl -k | grep -i -e oom -e segfault`), and the log before the start",
+    "power": "check the power supply, and whether a hardware watchdog has reset the host",
+    "lost": "the reason names the stalled component; `edge engine` shows the cost of updates",
+    "stuck": "the log has the stack (`journalctl -u edge`); please report it",
+    "stop_timeout": "a disk or a client was slow; consider a longer shutdown.timeout",
+    "start_failed": "the log has the reason; `edge config check` checks the settings",
     "unknown": "the file last-run.json was damaged, maybe by the card",
 }
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the record in the data directory."""
+    """Check by the record in the data directory."""
     try:
         record = last_run.read(around.data_dir)
     except FileNotFoundError:
@@ -47,9 +47,9 @@ def check(around: Context) -> Iterator[Finding]:
     detail = f" ({last.detail})" if last.detail else ""
     yield Finding(
         "problem" if len(recent) >= _MANY else "warning",
-        f"{len(recent)} run{'' if len(recent) == 1 else 's'} of the last day did not end in order; the last one: "
+        f"{len(recent)} run{'' if len(recent) == 1 else 's'} of the last day did not end normally; the last one: "
         f"{last_run.REASONS[last.reason]}{detail}",
-        "while it is down readings are lost, or wait at the broker",
+        "during a downtime readings are lost, or wait at the broker",
         _DO[last.reason],
     )
 

@@ -1,4 +1,4 @@
-"""Are the serial ports there that mapping files declare?"""
+"""Check of the serial ports that mapping files declare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edge.doctor.finding import Finding, ok
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the gateway, which has none where none is declared."""
+    """Check by the gateway's state; without declared ports there is no finding."""
     ports = around.told("serial")
     if not isinstance(ports, Mapping):
         return
@@ -21,7 +21,7 @@ def check(around: Context) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 f"the port {name} is not connected{f': {reason}' if reason else ''}",
-                "what is behind it is neither heard nor told anything",
-                "see whether it is plugged in, its `device` in the mapping file, and the group dialout "
-                "(docs/serial.md); the gateway connects by itself",
+                "its device neither sends readings nor gets commands",
+                "check the plug, its `device` in the mapping file, and the group dialout "
+                "(docs/serial.md); the gateway reconnects by itself",
             )

@@ -1,4 +1,4 @@
-"""Is the machine too hot, and does it get the power that it needs?"""
+"""Check of temperature and power supply of the host."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _HOT: Final = 80.0
-"""°C at which a Raspberry Pi begins to run slower."""
+"""°C at which a Raspberry Pi reduces its speed."""
 _WARM: Final = 70.0
 _THROTTLED: Final = "sys/devices/platform/soc/soc:firmware/get_throttled"
 _LOW: Final = 0x1
 _SLOW: Final = 0x2 | 0x4 | 0x8
 _EVER: Final = 16
-"""Bits that a flag stands higher where it was so at any time since the start."""
+"""Distance in bits between a flag and its "since the start" variant."""
 
-_HEAT: Final = "it runs slower, and a card that is hot for years is worn earlier"
-_AIR: Final = "give it air, a heat sink or a fan; out of the sun"
-_POWER: Final = "machines with too little power crash, and damage what is on their card"
-_SUPPLY: Final = "use the supply that the machine's maker sells, a short cable, and a powered hub for what hangs on USB"
+_HEAT: Final = "a hot host runs slower, and heat shortens the lifetime of its card"
+_AIR: Final = "improve the cooling: airflow, a heat sink or a fan; avoid direct sun"
+_POWER: Final = "hosts with too little power crash and damage the data on their card"
+_SUPPLY: Final = "use the manufacturer's power supply, a short cable, and a powered hub for USB devices"
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
+    """Check by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
     known = False
     zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))
     told = [around.text("sys/class/thermal", zone.name, "temp") or "" for zone in zones]
@@ -50,7 +50,7 @@ def check(around: Context) -> Iterator[Finding]:
                 else ok("the voltage is right")
             )
     if not known:
-        yield unknown("the machine has no sensor that the kernel tells of")
+        yield unknown("the kernel knows no temperature sensor of this host")
 
 
 def _firmware(flags: int) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What does systemd say of the gateway, and of the rest of the machine?"""
+"""Check of the systemd units of the gateway and the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAILED: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by `systemctl`."""
+    """Check by `systemctl`."""
     if not (around.root / "run/systemd/system").is_dir():
         yield unknown("systemd does not run here")
         return
@@ -25,7 +25,7 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"failed units: {', '.join(others)}",
-            "something of the machine does not do what it should",
+            "a service of the host does not work",
             f"systemctl status {' '.join(others)}",
         )
     yield from _own(around)
@@ -35,14 +35,14 @@ def _own(around: Context) -> Iterator[Finding]:
     told = around.run("systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}")
     found = dict(line.partition("=")[::2] for line in (told or "").splitlines())
     if found.get("LoadState") != "loaded":
-        yield unknown(f"systemd has no {UNIT}: the gateway is not started with the machine, or by something else")
+        yield unknown(f"systemd has no {UNIT}: the gateway does not start with the host, or another program starts it")
         return
     if found.get("ActiveState") == "failed":
         yield Finding(
             "problem",
             f"{UNIT} has failed ({found.get('Result')})",
-            "it is not started again by itself",
-            f"`journalctl -u {UNIT} -n 50` says why; then `systemctl restart {UNIT}`",
+            "systemd does not restart it",
+            f"`journalctl -u {UNIT} -n 50` has the reason; then `systemctl restart {UNIT}`",
         )
     elif found.get("ActiveState") != "active":
         yield Finding(
@@ -57,8 +57,8 @@ def _own(around: Context) -> Iterator[Finding]:
         yield Finding(
             "problem" if restarts >= _MANY else "warning",
             f"systemd has restarted the gateway {restarts} times",
-            "it ends by itself, which it should not",
-            "the check `restarts`, and the log, say why",
+            "it ends unexpectedly",
+            "see the check `restarts` and the log",
         )
     elif found.get("ActiveState") == "active":
         yield ok(f"{UNIT} is active, and was never restarted")

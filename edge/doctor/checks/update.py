@@ -1,4 +1,4 @@
-"""Was the last update of the system undone, or is one on trial? Only images have such updates."""
+"""Check for a system update that was undone or is on trial. Only images have such updates."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from edge.doctor.finding import Finding, ok
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Told by the files that the image keeps of it."""
+    """Check by the files of the image."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:
         yield Finding(
             "warning",
-            f"the update to {undone} was undone: its gateway did not reach health",
-            "the box runs the system before it",
-            "install a newer one: docs/images.md; what it left behind, if anything, is in /data/of-undone-update",
+            f"the update to {undone} was undone: its gateway did not become healthy",
+            "the host runs the previous system",
+            "install a newer one: docs/images.md; its leftover files, if any, are in /data/of-undone-update",
         )
     elif trial := _version(kept / "trial"):
         version = trial.partition(" ")[2]
         yield Finding(
             "warning",
             f"the update to {version} is on trial",
-            "it is undone if its gateway does not reach health",
-            "if the box was not started since it was installed, do that: `reboot`",
+            "it is undone if its gateway does not become healthy",
+            "if the host was not restarted since the installation: `reboot`",
         )
     elif kept.is_dir():
         yield ok("no update was undone, and none is on trial")
