@@ -34,7 +34,7 @@ def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
     The file is written atomically and durably. The data directory is not changed. Raises `BackupRefused`.
     """
     if not (data_dir / JOURNAL).is_file():
-        raise BackupRefused(f"{data_dir} is no data directory of a gateway: there is no {JOURNAL}")
+        raise BackupRefused(f"{data_dir} is not a data directory of a gateway: {JOURNAL} is missing")
     if isinstance(target, Path) and target.absolute().parent.resolve().is_relative_to(data_dir.resolve()):
         raise BackupRefused(f"{target} is in the data directory, of which the backup is: name another place")
     try:

@@ -113,13 +113,13 @@ def _extract(source: IO[bytes], draft: Path) -> Manifest:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
             if content is None or manifest is not None:
-                raise BackupRefused(f"This is no backup: {member.name!r} does not belong into one")
+                raise BackupRefused(f"This is not a backup: it must not contain {member.name!r}")
             if member.name == MANIFEST:
                 manifest = Manifest.from_json(content.read(LONGEST_MANIFEST))
                 continue
             name = member.name.removeprefix(DATA)
             if name == member.name or not is_safe(name) or name in (LOCK_NAME, *found):
-                raise BackupRefused(f"This is no backup: {member.name!r} is no name of a file in one")
+                raise BackupRefused(f"This is not a backup: {member.name!r} is not a valid name")
             found[name] = _put(content, draft / name)
     if manifest is None:
         raise BackupRefused("The backup is not whole: its end is missing")
@@ -150,7 +150,7 @@ def _check(found: dict[str, tuple[int, str]], manifest: Manifest) -> None:
         if entry is None or found.get(name) != (entry.size, entry.sha256):
             raise BackupRefused(f"The backup is damaged: {name} is not what its manifest says")
     if JOURNAL not in said:
-        raise BackupRefused(f"The backup is none of a gateway: it has no {JOURNAL}")
+        raise BackupRefused(f"The backup is not that of a gateway: {JOURNAL} is missing")
 
 
 def _make_ready(draft: Path, place: Path) -> None:

@@ -148,13 +148,15 @@ def _of_json(given: Mapping[str, Any]) -> Term:
             if isinstance(language, str):
                 return ox.Literal(value, language=language)
             return ox.Literal(value, datatype=ox.NamedNode(absolute(datatype))) if datatype else ox.Literal(value)
-    raise ValueError("the object is no binding of SPARQL JSON results: it needs type (uri, literal, bnode) and value")
+    raise ValueError(
+        "the object is not a binding of SPARQL JSON results: it needs type (uri, literal, bnode) and value"
+    )
 
 
 def _characters(text: str) -> str:
     """Return the text. Raises `ValueError` for text that is not valid Unicode."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("the value has half a surrogate pair, which is no character")
+        raise ValueError("the value has half a surrogate pair, which is not a character")
     return text
 
 
@@ -162,7 +164,7 @@ def _blank(label: str) -> ox.BlankNode:
     try:
         return ox.BlankNode(_characters(label).removeprefix("_:"))
     except ValueError:
-        raise ValueError(f"{shown(label)} is no label of a blank node") from None
+        raise ValueError(f"{shown(label)} is not a label of a blank node") from None
 
 
 def written(term: Term, blanks: str) -> str:

@@ -92,9 +92,9 @@ class _Documents:
         try:
             path = _path(file.value, Path(file.source.name))
             if path.resolve() in including:
-                raise ValueError("it includes this file, so they would go round for ever")
+                raise ValueError("it includes this file, so the includes form a loop")
             if path.exists() and not path.is_file():
-                raise ValueError("it is no regular file")
+                raise ValueError("it is not a regular file")
             if not self._left:
                 raise ValueError(f"a profile may include {MOST} files")
             self._left -= 1

@@ -129,7 +129,7 @@ class _Reader:
         except json.JSONDecodeError as error:
             raise self.wrong(error.pos, f"not JSON: {error.msg.removesuffix(' starting at').lower()}") from None
         if any("\ud800" <= character <= "\udfff" for character in text):
-            reason = "the text has half a surrogate pair, which is no character"
+            reason = "the text has half a surrogate pair, which is not a character"
             self._findings.problem(self._source.problem(position, reason))
         elif not self._broken and "\n" in self._text[position:end]:
             self._broken = True

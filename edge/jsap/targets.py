@@ -161,7 +161,7 @@ def _protocol(members: Members, node: Node | None, findings: Findings) -> str:
     if protocol is None or members.node("availableProtocols") is None:
         return "ws"
     if protocol not in available:
-        members.wrong("protocol", f"{shown(protocol)} is none of the availableProtocols{meant(protocol, available)}")
+        members.wrong("protocol", f"{shown(protocol)} is not one of the availableProtocols{meant(protocol, available)}")
         return "ws"
     return protocol
 
@@ -176,7 +176,7 @@ def _host(members: Members, default: str) -> str:
     if host is None:
         return default
     if _HOST.fullmatch(host) is None:
-        members.wrong("host", f"{shown(host)} is no host name or address (protocol, port and path are members)")
+        members.wrong("host", f"{shown(host)} is not a host name or address (protocol, port and path are members)")
         return default
     return host
 
@@ -186,7 +186,7 @@ def _path(members: Members, default: str) -> str:
     if path is None:
         return default
     if _PATH.fullmatch(path) is None:
-        members.wrong("path", f"{shown(path)} is no path of a URL")
+        members.wrong("path", f"{shown(path)} is not a path of a URL")
         return default
     return path if path.startswith("/") else f"/{path}"
 

@@ -39,7 +39,7 @@ def test_every_fault_has_its_line_and_the_code_is_1(edge, file, tmp_path):
     done = edge("app", "check", bad, file)
     assert (done.returncode, done.stderr) == (1, "")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith(f'{bad}:1:7: "a b" is no host name')
+    assert lines[0].startswith(f'{bad}:1:7: "a b" is not a host name')
     assert lines[1].startswith(f'{bad}:3:30: the prefix "zz:" is declared neither')
     assert lines[2] == f'{bad}:4:1: note: the member "hots" means nothing here'
     assert lines[3] == f"{file}: good, 1 update, 1 query"

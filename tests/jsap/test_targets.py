@@ -141,7 +141,7 @@ def test_another_host_is_told_no_secrets_of_this_one():
         ('{"sparql11seprotocol": {"protocol": "ws"}}', 'the member "availableProtocols" is missing'),
         (
             '{"sparql11seprotocol": {"protocol": "w", "availableProtocols": {"ws": {}}}}',
-            '"w" is none of the availableProtocols (did you mean "ws"?)',
+            '"w" is not one of the availableProtocols (did you mean "ws"?)',
         ),
         (
             '{"sparql11seprotocol": {"protocol": "mqtt", "availableProtocols": {"mqtt": {}}}}',
@@ -150,7 +150,7 @@ def test_another_host_is_told_no_secrets_of_this_one():
         ('{"sparql11protocol": {"port": true}}', "a port is a whole number from 1 to 65535"),
         ('{"sparql11protocol": {"port": "0"}}', "a port is a whole number from 1 to 65535"),
         ('{"sparql11protocol": []}', "must be an object"),
-        ('{"host": "h/p"}', '"h/p" is no host name or address'),
+        ('{"host": "h/p"}', '"h/p" is not a host name or address'),
     ],
 )
 def test_wrong_targets(text, reason):
