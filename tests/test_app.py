@@ -122,6 +122,23 @@ async def test_a_stopping_gateway_tells_its_subscribers(tmp_path):
     await gateway.stop()
 
 
+async def test_the_engine_has_the_time_that_the_gates_leave_for_the_stop(tmp_path, monkeypatch):
+    gateway = Gateway(settings(tmp_path, shutdown={"timeout": 4.0}))
+    await gateway.start()
+    engine, timeouts = gateway._engine, []
+    close = engine.close
+
+    def closed(timeout):
+        timeouts.append(timeout)
+        return close(timeout)
+
+    monkeypatch.setattr(engine, "close", closed)
+    gateway._stack.push_async_callback(asyncio.sleep, 1.0)
+    await gateway.stop()
+    assert len(timeouts) == 1
+    assert timeouts[0] < 3.6
+
+
 async def test_a_start_that_fails_leaves_nothing_running(tmp_path):
     taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edge import __version__, endpoints
 from edge.adapters import settings as adapters
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+_PATIENCE: Final = 0.5
+"""Seconds beyond `shutdown.timeout` to wait for the engine: the timeout of the process comes first, and logs it."""
+
+
 class Gateway:
     """One gateway. `async with Gateway(settings) as gateway:` runs it in the current event loop.
 
@@ -92,6 +96,7 @@ class Gateway:
         self._enrolment: Enrolment | None = None
         self._watchdog: Watchdog | None = None
         self._began = time.monotonic()
+        self._stopping_since: float | None = None
         self._stack = AsyncExitStack()
         self._ready = False
 
@@ -137,6 +142,7 @@ class Gateway:
     async def stop(self) -> None:
         """Stop accepting requests, finish pending work, notify clients and store everything. Idempotent."""
         self._ready = False
+        self._stopping_since = time.monotonic()
         await self._stack.aclose()
 
     async def lost(self) -> str:
@@ -319,7 +325,10 @@ class Gateway:
         return engine
 
     async def _close_engine(self, engine: Scheduler) -> None:
-        if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
+        timeout = self.settings.shutdown.timeout
+        spent = 0.0 if self._stopping_since is None else time.monotonic() - self._stopping_since
+        # The gates have used a part of the time, so the engine has to refuse the waiting requests earlier.
+        if not await asyncio.to_thread(engine.close, max(timeout - spent, 0.0) + _PATIENCE):
             await self._end_run("stop_timeout", "the engine did not finish its pending work")
             raise StopError("The engine did not finish its pending work in time; acknowledged updates are stored")
 
