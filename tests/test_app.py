@@ -19,6 +19,7 @@ from edge.engine import EngineSettings
 from edge.engine.requests import QueryRequest
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gateway import Gateway, StartError
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -198,10 +199,11 @@ async def test_every_metric_is_documented(tmp_path):
 
 
 async def until_health(client, url, status):
-    async with asyncio.timeout(20):
-        while (answer := await client.get(url)).status_code != status:  # noqa: ASYNC110  there is no event over HTTP
-            await asyncio.sleep(0.1)
-    return answer
+    async def answered():
+        answer = await client.get(url)
+        return answer if answer.status_code == status else None
+
+    return await eventually(answered, f"{url} to answer with {status}")
 
 
 async def test_health_tells_a_writer_that_does_not_move_on(tmp_path):

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 COUNT = 120
 NEXT = (

@@ -8,7 +8,7 @@ from edge.adapters.settings import MqttSettings
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 PREFIXES = """
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>

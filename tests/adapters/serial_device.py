@@ -5,7 +5,7 @@ import select
 import tty
 from pathlib import Path
 
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 
 class Wire:

@@ -16,7 +16,8 @@ from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
 from edge.engine.requests import UpdateRequest
 from edge.mapping.pack import load_pack
-from tests.support.processes import GatewayProcess, Mosquitto, wait_for
+from tests.support.processes import GatewayProcess, Mosquitto
+from tests.support.waiting import wait_for
 
 PREFIX = "PREFIX ex: <http://example.org/> "
 LAMPS = """

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_packets import PacketBoundaries
 from edge.adapters.settings import BrokerSettings
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 from edge.adapters.settings import BrokerSettings
 from edge.listener import _Connection
 from tests.faults.bare_mqtt import BareDevice
-from tests.gates.gate_client import eventually
+from tests.support.waiting import eventually
 
 TYPES = (BoundedReader, BoundedWriter, BrokerProtocolHandler, ConnectionState, Session, _Connection)
 
@@ -41,14 +41,14 @@ async def test_one_that_vanishes(broker):
     device = await BareDevice.connect("one", broker.port)
     assert left()
     device.vanish()
-    await eventually(lambda: left() == [], "nothing that is left", 5)
+    await eventually(lambda: left() == [], "nothing that is left", seconds=5)
 
 
 async def test_two_of_the_same_name(broker):
     devices = [await BareDevice.connect("one", broker.port) for _ in range(2)]
     for device in devices:
         device.vanish()
-    await eventually(lambda: left() == [], "nothing that is left", 5)
+    await eventually(lambda: left() == [], "nothing that is left", seconds=5)
 
 
 def test_sessions_have_no_general_state_machines(broker):

@@ -19,7 +19,8 @@ import pytest
 from adapter_parts import Publisher
 
 from edge.engine.journal.journal import Journal
-from tests.support.processes import Mosquitto, wait_for
+from tests.support.processes import Mosquitto
+from tests.support.waiting import wait_for
 
 WAITING = int(os.environ.get("EDGE_WAITING_READINGS", "3000"))
 WAVE = 20_000
@@ -35,7 +36,7 @@ GATEWAY = """
     from edge.adapters.observations import Observations
     from edge.engine import open_engine
     from edge.engine.settings import EngineSettings
-    from tests.support.processes import wait_for
+    from tests.support.waiting import wait_for
 
     engine = open_engine(Path({data!r}), EngineSettings(snapshot_min_bytes=1 << 40))
     observations = Observations(engine)
@@ -43,7 +44,7 @@ GATEWAY = """
     settings = {{"version": {version!r}, "max_inflight": 65535, "max_batch": {max_batch}, "reconnect_max": 0.2}}
     gateway = Gateway(engine, observations, {url!r}, **settings)
     gateway.__enter__()
-    wait_for(lambda: gateway.adapter.subscribed, {patience}, "the adapter is subscribed")
+    wait_for(lambda: gateway.adapter.subscribed, seconds={patience}, what="the adapter is subscribed")
     print("subscribed", flush=True)
     while True:
         sys.stdin.readline()
@@ -207,7 +208,7 @@ def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, infli
         value = -1
         for _ in range(6):
             wanted = min(total - 1, value + chance.randrange(total // 8))
-            wait_for(lambda: gateway.state().value >= wanted, PATIENCE)  # noqa: B023
+            wait_for(lambda: gateway.state().value >= wanted, seconds=PATIENCE)  # noqa: B023
             fault = chance.choice(faults.split())
             if fault == "cut":
                 cable.cut()
@@ -219,7 +220,7 @@ def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, infli
                 gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
             value = gateway.state().value
         publish(broker.port, [total])
-        wait_for(lambda: gateway.state().value == total, PATIENCE)
+        wait_for(lambda: gateway.state().value == total, seconds=PATIENCE)
         # What comes again comes before what is new: so it came before that last value.
     finally:
         gateway.kill()
@@ -246,21 +247,21 @@ def test_a_broker_that_falls_back_by_thousands_of_messages_has_none_applied_agai
         broker.save()
         gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
         for last in (2 * total, 2 * total + 50, 2 * total + 100):
-            wait_for(lambda: gateway.state().value >= total - 1, PATIENCE)  # noqa: B023
+            wait_for(lambda: gateway.state().value >= total - 1, seconds=PATIENCE)  # noqa: B023
             publish(broker.port, range(total if last == 2 * total else last - 50, last), others=7)
-            wait_for(lambda: gateway.state().value == last - 1, PATIENCE)  # noqa: B023
+            wait_for(lambda: gateway.state().value == last - 1, seconds=PATIENCE)  # noqa: B023
             broker.stop(kill=True)
             broker.start()
             for fault in faults.split():
                 if fault == "cut":
                     known = gateway.state().duplicates + chance.randrange(total)
-                    wait_for(lambda: gateway.state().duplicates >= known, PATIENCE)  # noqa: B023
+                    wait_for(lambda: gateway.state().duplicates >= known, seconds=PATIENCE)  # noqa: B023
                     cable.cut()
                 else:
                     gateway.kill()
                     gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
         publish(broker.port, [last])
-        wait_for(lambda: gateway.state().value == last, PATIENCE)
+        wait_for(lambda: gateway.state().value == last, seconds=PATIENCE)
     finally:
         gateway.kill()
         cable.close()

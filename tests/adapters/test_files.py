@@ -7,7 +7,7 @@ import pytest
 from edge.adapters.files import MappingFiles
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 MAPPING = """
 [[mapping]]

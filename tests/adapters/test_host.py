@@ -9,7 +9,7 @@ from adapter_parts import select
 from edge.adapters.host import HostAdapter, HostReadings
 from edge.adapters.host_sensors import Metric, plain, sample
 from edge.adapters.settings import HostSettings
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.receipts import receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from support.logs import records_of
 from edge.adapters.observations import Observations
 from edge.engine import open_engine
 from edge.protocol.errors import StorageFailed
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 KITCHEN = "http://example.org/kitchen-temperature"
 TOPIC = "room/kitchen/temperature"
@@ -96,7 +96,7 @@ def test_a_broker_restarted_under_load_loses_nothing_of_qos_1(engine, observatio
         mosquitto.stop()
         mosquitto.start()
         thread.join()
-        wait_for(lambda: {int(v) for _, v in values.added} == set(range(total)), 30, "every value was seen")
+        wait_for(lambda: {int(v) for _, v in values.added} == set(range(total)), what="every value was seen")
         publisher.client.disconnect()
         publisher.client.loop_stop()
 
@@ -296,7 +296,7 @@ def test_killed_between_commit_and_acknowledgement_nothing_is_done_twice(tmp_pat
         with Publisher(mosquitto.port) as publisher:
             for number in range(15):
                 publisher.publish(TOPIC, number, qos)
-        wait_for(lambda: _stored(data) >= 15, 20)
+        wait_for(lambda: _stored(data) >= 15)
     finally:
         process.kill()
         process.communicate()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from adapter_parts import Gateway
 
-from tests.support.processes import Mosquitto, wait_for
+from tests.support.processes import Mosquitto
+from tests.support.waiting import wait_for
 
 
 def openssl(*words: object) -> None:

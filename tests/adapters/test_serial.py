@@ -19,7 +19,7 @@ from edge.mapping.pack import load_pack
 from edge.mapping.serial_ports import UsbDevice
 from tests.adapters.adapter_parts import value_of
 from tests.adapters.serial_device import Wire
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 T = "http://example.org/t"
 JSON_LINES = """

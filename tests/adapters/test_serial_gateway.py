@@ -12,7 +12,8 @@ from edge.adapters.serial_frames import encoded
 from edge.mapping.pack import load_pack
 from tests.adapters.dash7_modem import LOG, PING, REBOOTED, Modem
 from tests.adapters.serial_device import Wire
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 DOCUMENTED = re.findall(
     r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "serial.md").read_text("utf-8"), re.DOTALL

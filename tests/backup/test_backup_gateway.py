@@ -18,7 +18,8 @@ from edge import last_run
 from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest
 from edge.outbox.segment import MANIFEST, Manifest
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 READING = """PREFIX sosa: <http://www.w3.org/ns/sosa/>
 DELETE {{ <urn:sensor> <urn:value> ?old }} INSERT {{ <urn:sensor> <urn:value> {0} .

@@ -5,24 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DEADLINE = 30.0
+from tests.support.waiting import PATIENCE, wait_for
+
+DEADLINE = PATIENCE
 """Seconds after which a test gives up waiting."""
 
 FREE_PORTS = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
-
-
-def wait_until(condition, what, deadline=DEADLINE):
-    """The first true value of `condition`, looked at often."""
-    end = time.monotonic() + deadline
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"not within {deadline} s: {what}")
 
 
 @dataclass
@@ -100,6 +91,6 @@ def launch(edge, data_dir, *arguments, **environ):
             stderr=err,
         )
     file = data_dir / "endpoints.json"
-    wait_until(lambda: file.exists() or process.poll() is not None, f"{file} exists")
+    wait_for(lambda: file.exists() or process.poll() is not None, f"{file} exists")
     assert process.poll() is None, output.with_suffix(".err").read_text()
     return Running(process, data_dir, json.loads(file.read_text()), output)

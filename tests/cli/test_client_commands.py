@@ -11,7 +11,9 @@ import sys
 
 import pyoxigraph as ox
 import pytest
-from edge_command import DEADLINE, launch, wait_until
+from edge_command import DEADLINE, launch
+
+from tests.support.waiting import wait_for
 
 NUMBERS = "SELECT ?n { <urn:numbers> <urn:has> ?n }"
 
@@ -188,7 +190,7 @@ def test_reconnect_says_so_and_subscribes_again(edge, tmp_path):
     watching = edge.start("subscribe", "--json", "--reconnect", "--data-dir", running.data_dir, NUMBERS, stderr=errors)
     first = json.loads(watching.stdout.readline())
     running.stop()
-    wait_until(lambda: "trying again" in (tmp_path / "errors").read_text(), "it says so")
+    wait_for(lambda: "trying again" in (tmp_path / "errors").read_text(), "it says so")
     launch(edge, running.data_dir, EDGE__HOST__ENABLED="false")
     again = json.loads(watching.stdout.readline())
     assert again["sequence"] == 0

@@ -15,10 +15,11 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
+from edge_command import DEADLINE, FREE_PORTS, launch
 from support.processes import HANGING_ENGINE, HANGING_PARSER
 
 from edge import last_run
+from tests.support.waiting import wait_for
 
 OBSERVATIONS = (
     "SELECT ?observation ?value WHERE { ?observation <http://www.w3.org/ns/sosa/hasResult> ?result . "
@@ -49,7 +50,7 @@ def test_ready_means_that_everything_answers(edge, tmp_path):
 def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
     """The two commands it prints work as they stand: one subscribes, the other publishes a reading."""
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
-    text = wait_until(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    text = wait_for(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
     for url in running.endpoints.values():
         assert url in text
     subscribe, publish = (
@@ -70,7 +71,7 @@ def test_where_tokens_are_needed_it_tells_how_to_get_one(edge, tmp_path):
     ports = "https_port = 0\nwss_port = 0\nmqtts_port = 0\n"
     file.write_text(f'[security]\nenabled = true\naudience = "this house"\n{ports}')
     running = launch(edge, tmp_path / "data", "--config", file, EDGE__HOST__ENABLED="false")
-    text = wait_until(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    text = wait_for(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
     allow, token, subscribe, publish = (line.strip() for line in text.splitlines() if " -m edge " in line)
     assert token.startswith("export EDGE_TOKEN=")
     script = f"set -e\n{allow}\n{token}\n{publish}\n{subscribe} --count 1\n{publish}\n"
@@ -145,9 +146,9 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
     running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="60")
     with silent_client(running):
         running.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: any(line["event"] == "gateway.stopping" for line in running.log()), "it is stopping")
+        wait_for(lambda: any(line["event"] == "gateway.stopping" for line in running.log()), "it is stopping")
         # A second signal that comes with the first is the same.
-        wait_until(lambda: running.process.send_signal(signal.SIGTERM) or running.process.poll() is not None, "its end")
+        wait_for(lambda: running.process.send_signal(signal.SIGTERM) or running.process.poll() is not None, "its end")
     assert running.process.returncode == 128 + signal.SIGTERM
 
 
@@ -164,7 +165,7 @@ def stuck_update(running, hanging):
     with ThreadPoolExecutor() as clients:
         hanging.touch()
         told = [clients.submit(sent, update, f"INSERT DATA {{ <urn:a> <urn:b> {number} }}") for number in range(2)]
-        wait_until(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
+        wait_for(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
         yield told
         hanging.unlink(missing_ok=True)
 
@@ -217,7 +218,7 @@ def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
     large = f"INSERT DATA {{ {' '.join(f'<urn:s{number}> <urn:p> {number} .' for number in range(2_000))} }}"
     with ThreadPoolExecutor() as clients:
         told = clients.submit(sent, update, large)
-        wait_until((tmp_path / "parsing").exists, "it is being parsed")
+        wait_for((tmp_path / "parsing").exists, "it is being parsed")
         began = time.monotonic()
         code = running.stop()
         seconds = time.monotonic() - began
@@ -234,8 +235,8 @@ def test_a_log_that_nobody_reads_does_not_hold_the_exit_up(edge, tmp_path):
     data_dir = tmp_path / "data"
     environ = {**FREE_PORTS, "EDGE__HOST__ENABLED": "false", "EDGE__SHUTDOWN__TIMEOUT": "1"}
     process = edge.start("run", "--data-dir", data_dir, environ=environ)
-    wait_until((data_dir / "endpoints.json").exists, "it is ready")
-    wait_until(lambda: "gateway.ready" in process.stderr.readline(), "it has logged that it is ready")
+    wait_for((data_dir / "endpoints.json").exists, "it is ready")
+    wait_for(lambda: "gateway.ready" in process.stderr.readline(), "it has logged that it is ready")
     full = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -249,7 +250,7 @@ def test_a_log_that_nobody_reads_does_not_hold_the_exit_up(edge, tmp_path):
 
 def test_a_signal_while_it_starts_stops_it(edge, tmp_path):
     process = edge.start("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS)
-    wait_until((tmp_path / "data").exists, "it begins")
+    wait_for((tmp_path / "data").exists, "it begins")
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE) in (0, -signal.SIGTERM)
     assert not (tmp_path / "data" / "endpoints.json").exists()
@@ -323,7 +324,7 @@ def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
         port = taken.getsockname()[1]
     running = launch(edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{port}")
     assert running.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
-    wait_until(lambda: [line for line in running.log() if line["event"] == "mqtt.down"], "the log says so")
+    wait_for(lambda: [line for line in running.log() if line["event"] == "mqtt.down"], "the log says so")
     assert json.loads(answers(running.endpoints["http"] + "/health"))["mqtt"] == "disconnected"
     assert running.stop() == 0
 
@@ -339,7 +340,7 @@ def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
 def test_log_lines_are_json_where_there_is_no_terminal(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     errors = running.output.with_suffix(".err")
-    wait_until(lambda: "gateway.ready" in errors.read_text(), "it logs that it is ready")
+    wait_for(lambda: "gateway.ready" in errors.read_text(), "it logs that it is ready")
     running.stop()
     events = running.log()
     assert [event["event"] for event in events if event["logger"].startswith(("edge.gateway", "edge.process"))] == [
@@ -355,7 +356,7 @@ def test_a_closed_standard_output_does_not_stop_it(edge, tmp_path):
     os.close(reading)
     process = edge.start("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS, stdout=writing)
     os.close(writing)
-    wait_until((tmp_path / "data" / "endpoints.json").exists, "ready")
+    wait_for((tmp_path / "data" / "endpoints.json").exists, "ready")
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE) == 0
 

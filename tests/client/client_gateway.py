@@ -3,15 +3,12 @@
 import asyncio
 import os
 import signal
-import time
 
 import httpx
 
 from edge.client import Backoff, Endpoints, Options
 from tests.support.processes import GatewayProcess, free_port
-
-PATIENCE = 30.0
-"""Seconds after which a test gives up waiting."""
+from tests.support.waiting import PATIENCE
 
 QUICK = Options(backoff=Backoff(0.05, 0.2))
 
@@ -70,14 +67,6 @@ NUMBERS = "SELECT ?n { <urn:set> <urn:has> ?n }"
 def numbers(rows):
     """The values of `?n`, sorted."""
     return sorted(row.plain()["n"] for row in rows)
-
-
-async def until(condition, what):
-    """Wait for a condition."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        await asyncio.sleep(0.01)
 
 
 async def following(subscription):

@@ -5,10 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from client_gateway import PATIENCE
 from client_profile import profile_text
 
-from tests.support.processes import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 HEAD = """
 import asyncio, sys, time
@@ -72,7 +71,7 @@ def start(empty_gateway, tmp_path):
             )
         process.told, process.complained = out.read_text, err.read_text
         started.append(process)
-        wait_for(lambda: "begun" in process.told(), PATIENCE, "the program")
+        wait_for(lambda: "begun" in process.told(), what="the program")
         return process
 
     yield run
@@ -105,9 +104,9 @@ def test_it_is_not_waited_for_for_ever(start, program):
 @pytest.mark.parametrize("program", [PLAIN_HANDLER, PLAIN_MAIN], ids=["handler", "main"])
 def test_a_second_signal_waits_for_nothing(start, program, number):
     process = start(PATIENT + program.format(seconds=10**6))
-    wait_for(lambda: "waits" in process.told(), PATIENCE, "the consumer")
+    wait_for(lambda: "waits" in process.told(), what="the consumer")
     process.send_signal(number)
-    wait_for(lambda: "asked to end" in process.told(), PATIENCE, "the first signal")
+    wait_for(lambda: "asked to end" in process.told(), what="the first signal")
     assert process.poll() is None
     process.send_signal(number)
     assert process.wait(PATIENCE) == 0
@@ -129,14 +128,14 @@ async def light(change, update):
 app.run()
 """
     )
-    wait_for(lambda: "waits" in process.told(), PATIENCE, "the consumer")
+    wait_for(lambda: "waits" in process.told(), what="the consumer")
     empty_gateway.freeze()
     try:
         process.stdin.write(b"\n")
         process.stdin.flush()
-        wait_for(lambda: "sent" in process.told(), PATIENCE, "the update")
+        wait_for(lambda: "sent" in process.told(), what="the update")
         process.send_signal(signal.SIGINT)
-        wait_for(lambda: "asked to end" in process.told(), PATIENCE, "the first signal")
+        wait_for(lambda: "asked to end" in process.told(), what="the first signal")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0

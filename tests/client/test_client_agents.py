@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from client_gateway import PATIENCE, QUICK, Gateway, following, until
+from client_gateway import QUICK, Gateway, following
 from client_profile import profile_of, profile_text
 from support.logs import records_of
 
@@ -23,6 +23,7 @@ from edge.client import (
     SyncProducer,
 )
 from edge.jsap import BindingError, Profile, ProfileError, UnknownEntry
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def test_a_producer_puts_terms_into_its_update(profile):
     async with Producer(profile, "SET") as lamp, Consumer(profile, "LAMPS") as told:
         assert (await lamp.produce(lamp="urn:l1", state='") } ; CLEAR ALL #')).added == 1
         assert (await lamp.update({"lamp": "urn:l2", "state": True})).added == 1
-        await until(lambda: len(told.results) == 2, "both lamps")
+        await eventually(lambda: len(told.results) == 2, "both lamps")
         assert lamps(told.results) == {("urn:l1", '") } ; CLEAR ALL #'), ("urn:l2", True)}
         with pytest.raises(BindingError):
             await lamp.produce(lamp="urn:l1")
@@ -79,7 +80,7 @@ async def test_handlers_of_rows(profile):
         running = asyncio.create_task(told.run())
         for state in (1, 2):
             await produce.produce(lamp="urn:l", state=state)
-        await until(lambda: len(seen) == 3, "all rows")
+        await eventually(lambda: len(seen) == 3, "all rows")
         assert seen == [("+", 1, True), ("-", 1, False), ("+", 2, True)]
         await told.close()
         await running
@@ -125,7 +126,7 @@ async def test_an_application_asks_once_and_agents_that_start_twice_subscribe_on
     async def main():
         await asyncio.gather(lamp.start(), lamp.start())
         await application.producer("SET").produce(lamp="urn:l1", state="on")
-        await until(lambda: len(changes) == 2, "the lamp")
+        await eventually(lambda: len(changes) == 2, "the lamp")
         assert [row.plain() for row in await application.query("LAMP", lamp="urn:l1")] == [{"state": "on"}]
 
     await application.serve(main)
@@ -177,9 +178,9 @@ async def test_a_slow_handler_holds_nobody_up_and_misses_nothing(profile):
         produce = app.producer("SET")
         for n in range(40):
             await produce.produce(lamp="urn:l", state=n)
-        await until(lambda: lamps(slow.results) == {("urn:l", 39)}, "the result is the newest")
+        await eventually(lambda: lamps(slow.results) == {("urn:l", 39)}, "the result is the newest")
         go_on.set()
-        await until(lambda: lamps(+state) == {("urn:l", 39)}, "the handler knows all")
+        await eventually(lambda: lamps(+state) == {("urn:l", 39)}, "the handler knows all")
 
     await app.serve(main)
     assert len(changes) <= 5
@@ -225,7 +226,7 @@ async def test_a_failing_handler_is_logged_with_its_row_and_goes_on(profile, cap
         see = app.producer("SEE")
         for n in (1, 2, 3):
             await see.produce(n=n)
-        await until(lambda: 3 in told, "the third")
+        await eventually(lambda: 3 in told, "the third")
 
     await app.serve(main)
     assert "light failed at" in caplog.text
@@ -253,7 +254,7 @@ async def test_an_update_that_is_refused_is_one_line_with_its_values(profile, em
     async def main():
         async with Producer(profile, "SEE") as see:
             await see.produce(n=1)
-        await until(lambda: outcomes and records_of("edge.client", caplog), "the failure")
+        await eventually(lambda: outcomes and records_of("edge.client", caplog), "the failure")
         with pytest.raises(Refused):
             await outcomes[0]
 
@@ -272,7 +273,7 @@ async def test_what_a_handler_is_refused_is_one_line_too(profile, caplog):
         raise Refused("error", "no\nsuch thing", 500)
 
     async def main():
-        await until(lambda: told and records_of("edge.client", caplog), "the failure")
+        await eventually(lambda: told and records_of("edge.client", caplog), "the failure")
 
     await app.serve(main)
     (record,) = records_of("edge.client", caplog)
@@ -325,7 +326,7 @@ async def test_a_delayed_update_and_its_timer(profile):
         again = await produce.update({"lamp": "urn:l", "state": 2}, delay=timedelta(milliseconds=50), id="off/lamp 1")
         assert isinstance(again, Scheduled)
         assert again.replaced
-        await until(lambda: lamps(told.results) == {("urn:l", 2)}, "the timer")
+        await eventually(lambda: lamps(told.results) == {("urn:l", 2)}, "the timer")
 
 
 async def test_host_takes_the_place_of_all_hosts(empty_gateway):

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pyoxigraph as ox
 import pytest
-from client_gateway import NUMBERS, PATIENCE, QUICK, following, numbers, until
+from client_gateway import NUMBERS, QUICK, following, numbers
 
 from edge.client import BadAnswer, Client, Closed, Endpoints, Options, Refused, Scheduled
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture(params=["http", "websocket", "auto"])
@@ -148,7 +149,7 @@ async def test_a_slow_application_gets_merged_deltas(empty_gateway):
         subscription = await client.subscribe(NUMBERS)
         for number in range(50):
             await client.update(f"INSERT DATA {{ <urn:set> <urn:has> {number} }}")
-        await until(lambda: len(subscription.results) == 50, "all numbers are here")
+        await eventually(lambda: len(subscription.results) == 50, "all numbers are here")
         first, second = await following(subscription), await following(subscription)
         assert (len(first.added), len(second.added)) == (0, 50)
         assert (first.sequence, second.sequence) == (0, 1)
@@ -170,7 +171,7 @@ async def test_updates_over_the_socket_keep_their_order(empty_gateway):
         subscription = await client.subscribe("SELECT ?n { <urn:x> <urn:is> ?n }")
         await asyncio.gather(*(client.update(overwrite.format(n)) for n in range(50)))
         assert numbers(await client.select("SELECT ?n { <urn:x> <urn:is> ?n }")) == [49]
-        await until(lambda: numbers(subscription.results) == [49], "the last one")
+        await eventually(lambda: numbers(subscription.results) == [49], "the last one")
         seen = []
         while seen[-1:] != [49]:
             seen += numbers((await following(subscription)).added)

@@ -4,9 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from client_gateway import NUMBERS, PATIENCE, QUICK, following, numbers, until
+from client_gateway import NUMBERS, QUICK, following, numbers
 
 from edge.client import Backoff, Client, NoAnswer, Options
+from tests.support.waiting import PATIENCE, eventually
 
 
 async def test_after_a_kill_the_subscription_goes_on_with_the_net_difference(gateway):
@@ -18,9 +19,9 @@ async def test_after_a_kill_the_subscription_goes_on_with_the_net_difference(gat
         await following(subscription)
         assert numbers((await following(subscription)).added) == [1, 2]
         gateway.kill()
-        await until(lambda: not client.connected, "the break is noticed")
+        await eventually(lambda: not client.connected, "the break is noticed")
         gateway.start()
-        await until(lambda: client.connected, "the client comes back")
+        await eventually(lambda: client.connected, "the client comes back")
         gateway.take(1)
         gateway.put(3)
         state = Counter({1: 1, 2: 1})
@@ -62,7 +63,7 @@ async def test_an_outage_without_a_change_tells_nothing(gateway):
         await following(subscription)
         gateway.kill()
         gateway.start()
-        await until(lambda: client.connected, "the client comes back")
+        await eventually(lambda: client.connected, "the client comes back")
         gateway.put(2)
         delta = await following(subscription)
         assert (numbers(delta.added), numbers(delta.removed)) == ([2], [])
@@ -82,7 +83,7 @@ async def test_a_gateway_that_is_not_there_yet_is_waited_for(absent_gateway):
         async with asyncio.timeout(PATIENCE):
             subscription, updated, truth = await asyncio.gather(*waiting)
         assert (updated.added, truth) == (1, True)
-        await until(lambda: numbers(subscription.results) == [1], "the update is seen")
+        await eventually(lambda: numbers(subscription.results) == [1], "the update is seen")
 
 
 @pytest.mark.parametrize("over", ["http", "websocket", "auto"])
@@ -103,7 +104,7 @@ async def test_a_frozen_gateway_counts_as_dead(gateway):
         gateway.freeze()
         update = asyncio.create_task(client.update("INSERT DATA { <urn:set> <urn:has> 1 }"))
         query = asyncio.create_task(client.ask("ASK { <urn:set> <urn:has> 1 }"))
-        await until(lambda: not client.connected, "the death is noticed")
+        await eventually(lambda: not client.connected, "the death is noticed")
         with pytest.raises(NoAnswer) as failure:
             await update
         assert failure.value.sent, "it may be carried out"
@@ -111,7 +112,7 @@ async def test_a_frozen_gateway_counts_as_dead(gateway):
         gateway.thaw()
         assert await query in (True, False)
         await client.update("INSERT DATA { <urn:set> <urn:has> 2 }")
-        await until(lambda: 2 in numbers(subscription.results), "the subscription is back")
+        await eventually(lambda: 2 in numbers(subscription.results), "the subscription is back")
 
 
 async def test_an_update_was_not_sent_if_only_the_question_for_a_gateway_was(gateway):
@@ -129,7 +130,7 @@ async def test_updates_that_were_not_sent_yet_outlive_an_outage(gateway):
     async with Client(gateway.endpoints, over="websocket", options=QUICK) as client:
         assert await client.ask("ASK {}")
         gateway.kill()
-        await until(lambda: not client.connected, "the break is noticed")
+        await eventually(lambda: not client.connected, "the break is noticed")
         updates = [asyncio.create_task(client.update(f"INSERT DATA {{ <urn:set> <urn:has> {n} }}")) for n in range(5)]
         gateway.start()
         outcomes = await asyncio.gather(*updates)

@@ -5,11 +5,12 @@ import json
 from datetime import timedelta
 
 import pytest
-from client_gateway import PATIENCE, QUICK, following, numbers, until
+from client_gateway import QUICK, following, numbers
 from reference_broker import reference_broker
 from websockets.asyncio.server import serve
 
 from edge.client import Backoff, Client, Endpoints, Options, Refused, Unsupported, Updated
+from tests.support.waiting import PATIENCE, eventually
 
 QUERY = "SELECT ?n { ?s ?p ?n }"
 
@@ -40,7 +41,7 @@ async def test_changes_may_follow_the_first_result_at_once(broker):
     broker.burst = [([], [1]), ([3], [])]
     async with Client(broker.endpoints) as client:
         subscription = await client.subscribe(QUERY)
-        await until(lambda: numbers(subscription.results) == [2, 3], "all of it")
+        await eventually(lambda: numbers(subscription.results) == [2, 3], "all of it")
         told = [await following(subscription) for _ in range(3)]
         assert [(numbers(delta.added), numbers(delta.removed)) for delta in told] == [
             ([1, 2], []),
@@ -190,7 +191,7 @@ async def test_a_subscription_that_ends_is_made_again_if_that_may_help(broker):
         await fail(500)
         delta = await following(subscription)
         assert (numbers(delta.added), numbers(delta.removed)) == ([2], [1])
-        await until(lambda: len(broker.subscribes) == 2, "it is made again")
+        await eventually(lambda: len(broker.subscribes) == 2, "it is made again")
         await fail(403)
         with pytest.raises(Refused) as refused:
             await following(subscription)

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from client_gateway import NUMBERS, QUICK, Gateway, following, numbers, until
+from client_gateway import NUMBERS, QUICK, Gateway, following, numbers
 from relay import relay
 
 from edge.client import Client, Endpoints
+from tests.support.waiting import eventually
 
 
 def metric(gateway, name):
@@ -32,7 +33,7 @@ async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
                 gateway.put(number + 100)
                 gateway.take(1000 + number)
                 expected = expected - {1000 + number} | {number, number + 100}
-                await until(lambda: numbers(subscription.results) == sorted(expected), "all that was missed")  # noqa: B023
+                await eventually(lambda: numbers(subscription.results) == sorted(expected), "all that was missed")  # noqa: B023
                 assert b'"1999"' not in network.heard, "what stayed is not sent again"
                 while True:
                     sequence += 1
@@ -41,7 +42,7 @@ async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
                     if number + 100 in numbers(change.added) or 1000 + number in numbers(change.removed):
                         break
             assert metric(gateway, "edge_spus") == spus + 1
-        await until(lambda: metric(gateway, "edge_spus") == spus, "a client that is closed leaves nothing")
+        await eventually(lambda: metric(gateway, "edge_spus") == spus, "a client that is closed leaves nothing")
     assert metric(gateway, 'edge_parked_subscriptions{gate="ws"}') == 0
 
 
@@ -63,7 +64,7 @@ async def test_after_a_restart_of_the_gateway_only_what_was_missed_is_sent(tmp_p
                     gateway.start()
                     gateway.take(1000 + number)
                     expected = sorted({*range(number + 1), *range(1001 + number, 2000)})
-                    await until(lambda: numbers(subscription.results) == expected, "all that was missed")  # noqa: B023
+                    await eventually(lambda: numbers(subscription.results) == expected, "all that was missed")  # noqa: B023
                     assert b'"1999"' not in network.heard, "what stayed is not sent again"
     finally:
         gateway.end()
@@ -103,7 +104,7 @@ async def _close_while_resuming(gateway):
                 network.cut()
                 gateway.put(1)
                 gateway.take(1)
-                await until(lambda: closing and closing[0].done(), "it is closed")
-                await until(lambda: metric(gateway, "edge_spus") == spus + 1, "what was closed leaves nothing")
+                await eventually(lambda: closing and closing[0].done(), "it is closed")
+                await eventually(lambda: metric(gateway, "edge_spus") == spus + 1, "what was closed leaves nothing")
             gateway.put(2)
-            await until(lambda: numbers(kept.results) == [2], "the other one goes on")
+            await eventually(lambda: numbers(kept.results) == [2], "the other one goes on")

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from client_gateway import PATIENCE
+
+from tests.support.waiting import PATIENCE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
 PROFILE, *_ = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)

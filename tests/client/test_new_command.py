@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from client_gateway import PATIENCE
 
 from edge.client import SyncClient, SyncProducer
 from edge.jsap import Profile
-from tests.support.processes import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 KINDS = ["producer", "consumer", "aggregator", "negation"]
 
@@ -54,10 +53,11 @@ def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
     programs = {kind: start(skeleton(kind, empty_gateway, tmp_path)) for kind in KINDS[:3]}
     with SyncClient(empty_gateway.endpoints) as client:
         wait_for(
-            lambda: client.ask("ASK { ?sensor <http://example.org/alarm> ?alarm }"), PATIENCE, "the aggregator's update"
+            lambda: client.ask("ASK { ?sensor <http://example.org/alarm> ?alarm }"),
+            what="the aggregator's update",
         )
     for kind, words in [("producer", "sent "), ("consumer", "+ {'sensor'"), ("aggregator", "cellar has ")]:
-        wait_for(lambda kind=kind, words=words: words in programs[kind].told(), PATIENCE, f"the {kind}'s words")
+        wait_for(lambda kind=kind, words=words: words in programs[kind].told(), what=f"the {kind}'s words")
     for number, process in zip((signal.SIGINT, signal.SIGTERM, signal.SIGINT), programs.values(), strict=True):
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
@@ -66,9 +66,9 @@ def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
 
 def test_a_program_may_start_before_the_gateway(absent_gateway, tmp_path, start):
     consumer = start(skeleton("consumer", absent_gateway, tmp_path))
-    wait_for(lambda: "trying again" in consumer.complained(), PATIENCE, "the consumer misses the gateway")
+    wait_for(lambda: "trying again" in consumer.complained(), what="the consumer misses the gateway")
     absent_gateway.start()
-    wait_for(lambda: "0 now" in consumer.told(), PATIENCE, "the first result")
+    wait_for(lambda: "0 now" in consumer.told(), what="the first result")
     consumer.send_signal(signal.SIGTERM)
     assert consumer.wait(PATIENCE) == 0
 
@@ -79,13 +79,13 @@ def test_the_negation_notices_what_did_not_happen(empty_gateway, tmp_path, start
     light = start(program)
     with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
         sensed.produce(sensor="http://example.org/door", presence=True)
-        wait_for(lambda: "door-lamp ON" in light.told(), PATIENCE, "the lamp is on")
+        wait_for(lambda: "door-lamp ON" in light.told(), what="the lamp is on")
         sensed.produce(sensor="http://example.org/door", presence=False)
         sensed.produce(sensor="http://example.org/door", presence=True)
         sensed.produce(sensor="http://example.org/door", presence=False)
-        wait_for(lambda: "door-lamp OFF" in light.told(), PATIENCE, "the lamp is off")
+        wait_for(lambda: "door-lamp OFF" in light.told(), what="the lamp is off")
     with SyncClient(empty_gateway.endpoints) as client:
-        wait_for(lambda: not client.timers("pending"), PATIENCE, "all timers")
+        wait_for(lambda: not client.timers("pending"), what="all timers")
         assert sorted(timer.state for timer in client.timers()) == ["done", "unchanged"]
     assert light.told().count("OFF") == 1
     light.send_signal(signal.SIGTERM)
@@ -100,13 +100,13 @@ def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, 
         others = {timer.id for timer in client.timers()}
     with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
         sensed.produce(sensor="http://example.org/door", presence=True)
-        wait_for(lambda: "door-lamp ON" in light.told(), PATIENCE, "the lamp is on")
+        wait_for(lambda: "door-lamp ON" in light.told(), what="the lamp is on")
 
         def off():
             assert sensed.produce(sensor="http://example.org/door", presence=False).added in (0, 2)
             return "door-lamp OFF" in light.told()
 
-        wait_for(off, PATIENCE, "the lamp is off, though the sensor goes on")
+        wait_for(off, what="the lamp is off, though the sensor goes on")
     with SyncClient(empty_gateway.endpoints) as client:
         (timer,) = [timer for timer in client.timers() if timer.id not in others]
         assert timer.state == "done"
@@ -114,11 +114,11 @@ def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, 
 
 def test_a_producer_says_that_there_is_no_gateway_and_goes_on_when_there_is(absent_gateway, tmp_path, start):
     producer = start(skeleton("producer", absent_gateway, tmp_path))
-    wait_for(lambda: "trying again" in producer.complained(), PATIENCE, "the producer misses the gateway")
+    wait_for(lambda: "trying again" in producer.complained(), what="the producer misses the gateway")
     (line,) = producer.complained().splitlines()
     assert "no connection to http://" in line
     absent_gateway.start()
-    wait_for(lambda: "sent" in producer.told(), PATIENCE, "the first value")
+    wait_for(lambda: "sent" in producer.told(), what="the first value")
     producer.send_signal(signal.SIGINT)
     assert producer.wait(PATIENCE) == 0
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
-from client_gateway import PATIENCE, QUICK, until
+from client_gateway import QUICK
 from client_profile import profile_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -17,6 +17,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from edge.client import Application, Backoff, Client, Endpoints, NoAnswer, Options, SyncClient, SyncProducer, Updated
+from tests.support.waiting import PATIENCE, eventually
 
 HASTY = Options(backoff=Backoff(0.001, 0.002), timeout=PATIENCE)
 STOPPING = {"error": "not_ready", "error_description": "The gateway is stopping", "status_code": 503}
@@ -147,7 +148,9 @@ async def test_kills_of_the_gateway_lose_none(gateway):
     async with Client(gateway.endpoints, options=QUICK) as client:
         for most in (20, 60):
             updates = [asyncio.create_task(client.update(overwrite.format(n), repeat=True)) for n in range(300)]
-            await until(lambda most=most, updates=updates: sum(map(asyncio.Task.done, updates)) >= most, "some of them")
+            await eventually(
+                lambda most=most, updates=updates: sum(map(asyncio.Task.done, updates)) >= most, "some of them"
+            )
             gateway.kill()
             assert not all(map(asyncio.Task.done, updates))
             await asyncio.to_thread(gateway.start)
@@ -222,7 +225,7 @@ async def test_an_aggregator_repeats_by_itself_or_when_told(gateway, plain):
         async with Client(gateway.endpoints, over="websocket") as client:
             assert (await application.producer("SET").produce(lamp="urn:l", state="off", repeat=True)).added == 1
             await client.update("INSERT DATA { <urn:door> <urn:seen> 1 }")
-        await until(lambda: len(tasks) == 5, "the updates")
+        await eventually(lambda: len(tasks) == 5, "the updates")
         await asyncio.sleep(0.1)  # they are sent
         await asyncio.to_thread(gateway.kill)
         await asyncio.to_thread(gateway.start)

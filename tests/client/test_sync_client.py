@@ -7,10 +7,10 @@ import threading
 import time
 
 import pytest
-from client_gateway import NUMBERS, PATIENCE, QUICK, numbers
+from client_gateway import NUMBERS, QUICK, numbers
 
 from edge.client import Backoff, Closed, Options, Refused, SyncClient
-from tests.support.processes import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 
 def test_queries_updates_and_refusals(empty_gateway):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import time
 from collections import Counter
 from pathlib import Path
 
 from oracle import Query
-from scheduler_harness import evaluated, until
+from scheduler_harness import evaluated
 
 from edge.engine.journal import sqlite_schema
 from edge.engine.requests import Dataset, Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
@@ -18,8 +17,9 @@ from edge.engine.resume.recovery import Restored
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from tests.support.waiting import PATIENCE, wait_for
 
-WAIT = 30.0
+WAIT = PATIENCE
 """Seconds after which something that should happen has not happened."""
 
 Told = tuple[int, tuple[str, ...], Counter, Counter]
@@ -84,7 +84,7 @@ class KeptWorld:
     def evaluate(self) -> None:
         """Wait until every re-evaluated subscription has the result of the last commit."""
         evaluated(self.scheduler)
-        until(lambda: not self.scheduler._kept.urgent)
+        wait_for(lambda: not self.scheduler._kept.urgent)
         self.scheduler.on_writer(lambda: None).result(WAIT)
 
     def subscribe(self, query: Query | str, *, keep: bool = True) -> Follower:
@@ -113,10 +113,7 @@ class KeptWorld:
 
     def settle(self, rows: int) -> None:
         """Wait until so many are on disk."""
-        deadline = time.monotonic() + WAIT
-        while self.rows() != rows:
-            assert time.monotonic() < deadline, f"{self.rows()} subscriptions on disk instead of {rows}"
-            time.sleep(0.002)
+        wait_for(lambda: self.rows() == rows, f"{rows} subscriptions on disk")
 
     def stop(self) -> None:
         assert self.scheduler.close(WAIT)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from edge.engine.requests import Notification, QueryRequest, Solutions, Subscrib
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
+from tests.support.waiting import wait_for
 
 WAIT = 100.0
 """Seconds after which something that should happen has not happened."""
@@ -89,14 +88,7 @@ class Client:
         ]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def evaluated(scheduler: Scheduler) -> None:
     """Wait until the subscribers have been notified of every update that is done."""
     scheduler.on_writer(lambda: None).result(WAIT)  # an update is done before its subscribers are notified
-    until(lambda: scheduler.pending_evaluations == 0)
+    wait_for(lambda: scheduler.pending_evaluations == 0)

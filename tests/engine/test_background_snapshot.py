@@ -12,7 +12,6 @@ import pytest
 from engine_world import NOW, new_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.processes import wait_for
 from test_mirror import some_update
 
 from edge.engine import EngineSettings, open_engine
@@ -26,6 +25,7 @@ from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
 from edge.engine.scheduling.writer import Writer
 from edge.engine.store.graph_copy import GraphCopy
 from edge.protocol.errors import UpdateFailed
+from tests.support.waiting import wait_for
 
 
 def commit(engine: Engine, journal: Journal, author: random.Random) -> None:

@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from scheduler_harness import WAIT, until
+from scheduler_harness import WAIT
 
 from edge.engine.scheduling.compile_queue import CompileQueue
+from tests.support.waiting import wait_for
 
 
 class Texts:
@@ -48,9 +49,9 @@ def texts() -> Iterator[Texts]:
 def test_one_text_of_a_client_is_compiled_at_a_time(texts):
     for number in range(5):
         texts.put("flood", f"flood {number}")
-    until(lambda: texts.begun == ["flood 0"])
+    wait_for(lambda: texts.begun == ["flood 0"])
     texts.put("other", "other")
-    until(lambda: texts.begun == ["flood 0", "other"])
+    wait_for(lambda: texts.begun == ["flood 0", "other"])
 
 
 def test_texts_of_a_client_keep_their_order_and_wait_for_what_was_compiled(texts):
@@ -59,9 +60,9 @@ def test_texts_of_a_client_keep_their_order_and_wait_for_what_was_compiled(texts
         texts.put("client", name)
     texts.go_on.set()
     for number, name in enumerate(names):
-        until(lambda number=number: texts.compiled == names[: number + 2])
+        wait_for(lambda number=number: texts.compiled == names[: number + 2])
         texts.futures[name].set_result(None)
-    until(lambda: not texts.queue._ahead)
+    wait_for(lambda: not texts.queue._ahead)
 
 
 def test_a_client_has_one_compiled_text_however_many_others_have(texts):
@@ -69,7 +70,9 @@ def test_a_client_has_one_compiled_text_however_many_others_have(texts):
     for client in range(20):
         for number in range(3):
             texts.put(f"client {client}", f"{client} {number}")
-    until(lambda: not texts.queue._running and {name.split()[0] for name in texts.compiled} == set(map(str, range(20))))
+    wait_for(
+        lambda: not texts.queue._running and {name.split()[0] for name in texts.compiled} == set(map(str, range(20)))
+    )
     assert len(texts.compiled) <= 20 + 8
 
 
@@ -79,5 +82,5 @@ def test_what_waits_is_compiled_after_the_end(texts):
     texts.queue.close()
     texts.go_on.set()
     for number in range(5):
-        until(lambda number=number: f"text {number}" in texts.compiled)
+        wait_for(lambda number=number: f"text {number}" in texts.compiled)
         texts.futures[f"text {number}"].set_result(None)

@@ -16,7 +16,6 @@ from unittest import mock
 import pytest
 from durable_subscriptions_world import WAIT, KeptWorld, told
 from generated_patterns import PREFIX
-from scheduler_harness import until
 from story import Subscribe, Unsubscribe, Update, draw
 
 from edge.engine.engine import Engine
@@ -31,6 +30,7 @@ from edge.engine.start import make_engine, open_engine
 from edge.engine.subscriptions.spu_manager import SpuManager
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError
+from tests.support.waiting import wait_for
 
 STORIES = 60
 VALUES = "SELECT ?v { ?s <urn:p> ?v }"
@@ -548,7 +548,7 @@ def test_one_whose_position_is_older_than_the_snapshot_begins_anew(make):
     with mock.patch.object(spus, "caught_up"), mock.patch.object(SpuManager, "is_current", return_value=False):
         world.update(put(1))
         journal = world.scheduler._journal
-        until(lambda: journal.snapshot_sequence == journal.sequence)
+        wait_for(lambda: journal.snapshot_sequence == journal.sequence)
     assert list(world.restart(kill=True)) == [other.spuid]
     world.update(put(2))
     assert world.rows() == 1

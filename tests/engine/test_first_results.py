@@ -14,7 +14,7 @@ import pyoxigraph as ox
 import pytest
 from engine_world import NOW, new_engine
 from follower import Follower, result_of
-from scheduler_harness import WAIT, House, until
+from scheduler_harness import WAIT, House
 
 from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
@@ -23,6 +23,7 @@ from edge.engine.subscriptions.beginning import Beginning
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.spu import IncrementalSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
+from tests.support.waiting import wait_for
 
 QUERIES = (
     "SELECT ?s ?o { ?s <urn:p> ?o }",
@@ -96,7 +97,7 @@ class Simulation:
         del self.tasks[before:]
         for task in forks:
             task()
-        until(lambda: not self.first._busy)  # the results are there
+        wait_for(lambda: not self.first._busy)  # the results are there
         return bool(forks)
 
     def take(self, number: int = 0) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
-from scheduler_harness import WAIT, House, until
+from scheduler_harness import WAIT, House
 
 from edge.engine.queries.forked_evaluation import ForkedEvaluator, _Pipe
 from edge.engine.queries.oxigraph_queries import EvaluationFailed
@@ -26,6 +26,7 @@ from edge.protocol.errors import (
     TooManyRequests,
 )
 from edge.protocol.moments import After
+from tests.support.waiting import wait_for
 
 ENDLESS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(STR(?c) = CONCAT(STR(?f), STR(?i), STR(?l)))"
 MIB = 1 << 20
@@ -79,7 +80,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_keeps_nobody_waiting(house, 
     for future in endless:
         with pytest.raises(RequestTimeout, match=r"engine\.query_timeout"):
             future.result(WAIT)
-    until(lambda: house.scheduler.pending_queries == 0)
+    wait_for(lambda: house.scheduler.pending_queries == 0)
     assert not children()
 
 
@@ -179,7 +180,7 @@ def test_a_subscription_that_begins_to_take_too_long_ends_and_says_so(house):
     many = " , ".join(map(str, range(1000)))
     (outcome,) = house.update(f"INSERT DATA {{ <urn:hub> <urn:many> {many} }}")
     assert outcome.added == 1000
-    until(lambda: isinstance(told[-1], SubscribeFailed))
+    wait_for(lambda: isinstance(told[-1], SubscribeFailed))
     assert "engine.evaluation_timeout" in told[-1].description
 
 
@@ -190,7 +191,7 @@ def test_one_client_cannot_fill_the_line_of_those_that_take_long(house):
         return house.scheduler.query(QueryRequest(f"SELECT * {{ {ENDLESS} }}", source=source))
 
     flood = [ask("one") for _ in range(10)]
-    until(lambda: sum(future.done() for future in flood) == 8)
+    wait_for(lambda: sum(future.done() for future in flood) == 8)
     other = ask("other")
     with pytest.raises(RequestTimeout):
         other.result(WAIT)
@@ -202,11 +203,11 @@ def test_closing_stops_what_is_apart(open_house, children):
     house = open_house()
     house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
     future = query(house, f"SELECT * {{ {ENDLESS} }}")
-    until(children)
+    wait_for(children)
     assert house.scheduler.close(WAIT)
     with pytest.raises(NotReady):
         future.result(WAIT)
-    until(lambda: not children())
+    wait_for(lambda: not children())
 
 
 def test_closing_gives_an_update_time_and_then_stops_it(open_house, children):
@@ -214,7 +215,7 @@ def test_closing_gives_an_update_time_and_then_stops_it(open_house, children):
     house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
     slow = f"INSERT {{ ?a <urn:q> ?c }} WHERE {{ {{ SELECT ?a ?c {{ {ENDLESS} }} LIMIT 3 }} }}"
     future = house.scheduler.update([UpdateRequest(slow)])
-    until(children)
+    wait_for(children)
     assert house.scheduler.close(4.0)
     with pytest.raises(NotReady):
         future.result(WAIT)
@@ -226,10 +227,10 @@ def test_a_delayed_update_that_is_stopped_by_the_end_is_run_at_the_next_start(ch
     house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
     slow = f"INSERT {{ ?a <urn:q> ?c }} WHERE {{ {{ SELECT ?a ?c {{ {ENDLESS} }} LIMIT 3 }} }}"
     house.scheduler.schedule(UpdateRequest(slow), After(1), "slow").result(WAIT)
-    until(children)
+    wait_for(children)
     assert house.scheduler.close(4.0)
     house = House(tmp_path, evaluation_timeout=0.5)
-    until(lambda: house.scheduler.timer("slow").result(WAIT).state != "pending")
+    wait_for(lambda: house.scheduler.timer("slow").result(WAIT).state != "pending")
     outcome = house.scheduler.timer("slow").result(WAIT)
     assert outcome.state == "failed"
     assert "engine.evaluation_timeout" in str(outcome)
@@ -299,7 +300,7 @@ def test_a_child_that_dies_while_it_writes_is_told_as_too_much_memory(apart):
 def test_an_update_waits_for_no_query(house, children):
     house = house(query_timeout=2.0)
     endless = query(house, f"SELECT * {{ {ENDLESS} }}")
-    until(children)
+    wait_for(children)
     house.scheduler.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(WAIT)
     assert not endless.done()
     with pytest.raises(RequestTimeout):

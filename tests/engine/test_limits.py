@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from scheduler_harness import until
 
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import EdgeError, ResultTooLarge
+from tests.support.waiting import PATIENCE, wait_for
 
-WAIT = 20
+WAIT = PATIENCE
 CROSS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i"
 
 
@@ -64,7 +64,7 @@ def test_a_subscription_that_grows_too_large_ends_and_says_so_and_the_update_hol
     values = " , ".join(map(str, range(1, most + 1)))
     (outcome,) = engine.update([UpdateRequest(f"INSERT DATA {{ <urn:a> <urn:p> {values} }}")]).result(WAIT)
     assert outcome.added == most
-    until(lambda: isinstance(told[-1], SubscribeFailed))
+    wait_for(lambda: isinstance(told[-1], SubscribeFailed))
     assert "engine.max_solutions" in told[-1].description
     assert engine.subscriptions == 0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyoxigraph as ox
 import pytest
 from fake_clock import FakeClock
-from scheduler_harness import WAIT, House, insert, until
+from scheduler_harness import WAIT, House, insert
 
 from edge.engine import engine
 from edge.engine.journal.journal import Journal
@@ -24,6 +24,7 @@ from edge.engine.updates import attempt
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import Forbidden, NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
 from edge.protocol.moments import After
+from tests.support.waiting import wait_for
 
 NODES = 300
 SEED = "INSERT DATA { " + " . ".join(f"<a:n{n}> <a:n> {n}" for n in range(NODES)) + " }"
@@ -86,7 +87,7 @@ def test_others_go_on_and_later_work_of_the_client_waits(open_house, outside, te
     after = send(
         house, "slow", "INSERT { <a:s> <a:count> ?n } WHERE { { SELECT (COUNT(*) AS ?n) { ?a <a:found> ?b } } }"
     )
-    until(lambda: outside.begun == 1)
+    wait_for(lambda: outside.begun == 1)
     assert send(house, "other", insert(1)).result(WAIT)[0].added == 1
     assert not slow.done()
     assert not after.done()
@@ -103,7 +104,7 @@ def test_what_it_read_has_changed(open_house, outside):
     house.update(SEED)
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
-    until(lambda: outside.begun == 1)
+    wait_for(lambda: outside.begun == 1)
     send(house, "other", insert(1)).result(WAIT)
     send(house, "other", "DELETE DATA { <a:n0> <a:n> 0 }").result(WAIT)
     outside.gate.set()
@@ -130,7 +131,7 @@ def test_operations_on_whole_graphs_read_nothing_but_what_a_where_reads_of_them(
     house.update(SEED + " ; INSERT DATA { GRAPH <g:other> { <urn:x> <urn:y> 1 } GRAPH <g:to> { <urn:x> <urn:y> 1 } }")
     outside.gate.clear()
     slow = send(house, "slow", operations)
-    until(lambda: outside.held == 1)
+    wait_for(lambda: outside.held == 1)
     send(house, "other", f"INSERT DATA {{ {added} }}").result(WAIT)
     outside.gate.set()
     slow.result(WAIT)
@@ -144,7 +145,7 @@ def test_a_where_reads_the_source_of_what_was_copied(open_house, outside, way):
     house.update(SEED)
     outside.gate.clear()
     slow = send(house, "slow", f"{way} ; {WITHIN}")
-    until(lambda: outside.held == 1)
+    wait_for(lambda: outside.held == 1)
     send(house, "other", "DELETE DATA { <a:n0> <a:n> 0 }").result(WAIT)
     outside.gate.set()
     slow.result(WAIT)
@@ -158,7 +159,7 @@ def test_what_it_reads_keeps_changing(open_house, outside, monkeypatch):
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
     for number in range(attempt.MOST_TRIES):
-        until(lambda number=number: outside.held == number + 1)
+        wait_for(lambda number=number: outside.held == number + 1)
         send(house, "other", f"INSERT DATA {{ <a:n0> <a:n> {1000 + number} }}").result(WAIT)
         gate, outside.gate = outside.gate, threading.Event()
         gate.set()
@@ -176,7 +177,7 @@ def test_one_of_medium_length_is_not_refused_because_what_it_reads_keeps_changin
     outside.gate.clear()
     medium = send(house, "slow", MEDIUM)
     for number in range(attempt.MOST_TRIES):
-        until(lambda number=number: outside.held == number + 1)
+        wait_for(lambda number=number: outside.held == number + 1)
         send(house, "other", f"DELETE DATA {{ <a:n{number}> <a:n> {number} }}").result(WAIT)
         gate, outside.gate = outside.gate, threading.Event()
         gate.set()
@@ -210,7 +211,7 @@ def test_two_processes_make_different_blank_nodes_and_uuids(open_house, outside)
     where = "?a <a:n> ?x . ?b <a:n> ?y FILTER(?x + ?y = 7) BIND(UUID() AS ?u)"
     text = f"INSERT {{ [] <a:made> ?a . ?a <a:id> ?u }} WHERE {{ {where} }}"
     futures = [send(house, name, text) for name in ("one", "two")]
-    until(lambda: outside.begun == 2)
+    wait_for(lambda: outside.begun == 2)
     outside.gate.set()
     for future in futures:
         future.result(WAIT)
@@ -248,7 +249,7 @@ def test_a_process_that_is_killed_fails_its_update_alone(open_house, outside):
     house.update(SEED)
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
-    until(lambda: outside.begun == 1)
+    wait_for(lambda: outside.begun == 1)
     os.kill(outside.pids[0], signal.SIGSTOP)
     os.kill(outside.pids[0], signal.SIGKILL)
     outside.gate.set()
@@ -279,10 +280,10 @@ def test_closing_in_a_hurry_ends_it(tmp_path, outside):
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
     waiting = [send(house, name, SLOW) for name in ("a", "b", "c")]
-    until(lambda: outside.begun == 2)
+    wait_for(lambda: outside.begun == 2)
     closing = threading.Thread(target=house.scheduler.close, args=(2.0,))
     closing.start()
-    until(lambda: not house.scheduler._engine.apart.open)
+    wait_for(lambda: not house.scheduler._engine.apart.open)
     outside.gate.set()
     closing.join(WAIT)
     assert all(isinstance(one.exception(WAIT), NotReady) or one.result(0) for one in (slow, *waiting))
@@ -295,7 +296,7 @@ def test_a_commit_that_fails_undoes_it(tmp_path, outside, monkeypatch):
     house.update(SEED)
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
-    until(lambda: outside.begun == 1)
+    wait_for(lambda: outside.begun == 1)
     commit = journal.commit
 
     def fail(*_: object) -> None:
@@ -316,10 +317,10 @@ def test_a_delayed_update_leaves_the_writer_too(open_house, outside):
     house.update(SEED)
     outside.gate.clear()
     house.scheduler.schedule(UpdateRequest(SLOW), After(0), "one").result(WAIT)
-    until(lambda: outside.begun == 1)
+    wait_for(lambda: outside.begun == 1)
     assert send(house, "other", insert(1)).result(WAIT)[0].added == 1
     outside.gate.set()
-    until(lambda: house.scheduler.timer("one").result(WAIT).state == "done")
+    wait_for(lambda: house.scheduler.timer("one").result(WAIT).state == "done")
     assert rows(house) == 8
 
 
@@ -446,7 +447,7 @@ def test_others_go_on_while_a_document_is_fetched(open_library, name, count):
     library = open_library()
     loading = library.send(f"LOAD <urn:{name}> INTO GRAPH <a:g> ; {insert(1)}")
     after = library.send(f"INSERT {{ <a:s> <a:count> ?n }} WHERE {COUNTED}")
-    until(lambda: library.reading == 1)
+    wait_for(lambda: library.reading == 1)
     other = library.scheduler.update([UpdateRequest(insert(2), source="other")])
     assert other.result(WAIT)[0].added == 1
     assert not loading.done()
@@ -475,7 +476,7 @@ def test_a_slow_server_does_not_keep_updates_from_being_evaluated(open_library):
     library.scheduler.update([UpdateRequest(SEED)]).result(WAIT)
     for number in range(5):
         library.scheduler.update([UpdateRequest("LOAD <urn:small>", source=f"client {number}")])
-    until(lambda: library.reading == 2)
+    wait_for(lambda: library.reading == 2)
     assert library.scheduler.update([UpdateRequest(SLOW, source="other")]).result(WAIT)[0].added == 8
 
 

@@ -13,7 +13,6 @@ import pytest
 from engine_world import NOW, ask, new_engine, no_loader, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.processes import wait_for
 
 from edge.engine import open_engine
 from edge.engine.engine import Engine, Executed
@@ -26,6 +25,7 @@ from edge.engine.store.graph_copy import GraphCopy
 from edge.engine.store.mirror import Mirror
 from edge.engine.store.oxigraph_transaction import apply_atomically
 from edge.protocol.errors import NotReady, UpdateFailed
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 

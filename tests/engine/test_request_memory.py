@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.scheduling.work import Task, Work
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.moments import After
+from tests.support.waiting import wait_for
 
 LONG = f"INSERT DATA {{ <urn:a> <urn:b> '{'x' * 100_000}' }}"
 """It is compiled on a thread of its own."""
@@ -36,11 +36,9 @@ def left() -> list[str]:
 
 
 def is_free() -> bool:
-    """The writer lets go of a request a moment after it has answered it."""
-    end = time.monotonic() + 5
-    while left() and time.monotonic() < end:
-        time.sleep(0.01)
-    return left() == []
+    """Wait until the writer has released a request, which it does shortly after the answer."""
+    wait_for(lambda: left() == [], "the request to be released", seconds=5)
+    return True
 
 
 def test_an_update(engine):

@@ -25,8 +25,9 @@ from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.errors import ReadOnly
 from edge.protocol.moments import After
+from tests.support.waiting import PATIENCE
 
-WAIT = 30.0
+WAIT = PATIENCE
 OPTIONS = EngineSettings(max_kept=10)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 

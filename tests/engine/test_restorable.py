@@ -22,8 +22,9 @@ from edge.engine.store.terms import LONGEST_TERM
 from edge.protocol.errors import EdgeError, StorageFailed, UpdateFailed
 from edge.protocol.moments import After
 from edge.protocol.results import Term
+from tests.support.waiting import PATIENCE
 
-WAIT = 30.0
+WAIT = PATIENCE
 EVERYTHING = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 PREFIX = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
 WHERES = (

@@ -18,7 +18,7 @@ from edge.engine.admission.result_charge import STEP
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, StorageFailed, TooManyRequests
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 MIB = 1024 * 1024
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
-from scheduler_harness import WAIT, Client, insert, until
+from scheduler_harness import WAIT, Client, insert
 
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import (
     NotFound,
     TooManyRequests,
 )
+from tests.support.waiting import wait_for
 
 # Order
 
@@ -96,7 +97,7 @@ def test_more_pending_updates_than_the_setting_are_refused(open_house):
     for future in waiting:
         future.result(WAIT)
     subscription.future.result(WAIT)
-    until(lambda: house.scheduler.pending_updates == 0)
+    wait_for(lambda: house.scheduler.pending_updates == 0)
     house.update(insert(5))
     assert house.values() == [1, 2, 5]
 
@@ -109,7 +110,7 @@ def test_more_pending_queries_than_the_setting_are_refused(open_house):
         house.scheduler.query(QueryRequest("ASK {}")).result(0)
     door.set()
     assert all(future.result(WAIT) for future in reading)
-    until(lambda: house.scheduler.pending_queries == 0)
+    wait_for(lambda: house.scheduler.pending_queries == 0)
     assert house.scheduler.query(QueryRequest("ASK {}")).result(WAIT) is True
 
 
@@ -121,7 +122,7 @@ def test_a_query_that_was_cancelled_in_time_is_not_answered(open_house):
     assert second.cancel()
     door.set()
     assert first.result(WAIT)
-    until(lambda: house.scheduler.pending_queries == 0)
+    wait_for(lambda: house.scheduler.pending_queries == 0)
 
 
 def test_pending_updates_are_counted_exactly(open_house):
@@ -137,7 +138,7 @@ def test_pending_updates_are_counted_exactly(open_house):
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    until(lambda: house.scheduler.pending_updates == 0)
+    wait_for(lambda: house.scheduler.pending_updates == 0)
 
 
 # Queries and updates beside each other
@@ -146,7 +147,7 @@ def test_pending_updates_are_counted_exactly(open_house):
 def test_queries_do_not_wait_for_an_update(open_house, monkeypatch):
     house = open_house()
     house.update(insert(1))
-    until(lambda: house.values() == [1])
+    wait_for(lambda: house.values() == [1])
     commit = house.scheduler._journal.commit
 
     def wait(*arguments):
@@ -161,7 +162,7 @@ def test_queries_do_not_wait_for_an_update(open_house, monkeypatch):
     assert not running.done()
     house.door.set()
     running.result(WAIT)
-    until(lambda: house.values() == [1, 2, 3, 4])
+    wait_for(lambda: house.values() == [1, 2, 3, 4])
 
 
 def test_a_query_sees_what_was_acknowledged_before_it(open_house):
@@ -169,4 +170,4 @@ def test_a_query_sees_what_was_acknowledged_before_it(open_house):
     for value in range(50):
         house.update(insert(value))
         # The publisher is told after the commit, a moment before readers can see it.
-        until(lambda expected=value: house.values() == list(range(expected + 1)))
+        wait_for(lambda expected=value: house.values() == list(range(expected + 1)))

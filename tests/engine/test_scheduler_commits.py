@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from scheduler_harness import WAIT, Client, House, commits, insert, until
+from scheduler_harness import WAIT, Client, House, commits, insert
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
@@ -16,6 +16,7 @@ from edge.protocol.errors import (
     StorageFailed,
     UpdateFailed,
 )
+from tests.support.waiting import wait_for
 
 
 def test_updates_that_waited_share_a_commit(open_house, tmp_path):
@@ -26,7 +27,7 @@ def test_updates_that_waited_share_a_commit(open_house, tmp_path):
     for future in futures:
         assert future.result(WAIT)[0].added == 1
     assert commits(tmp_path) == 1
-    until(lambda: house.values() == list(range(10)))
+    wait_for(lambda: house.values() == list(range(10)))
 
 
 def test_no_commit_is_larger_than_the_setting_and_no_list_is_split(open_house, tmp_path):
@@ -135,7 +136,7 @@ def test_what_could_not_be_stored_was_never_there(tmp_path):
     _limit_pages(journal, 1_000_000)
     house.update(insert(2))
     house.scheduler.unsubscribe(Client(house).future.result(WAIT).spuid).result(WAIT)
-    until(lambda: all(client.items for client in clients))  # evaluation threads work beside the writer
+    wait_for(lambda: all(client.items for client in clients))  # evaluation threads work beside the writer
     assert [[item.sequence for item in client.items] for client in clients] == [[1]] * 4  # type: ignore[union-attr]
     assert clients[0].told() == [(1, [2], [])]
     assert house.scheduler.close(WAIT)

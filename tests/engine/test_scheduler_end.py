@@ -6,12 +6,13 @@ import threading
 
 import pyoxigraph as ox
 import pytest
-from scheduler_harness import WAIT, Client, House, insert, until
+from scheduler_harness import WAIT, Client, House, insert
 
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.errors import NotFound, NotReady
+from tests.support.waiting import wait_for
 
 
 def test_a_sink_that_fails_ends_its_subscription_and_harms_nobody_else(open_house, caplog):
@@ -74,7 +75,7 @@ def test_close_carries_out_what_waits(tmp_path):
     futures = [house.queue(insert(value)) for value in range(20)]
     closing = threading.Thread(target=house.scheduler.close, args=(WAIT,))
     closing.start()
-    until(lambda: not house.scheduler.ready)
+    wait_for(lambda: not house.scheduler.ready)
     house.door.set()
     closing.join(WAIT)
     assert all(future.result(0) for future in futures)
@@ -129,7 +130,7 @@ def test_queries_that_wait_at_close_are_answered_or_refused(open_house):
     assert begun.wait(WAIT)
     closing = threading.Thread(target=house.scheduler.close, args=(WAIT,))
     closing.start()
-    until(lambda: not house.scheduler.ready)
+    wait_for(lambda: not house.scheduler.ready)
     door.set()
     closing.join(WAIT)
     assert first.result(WAIT)

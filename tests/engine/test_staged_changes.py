@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from fake_clock import FakeClock
-from scheduler_harness import WAIT, Client, House, evaluated, insert, until
+from scheduler_harness import WAIT, Client, House, evaluated, insert
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest
@@ -18,6 +18,7 @@ from edge.engine.start import make_engine, open_engine
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import Forbidden, NotReady, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
+from tests.support.waiting import wait_for
 
 COUNT = 5_000
 
@@ -46,7 +47,7 @@ class Turns:
     def send(self, text: str, source: str = "large", access: Access = ANYBODY):
         future = self.scheduler.update([UpdateRequest(text, source=source, access=access)])
         compiler = self.scheduler._compiler
-        until(lambda: not (compiler._running or compiler._waiting))
+        wait_for(lambda: not (compiler._running or compiler._waiting))
         return future
 
     def stage(self, text: str, source: str = "large"):

@@ -14,8 +14,9 @@ from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.protocol.access import Access
 from edge.protocol.moments import After, At, When
 from edge.protocol.timers import Scheduled, Timer
+from tests.support.waiting import PATIENCE
 
-WAIT = 30.0
+WAIT = PATIENCE
 
 
 class Box:

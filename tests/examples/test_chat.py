@@ -15,7 +15,8 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from edge.jsap import Profile
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat"
 PERSON = "http://schema.org/Person-"

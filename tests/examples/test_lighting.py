@@ -21,7 +21,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.support.processes import GatewayProcess, free_port, wait_for
+from tests.support.processes import GatewayProcess, free_port
+from tests.support.waiting import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lighting"
 AFTER = 2.0
@@ -171,7 +172,7 @@ def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
     for milliseconds in (20, 40, 80):
         for post in posts:
             street.client.publish(f"street/{post}/presence", "true", qos=1)
-        wait_for(lambda: street.lit() == dict.fromkeys(posts, "ON"), 60, "all lamps")
+        wait_for(lambda: street.lit() == dict.fromkeys(posts, "ON"), what="all lamps")
         for post in posts:
             street.client.publish(f"street/{post}/presence", "false", qos=1)
         time.sleep(milliseconds / 1000)
@@ -179,7 +180,7 @@ def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
         street.gateway.start()
         for post in posts:  # the embedded broker may have lost some; to those that it has not this is no news
             street.client.publish(f"street/{post}/presence", "false", qos=1)
-        wait_for(lambda: street.lit() == dict.fromkeys(posts, "OFF"), 60, "no lamp")
+        wait_for(lambda: street.lit() == dict.fromkeys(posts, "OFF"), what="no lamp")
         assert street.rows("SELECT ?post { ?post street:lamp 'ON' }") == []
     log = (street.directory / "lighting.py.log").read_text()
     assert " failed at " not in log

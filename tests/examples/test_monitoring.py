@@ -19,7 +19,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.jsap import Profile
-from tests.support.processes import GatewayProcess, free_port, wait_for
+from tests.support.processes import GatewayProcess, free_port
+from tests.support.waiting import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "monitoring"
 PARKING = Path(__file__).parents[3] / "shared" / "data" / "aarhus_parking.csv"

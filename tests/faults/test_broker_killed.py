@@ -17,8 +17,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.faults.monitored_gateway import Watched
-from tests.gates.gate_client import Client, eventually, rows
-from tests.support.processes import Mosquitto, wait_for
+from tests.gates.gate_client import Client, rows
+from tests.support.processes import Mosquitto
+from tests.support.waiting import eventually, wait_for
 
 SENSORS, READINGS, KILLS = 5, 300, 3
 """Readings of each sensor."""
@@ -77,7 +78,7 @@ class Subscriber:
             self.take(await client.notification())
 
     async def until(self, count: int, following: asyncio.Task[None]) -> None:
-        await eventually(lambda: following.done() or self.count >= count, f"{count} readings", 40)
+        await eventually(lambda: following.done() or self.count >= count, f"{count} readings")
         if following.done():
             following.result()  # what it failed with
 

@@ -12,7 +12,8 @@ from websockets.asyncio.client import connect
 from tests.faults.bare_mqtt import BareDevice
 from tests.faults.monitored_gateway import Watched
 from tests.gates.coap.coap_client import Datagrams
-from tests.gates.gate_client import Client, eventually
+from tests.gates.gate_client import Client
+from tests.support.waiting import eventually
 
 CYCLES = 1000
 WARMING = 600
@@ -77,7 +78,7 @@ async def test_nothing_of_them_stays(gateway, cycle, growth):
         for number in range(cycles):
             await cycle(watched, number)
         # Those that might have come back are kept for a while.
-        await eventually(lambda: watched.metric("edge_spus") == spus, "the end of all that they subscribed to", 40)
+        await eventually(lambda: watched.metric("edge_spus") == spus, "the end of all that they subscribed to")
         for gate in ("ws", "mqtt", "coap"):
             for metric in ("edge_connections", "edge_subscriptions", "edge_parked_subscriptions"):
                 assert watched.metric(metric, gate) == 0

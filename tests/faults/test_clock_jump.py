@@ -20,7 +20,8 @@ from edge.security.clients import Rights
 from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, rows
 from tests.support.clients import clients_of
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 HOUR = 3600
 SET = "SELECT ?n { <urn:set> <urn:has> ?n }"

@@ -14,8 +14,9 @@ from websockets.asyncio.client import connect
 
 from tests.faults.monitored_gateway import Watched
 from tests.faults.test_recorder_killed import stored
-from tests.gates.gate_client import Client, eventually, rows
-from tests.support.processes import GatewayProcess, free_port, wait_for
+from tests.gates.gate_client import Client, rows
+from tests.support.processes import GatewayProcess, free_port
+from tests.support.waiting import eventually, wait_for
 
 SET = "SELECT ?n { <urn:set> <urn:has> ?n }"
 MAPPING = """

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.faults.bare_mqtt import BareDevice
 from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, rows
+from tests.support.waiting import eventually
 
 KILLS = 4
 EACH = 60
@@ -112,6 +113,4 @@ async def test_a_client_over_mqtt_resumes_as_well(gateway, mosquitto):
 
 
 async def until_served(watched: Watched) -> None:
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(watched.metric, "edge_mqtt_gate_connected"):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await eventually(lambda: asyncio.to_thread(watched.metric, "edge_mqtt_gate_connected"), "the gate to be connected")

@@ -19,7 +19,7 @@ from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 from tests.faults.network_link import NEAR
 from tests.gates.coap.coap_client import ALL, CoapClient, Datagrams, body, values
-from tests.gates.gate_client import eventually
+from tests.support.waiting import eventually
 
 
 class FarDevice(Datagrams):
@@ -77,7 +77,7 @@ async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, se
         await follow(far)
         assert engine.subscriptions == 2
         cable.cut()
-        await eventually(lambda: engine.subscriptions == 1, "the end of the other", 20)
+        await eventually(lambda: engine.subscriptions == 1, "the end of the other")
         await update(engine, 1)
         assert values((await near.notification())["addedResults"]) == ["1"]
         cable.mend()

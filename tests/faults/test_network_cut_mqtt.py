@@ -9,7 +9,8 @@ from tests.faults.device import Device
 from tests.faults.monitored_gateway import Watched
 from tests.faults.network_link import FAR, NEAR
 from tests.gates.gate_client import Client, rows
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import free_port
+from tests.support.waiting import wait_for
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
@@ -47,7 +48,7 @@ def test_a_client_that_is_cut_off_is_noticed_and_gets_the_net_change_when_it_is_
             far.subscribed.clear()
             cable.cut()
             # 1.5 times the keep-alive: that is the broker's to find out.
-            wait_for(lambda: watched.metric("edge_connections", "mqtt") == 1, 20, "the end of the session")
+            wait_for(lambda: watched.metric("edge_connections", "mqtt") == 1, what="the end of the session")
             assert subscriptions(watched) == 1
             assert watched.metric("edge_parked_subscriptions", "mqtt") == 1
             for change in (put(3, 4), "DELETE DATA { <urn:set> <urn:has> 3 }", "DELETE DATA { <urn:set> <urn:has> 1 }"):

@@ -16,8 +16,9 @@ from websockets.asyncio.client import connect
 from edge.config import Settings
 from edge.gateway import Gateway
 from tests.faults.network_link import Cable
-from tests.gates.gate_client import Client, eventually, rows
+from tests.gates.gate_client import Client, rows
 from tests.security.secured import House
+from tests.support.waiting import eventually
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
@@ -110,7 +111,7 @@ async def test_a_subscriber_that_is_cut_off_is_noticed_and_gets_the_net_change_w
             assert (await client.notification())["sequence"] == 1
         cable.cut()
         # Nothing need be sent to them for that; without pings TCP would not notice at all.
-        await eventually(lambda: place.metric("edge_connections") == 1, "the loss of both", 20)
+        await eventually(lambda: place.metric("edge_connections") == 1, "the loss of both")
         await eventually(lambda: place.subscriptions == 2, "the end of what nobody wants kept")
         assert place.metric("edge_parked_subscriptions") == 1
         for change in (put(3, 4), "DELETE DATA { <urn:set> <urn:has> 3 }", "DELETE DATA { <urn:set> <urn:has> 1 }"):
@@ -132,7 +133,7 @@ async def test_who_is_back_too_late_begins_anew(place, cable):
         client = await place.far()
         first = await place.subscribe(client, resume=True)
         cable.cut()
-        await eventually(lambda: place.subscriptions == 0, "the end of the subscription", 20)
+        await eventually(lambda: place.subscriptions == 0, "the end of the subscription")
         await place.update(put(1, 2))
         cable.mend()
         again = await place.subscribe(await place.far(), spuid=first["spuid"], sequence=0)
@@ -171,7 +172,7 @@ async def test_an_update_of_which_half_has_come_is_not_carried_out(place, cable)
             yield text[len(text) // 2 :]
 
         await far.socket.send(halves())
-        await eventually(lambda: place.metric("edge_connections") == 1, "the loss", 20)
+        await eventually(lambda: place.metric("edge_connections") == 1, "the loss")
         cable.mend()
         await asyncio.wait_for(far.socket.wait_closed(), 20)
         await place.update(put(-1))

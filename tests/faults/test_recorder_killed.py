@@ -19,7 +19,7 @@ from edge.outbox import table
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA
 from edge.outbox.segment import cells
 from tests.faults.monitored_gateway import Watched
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 KILLS = 5
 READINGS = 1500
@@ -98,7 +98,7 @@ async def test_what_was_acknowledged_is_stored_once(gateway, mosquitto):
     def all_there() -> bool:
         return len([1 for series, _ in stored(process.data_dir) if series]) >= READINGS
 
-    await asyncio.to_thread(wait_for, all_there, 60, "the readings")
+    await asyncio.to_thread(wait_for, all_there, "the readings")
     await asyncio.to_thread(process.stop)
     found = stored(process.data_dir)
     readings = Counter(value for series, value in found if series)

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from tests.faults.network_link import NEAR
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 DESCRIPTORS = 1024
 SERVICES = ["https", "wss", "mqtts"]

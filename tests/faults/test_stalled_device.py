@@ -13,8 +13,8 @@ from websockets.asyncio.client import connect
 
 from tests.faults.bare_mqtt import BareDevice
 from tests.faults.monitored_gateway import Watched
-from tests.gates.gate_client import Client, eventually, rows
-from tests.support.processes import wait_for
+from tests.gates.gate_client import Client, rows
+from tests.support.waiting import eventually, wait_for
 
 VALUES = "SELECT ?n { <urn:a> <urn:is> ?n }"
 COUNT = 200
@@ -99,7 +99,7 @@ async def test_the_embedded_broker_parts_with_it_and_its_subscription_ends(gatew
     slow = await BareDevice.connect("slow", watched.port("mqtt"))
     await slow.subscribe(VALUES)
     await tell(watched, watched.port("mqtt"), slow)
-    await eventually(lambda: watched.metric("edge_subscriptions", "mqtt") == 0, "the end of the session", 30)
+    await eventually(lambda: watched.metric("edge_subscriptions", "mqtt") == 0, "the end of the session")
     assert "broker.client_cut" in process.log()
     slow.vanish()
     again = await BareDevice.connect("slow", watched.port("mqtt"))

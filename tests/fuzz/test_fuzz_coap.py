@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.messages import GRAPHS, JSON, MEMBERS, SPARQL
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 GATE = "coap"
 

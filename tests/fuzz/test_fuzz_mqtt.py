@@ -20,7 +20,8 @@ from paho.mqtt.properties import Properties
 from tests.fuzz.concurrent_clients import neighbour
 from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
-from tests.support.processes import Mosquitto, wait_for
+from tests.support.processes import Mosquitto
+from tests.support.waiting import wait_for
 
 GATE = "mqtt"
 ROOT = "sepa/gateway"

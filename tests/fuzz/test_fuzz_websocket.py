@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from websockets.sync.client import connect
 
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 GATE = "ws"
 

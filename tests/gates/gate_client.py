@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
@@ -51,11 +49,3 @@ def rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
     """The values of bindings, in the order of the variables."""
     names = results["head"]["vars"]
     return sorted(tuple(row[name]["value"] for name in names if name in row) for row in results["results"]["bindings"])
-
-
-async def eventually(condition: Callable[[], Any], what: str, seconds: float = 20) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about within {seconds} s"
-        await asyncio.sleep(0.01)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from gate_client import eventually, rows
+from gate_client import rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from edge.gates.resume import Feed, SuspendedSubscription
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.metrics import Metrics
+from tests.support.waiting import eventually
 
 
 class Reader:

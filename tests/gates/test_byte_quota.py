@@ -10,7 +10,7 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from gate_client import eventually, rows
+from gate_client import rows
 from gate_server import Gateway, running
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ from edge.engine.requests import Delta, Notification
 from edge.gates.conflation import MergedDelta, size_of
 from edge.gates.outgoing import Outgoing
 from edge.gates.settings import LimitSettings
+from tests.support.waiting import eventually
 
 ALL = "SELECT ?s ?o { ?s <urn:p> ?o }"
 LIMIT = 1_000_000

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gate_client import eventually
 
 from edge.gates.outgoing import Outgoing
 from edge.gates.session import Session
@@ -19,6 +18,7 @@ from edge.gates.settings import WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 from edge.listener import _Connection  # the socket itself
+from tests.support.waiting import eventually
 
 TYPES = (BoundedConnection, Outgoing, Session, WsConnection, _Connection)
 RESET = struct.pack("ii", 1, 0)
@@ -91,7 +91,7 @@ async def test_one_that_reads(gateway, uncollected, end, compression):
     client = await asyncio.to_thread(Client, gateway.ws_port, compression=compression)
     await asyncio.to_thread(client.subscribe)
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left", 5)
+    await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
@@ -101,7 +101,7 @@ async def test_one_that_does_not_read(gateway, uncollected, end):
     for number in range(5):
         await change(gateway, number)
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left", 5)
+    await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
 async def test_one_that_is_disconnected_because_it_does_not_read(serve, uncollected):
@@ -110,7 +110,7 @@ async def test_one_that_is_disconnected_because_it_does_not_read(serve, uncollec
         await asyncio.to_thread(client.subscribe)
         for number in range(5):
             await change(gateway, number)
-        await eventually(lambda: left() == {}, "nothing that is left", 5)
+        await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
         client.vanish()
 
 
@@ -122,14 +122,14 @@ async def test_one_whose_answers_are_too_many(serve, uncollected):
             client.send({"query": {"sparql": "SELECT ?o { ?s <urn:long> ?o }"}})
         await asyncio.sleep(0.5)
         client.vanish()
-        await eventually(lambda: left() == {}, "nothing that is left", 5)
+        await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
 async def test_one_that_asks_for_another_path(gateway, uncollected, end):
     client = await asyncio.to_thread(Client, gateway.ws_port, "/elsewhere")
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left", 5)
+    await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
 async def test_one_that_breaks_a_bound(gateway, uncollected):
@@ -137,11 +137,11 @@ async def test_one_that_breaks_a_bound(gateway, uncollected):
     client.socket.sendall(b"\x01\x80abcd" + b"\x00\x80abcd" * 20_000)
     await asyncio.to_thread(client.socket.recv, 4096)
     client.vanish()
-    await eventually(lambda: left() == {}, "nothing that is left", 5)
+    await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
 async def test_one_that_sends_no_request(gateway, uncollected):
     client = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", gateway.ws_port))
     await asyncio.sleep(0.05)
     client.close()
-    await eventually(lambda: left() == {}, "nothing that is left", 5)
+    await eventually(lambda: left() == {}, "nothing that is left", seconds=5)

@@ -6,11 +6,11 @@ import asyncio
 from urllib.parse import urlencode
 
 import pytest
-from gate_client import eventually
 from gate_server import running
 
 from edge.engine.requests import QueryRequest
 from edge.gates.settings import HttpGateSettings
+from tests.support.waiting import eventually
 
 QUERY = "SELECT ?in { ?s <urn:in> ?in FILTER(?s = <urn:a>) }"
 FORM = "application/x-www-form-urlencoded"

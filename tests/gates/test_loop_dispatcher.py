@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from gate_client import eventually
-
 from edge.gates.loop_dispatcher import LoopDispatcher
+from tests.support.waiting import eventually
 
 
 class CountingLoop:

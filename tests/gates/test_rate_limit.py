@@ -7,7 +7,7 @@ import contextlib
 
 import httpx
 import pytest
-from gate_client import ALL, eventually
+from gate_client import ALL
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
@@ -17,6 +17,7 @@ from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.listener import is_local
 from edge.protocol.access import Access
 from edge.protocol.errors import MissingAuthorization, TooManyRequests
+from tests.support.waiting import eventually
 
 SLOW = 0.001
 """Requests a second: none comes back while a test lasts."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate_client import eventually
 
 from edge.gates.settings import WsGateSettings
 from edge.gates.ws import WsGate
+from tests.support.waiting import eventually
 
 CLIENTS = Path(__file__).parent.parent / "clients"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sepa-edge-tests"

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gate_client import Client, eventually, rows
+from gate_client import Client, rows
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
@@ -21,6 +21,7 @@ from edge.config import Settings
 from edge.engine.requests import QueryRequest
 from edge.gateway import Gateway
 from tests.support.processes import GatewayProcess
+from tests.support.waiting import eventually
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 

@@ -9,10 +9,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from gate_client import Client, eventually, rows
+from gate_client import Client, rows
 
 from edge.engine.requests import QueryRequest
 from edge.gates.settings import WsGateSettings
+from tests.support.waiting import eventually
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 

@@ -9,12 +9,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from gate_client import ALL, eventually
+from gate_client import ALL
 from gate_server import running
 
 from edge.engine.requests import SubscribeFailed
 from edge.gates.settings import WsGateSettings
 from edge.protocol.errors import NotReady
+from tests.support.waiting import eventually
 
 
 class Held:

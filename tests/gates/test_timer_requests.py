@@ -6,9 +6,10 @@ import time
 from urllib.parse import quote
 
 import pytest
-from gate_client import eventually, rows
+from gate_client import rows
 
 from edge.gates.settings import WsGateSettings
+from tests.support.waiting import eventually
 
 INSERT = "INSERT DATA { <urn:a> <urn:b> 1 }"
 

@@ -7,11 +7,12 @@ import json
 import struct
 
 import pytest
-from gate_client import ALL, eventually, rows
+from gate_client import ALL, rows
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from edge.gates.settings import WsGateSettings
+from tests.support.waiting import eventually
 
 EMPTY = {"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": []}}
 

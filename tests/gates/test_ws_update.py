@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gate_client import eventually, rows
+from gate_client import rows
+
+from tests.support.waiting import eventually
 
 
 async def test_an_update_by_the_socket_is_answered_and_notified(gateway):

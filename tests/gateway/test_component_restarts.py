@@ -7,7 +7,6 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.health import for_unauthenticated, without_texts
 from tests.adapters.serial_device import Wire
+from tests.support.waiting import eventually
 
 
 def settings(data_dir: Path, **sections: Any) -> Settings:
@@ -51,12 +51,6 @@ def deafen(port: int) -> None:
                 listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                 if listens and found.getsockname()[1] == port:
                     found.shutdown(socket.SHUT_RDWR)
-
-
-async def eventually(found: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await found():  # noqa: ASYNC110 - what it waits for is outside
-            await asyncio.sleep(0.05)
 
 
 async def ask_health(gateway: Gateway) -> httpx.Response:

@@ -17,7 +17,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.outbox.segment import MANIFEST, Manifest
 from tests.history.receiving import COMMAND, Receiver
-from tests.support.processes import GatewayProcess, Mosquitto, wait_for
+from tests.support.processes import GatewayProcess, Mosquitto
+from tests.support.waiting import wait_for
 
 GATEWAY = "g1"
 SENSORS = 5
@@ -141,8 +142,7 @@ class Site:
         """Until the landing zone has had so many, lost ones counted, each once. Returns its manifests."""
         wait_for(
             lambda: max((manifest.last for manifest in self.shipped()), default=0) >= observations,
-            30,
-            f"{observations} observations in the landing zone",
+            what=f"{observations} observations in the landing zone",
         )
         return self.shipped()
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.history.receiving import COMMAND
 from tests.history.site import Site, receiving, shipping_to
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 pytest.importorskip("pyspark")
 
@@ -65,7 +65,9 @@ def test_by_a_directory_with_gateway_and_ingester_killed(spark: SparkSession, tm
             try:
                 kill_and_go_on(site, random.Random(1))
                 wait_for(
-                    lambda: list(site.table.rglob("*.parquet")) or ingester.poll() is not None, 200, "rows in the table"
+                    lambda: list(site.table.rglob("*.parquet")) or ingester.poll() is not None,
+                    seconds=200,
+                    what="rows in the table",
                 )
             finally:
                 kill(ingester)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.history.site import Site, receiving, shipping_to
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 pytest.importorskip("pyspark")
 
@@ -51,7 +51,7 @@ def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp
     settings = {"EDGE__OUTBOX__MAX_BYTES": "65536", "EDGE__OFFLOAD__SEGMENT_ROWS": "1000"}
     with Site(tmp_path, **settings) as site:
         site.publish(range(count))
-        wait_for(lambda: site.metric("edge_outbox_last") == count, 60, "all stored")
+        wait_for(lambda: site.metric("edge_outbox_last") == count, what="all stored")
         site.landing.mkdir()
         site.await_shipped(count)
         ingest(spark, site.landing, site.table)

@@ -28,7 +28,7 @@ from edge.security import certificates
 from spark_offload.landing import Landing, Outbox
 from spark_offload.uploads import Name, State, Uploads
 from tests.history.receiving import COMMAND, EPOCH, Receiver, path, segment, send, ship, told
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

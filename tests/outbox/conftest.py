@@ -6,7 +6,8 @@ import pytest
 from memory_outbox import Zone
 
 from tests.faults.monitored_gateway import Watched
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
 
 _QUIET = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
 _FAST = {"EDGE__OFFLOAD__EVERY": "0.2", "EDGE__OFFLOAD__SEGMENT_ROWS": "20", "EDGE__OFFLOAD__RETRY_MIN": "0.1"}
@@ -46,14 +47,14 @@ class Site:
             status = self.status()
             return status if all(status[name] == value for name, value in wanted.items()) else None
 
-        return wait_for(said, 60, f"{wanted}; it was {self.status()}")
+        return wait_for(said, what=f"{wanted}; it was {self.status()}")
 
     def until_shipped(self):
         def all_shipped():
             status = self.status()
             return status if status["shipped"] == status["last"] and status["state"] == "ships" else None
 
-        return wait_for(all_shipped, 60, "all is shipped")
+        return wait_for(all_shipped, what="all is shipped")
 
     def ship(self):
         status, answer = self.watched.ask("/api/outbox", now="")

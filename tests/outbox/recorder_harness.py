@@ -18,8 +18,9 @@ from edge.outbox.recorder import Recorder
 from edge.outbox.segment import cells
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.access import ANYBODY, Access
+from tests.support.waiting import PATIENCE
 
-WAIT = 30.0
+WAIT = PATIENCE
 """Seconds after which something that should happen has not happened."""
 
 

@@ -8,7 +8,7 @@ from memory_outbox import MemoryOutbox
 from edge.outbox.landing import KnownOutbox
 from edge.outbox.shipper import OffloadSettings, Shipper
 from edge.outbox.status import Status
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 
 class Counted(MemoryOutbox):

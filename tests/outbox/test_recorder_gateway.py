@@ -23,6 +23,7 @@ from edge.jsap import Profile
 from edge.outbox.observation import QUDT, SOSA, XSD, Context
 from edge.outbox.settings import OutboxSettings
 from tests.gates.gate_client import Client
+from tests.support.waiting import eventually
 
 MONITORING = Path(__file__).parents[2] / "examples" / "monitoring" / "monitoring.jsap"
 MAPPING = """
@@ -94,12 +95,11 @@ async def test_readings_over_mqtt_as_their_mapping_says(tmp_path):
         async with httpx.AsyncClient(base_url=gateway.endpoints["http"], trust_env=False) as http:
             reading = f"<http://example.org/unstored-a> <{SOSA}hasResult>/<{QUDT}numericValue> ?value"
             query = f"ASK {{ {reading} FILTER(?value = 9) }}"
-            for _ in range(1000):
-                if (await http.post("/query", data={"query": query})).json()["boolean"]:
-                    break
-                await asyncio.sleep(0.02)
-            else:
-                pytest.fail("the reading that is not stored is not in the graph")
+
+            async def in_graph() -> bool:
+                return (await http.post("/query", data={"query": query})).json()["boolean"]
+
+            await eventually(in_graph, "the reading that is not stored to be in the graph")
     found = stored(tmp_path)
     assert [(each.context.series, each.cells.value) for each in found] == [
         ("http://example.org/a", "20"),

@@ -6,7 +6,6 @@ import itertools
 import secrets
 import sqlite3
 import tempfile
-import time
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -25,6 +24,7 @@ from edge.outbox.table import Damaged
 from edge.protocol.access import Access
 from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
 from edge.protocol.moments import After
+from tests.support.waiting import wait_for
 
 HISTORY = "GRAPH <urn:edge:history>"
 STORE_OBSERVATION = f"""
@@ -122,16 +122,9 @@ def test_forced_bindings_and_delayed_updates(house):
     house.update(UpdateRequest(text, bindings=BINDINGS))
     request = UpdateRequest(STORE_OBSERVATION, bindings={**BINDINGS, "value": ox.Literal("23.5")}, beside=True)
     house.engine.schedule(request, After(1), "later").result(WAIT)
-    until(lambda: house.outbox.count == 2)
+    wait_for(lambda: house.outbox.count == 2)
     assert house.engine.timer("later").result(WAIT).state == "done"
     assert house.values() == ["22.5", "23.5"]
-
-
-def until(condition):
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_an_update_for_the_history_alone_stores_all_that_it_inserts(house):

@@ -15,7 +15,7 @@ from edge.outbox.segmenter import cut
 from edge.outbox.shipper import OffloadSettings, Shipper
 from edge.outbox.table import Damaged
 from edge.protocol.errors import StorageFailed
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 NEVER = OffloadSettings(every=86_400, segment_rows=10)
 

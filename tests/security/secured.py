@@ -17,6 +17,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.security.clients import Clients, Rights
 from edge.security.store import Store
+from tests.support.waiting import eventually
 
 EVERYTHING = "SELECT * { ?s ?p ?o }"
 
@@ -76,9 +77,7 @@ class House:
         return answer.json()["access_token"]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not true():  # noqa: ASYNC110 - it is the engine's thread that makes it true
-                await asyncio.sleep(0.02)
+        await eventually(true)
 
     async def member(self, identity: str = "lamp", rights: Rights | None = None) -> str:
         """The token of a client that has registered."""

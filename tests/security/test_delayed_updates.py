@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from secured import House, settings
 from edge.engine.clock import SystemClock
 from edge.gateway import Gateway
 from edge.security.clients import Rights
+from tests.support.waiting import eventually
 
 MINE, THEIRS = "urn:g:mine", "urn:g:theirs"
 LIMITED = Rights(frozenset({"update"}), read=frozenset({MINE}), write=frozenset({MINE}))
@@ -49,10 +49,12 @@ async def listed(house: House, token: str) -> list[tuple[str, str]]:
 
 
 async def ended(house: House, token: str, name: str = "t", **parameters: str) -> tuple[str, str | None]:
-    async with asyncio.timeout(20):
-        while (told := (await timer(house, token, name, **parameters)).json()["timer"])["state"] == "pending":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return told["state"], told.get("error")
+    async def finished() -> dict[str, str] | None:
+        found = (await timer(house, token, name, **parameters)).json()["timer"]
+        return None if found["state"] == "pending" else found
+
+    found = await eventually(finished, f"the timer {name} to run")
+    return found["state"], found.get("error")
 
 
 async def test_a_client_kept_to_some_graphs_has_updates_run_later_on_these(house):

@@ -16,7 +16,7 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import Dataset, Graph, QueryRequest, Solutions, UpdateRequest
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 MINE, OTHER, THEIRS = "urn:g:mine", "urn:g:other", "urn:g:theirs"
 SECRET = "secret"

@@ -17,7 +17,7 @@ from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.session import Session
 from edge.gates.ws.bounded import BoundedConnection
 from edge.listener import _Connection
-from tests.gates.gate_client import eventually
+from tests.support.waiting import eventually
 
 TYPES = (BoundedConnection, Session, AuthorizationWatch, _Connection)
 OPEN = (
@@ -70,4 +70,4 @@ async def test_a_client_that_is_gone(house, uncollected, service, act):
     token = await house.member()
     await eventually(lambda: gc.collect() >= 0 and left() == [], "the end of what the token was asked for with")
     await asyncio.to_thread(act, urlsplit(house.gateway.endpoints[service]).port, token)
-    await eventually(lambda: left() == [], "nothing that is left", 5)
+    await eventually(lambda: left() == [], "nothing that is left", seconds=5)

@@ -12,8 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeVar
@@ -21,6 +20,7 @@ from typing import IO, TypeVar
 import pytest
 
 from tests.support.gateway_forks import GatewayFork
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -54,16 +54,6 @@ def free_port() -> int:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     pytest.fail("there is no free port left")
-
-
-def wait_for(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
-    """The condition's first true value; fails the test when it does not come."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds} s in vain for {what or condition}")
-        time.sleep(0.01)
-    return value
 
 
 class Mosquitto:

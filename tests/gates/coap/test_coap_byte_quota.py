@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from aiocoap import FETCH, POST, Code
 from coap_client import ALL, CoapClient, Datagrams, body
-from gate_client import eventually
 
 from edge.engine.requests import UpdateRequest
 from edge.gates.coap import transfers
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings
+from tests.support.waiting import eventually
 
 BLOCK = 1024
 

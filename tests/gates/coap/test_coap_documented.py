@@ -9,9 +9,10 @@ from pathlib import Path
 
 import cbor2
 import pytest
-from gate_client import eventually
 from test_coap_house import house  # noqa: F401 - a fixture
 from test_libcoap import PROGRAM
+
+from tests.support.waiting import eventually
 
 EXAMPLES = dict(
     re.findall(

@@ -6,9 +6,9 @@ import pytest
 from aiocoap import CON, DELETE, FETCH, GET, NON, POST, Code
 from aiocoap.numbers.constants import TransportTuning
 from coap_client import ALL, CoapClient, Datagrams, body, values
-from gate_client import eventually
 
 from edge.engine.requests import UpdateRequest
+from tests.support.waiting import eventually
 
 
 def insert(value):

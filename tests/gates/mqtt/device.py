@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 
 from edge.gateway import Gateway
 from edge.security.clients import Rights
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 
 def token(gateway: Gateway, name: str, rights: Rights | None = None, seconds: int = 3600) -> str:

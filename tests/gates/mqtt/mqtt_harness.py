@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from edge.config import Settings
 from edge.gateway import Gateway
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 ROOT = "sepa/gateway"
 ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"

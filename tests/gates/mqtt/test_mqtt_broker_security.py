@@ -18,7 +18,7 @@ from paho.mqtt.client import MQTTMessageInfo
 
 from edge.gates.mqtt.topics import level
 from edge.security.clients import Rights
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 KITCHEN = Rights(actions=frozenset(), publish=frozenset({"kitchen/#"}), receive=frozenset({"kitchen/+/set"}))
 """A device that may do nothing but this."""

@@ -18,7 +18,7 @@ from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.unhandled_topics import UnhandledTopics
 from edge.security.clients import Rights
 from tests.support.clients import clients_of
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 INSERT = "INSERT DATA {{ <urn:a> <urn:b> {} }}"
 

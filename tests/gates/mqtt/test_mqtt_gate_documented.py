@@ -13,7 +13,8 @@ from device import Device
 from mqtt_harness import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
 
 from edge.config import Settings
-from tests.support.processes import Mosquitto, wait_for
+from tests.support.processes import Mosquitto
+from tests.support.waiting import wait_for
 
 TEXT = (Path(__file__).parents[3] / "docs" / "mqtt-gate.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))

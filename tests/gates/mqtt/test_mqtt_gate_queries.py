@@ -8,7 +8,7 @@ import httpx
 import paho.mqtt.client as paho
 from mqtt_harness import ROOT, house, port_of
 
-from tests.support.processes import wait_for
+from tests.support.waiting import wait_for
 
 QUERY = "SELECT ?lamp ?state { ?lamp <urn:is> ?state }"
 
