@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Configuration and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell has what it starts in the background ignore Ctrl-C, and processes that tests start and interrupt inherit that.
+# A shell lets its background jobs ignore Ctrl-C, and the processes that tests start inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent
@@ -41,7 +41,7 @@ WAITING = (
     *("tests/adapters/", "tests/backup/", "tests/cli/", "tests/client/", "tests/doctor/", "tests/examples/"),
     *("tests/faults/", "tests/gates/", "tests/gateway/", "tests/outbox/", "tests/security/", "tests/web/"),
 )
-"""Groups that mostly wait for processes and clocks. Others use a processor all the time."""
+"""Groups that mostly wait for processes and clocks. Other groups use a processor all the time."""
 
 # No property is about time, and a machine may be busy.
 settings.register_profile("unhurried", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -57,9 +57,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def share_certificates() -> None:
-    """Have all HTTP clients of tests share the context with the authorities that they trust by default.
+    """Share one TLS context with the default authorities among all HTTP clients of the tests.
 
-    Each client would read 140 certificates into one of its own, which takes as long as a small test.
+    Otherwise each client reads 140 certificates into its own context, which takes as long as a small test.
     """
     create = httpx.create_ssl_context
     shared = functools.cache(create)
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of garbage collections."""
+    """Exclude imported modules and collected tests from garbage collections."""
     gc.collect()
     gc.freeze()
 
@@ -132,7 +132,7 @@ def group_of(item: pytest.Item) -> str:
 
 
 def rank(group: str, item: pytest.Item) -> int:
-    """Return the place of a group in the run, as one of its tests sees it: the longest, then slow ones, then others."""
+    """Return the rank of a group, seen from one of its tests: the longest groups, then slow ones, then others."""
     for place, beginning in enumerate(LONGEST):
         if group.startswith(beginning):
             return place

@@ -1,4 +1,4 @@
-"""Real parts that the adapters' tests are made of: Mosquitto, publishers, and looks into the graph."""
+"""Real components for the tests of the adapters: Mosquitto, publishers, and queries of the graph."""
 
 import paho.mqtt.client as paho
 
@@ -30,7 +30,7 @@ label = "Temperature of {room}"
 
 
 class Publisher:
-    """A real MQTT client that publishes and waits for the broker's word."""
+    """An MQTT client that publishes a message and waits for the broker's acknowledgement."""
 
     def __init__(self, port: int, **options: object) -> None:
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, **options)
@@ -51,7 +51,7 @@ class Publisher:
 
 
 class Gateway:
-    """Intake and MQTT adapter on an engine, as the application puts them together."""
+    """Ingest and MQTT adapter on an engine, connected as in the application."""
 
     def __init__(self, engine, observations, broker: str, mappings: str = MAPPINGS, **settings: object) -> None:
         mapper = Mapper([load_pack(mappings, "test")])
@@ -73,14 +73,14 @@ class Gateway:
         self.adapter.stop()
 
     def connected(self) -> "Gateway":
-        """Started, and the broker sends what is published from now on."""
+        """Wait until the adapter is subscribed, so that the broker forwards new messages."""
         self.__enter__()
         wait_for(lambda: self.adapter.subscribed, what="the adapter is subscribed")
         return self
 
 
 def select(engine, pattern: str) -> list[tuple[str | None, ...]]:
-    """Solutions of a SELECT of everything in `pattern`, as plain values, sorted."""
+    """Return the sorted solutions of `SELECT * { pattern }` as plain values."""
     result = engine.query(QueryRequest(f"{PREFIXES} SELECT * WHERE {{ {pattern} }}")).result(10)
     return sorted(tuple(None if term is None else term.value for term in row) for row in result.rows)
 
@@ -96,7 +96,7 @@ def value_of(engine, observation: str) -> str | None:
 
 
 class Values:
-    """Subscribes to the values of observations, as a client does, and keeps what it is told."""
+    """A subscriber to the values of observations, which records its notifications."""
 
     def __init__(self, engine) -> None:
         self.added: list[tuple[str, str]] = []

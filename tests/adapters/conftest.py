@@ -1,4 +1,4 @@
-"""Fixtures of the adapters' tests: a real engine, real Mosquitto processes."""
+"""Fixtures for the tests of the adapters: a real engine and real Mosquitto processes."""
 
 import pytest
 

@@ -11,7 +11,7 @@ ALP, PING, LOG, REBOOTED = 1, 2, 4, 5
 
 
 class Modem:
-    """Makes frames; the counter goes on."""
+    """Encoder of frames, with their running counter."""
 
     def __init__(self) -> None:
         self._counter = count(1)
@@ -23,7 +23,9 @@ class Modem:
     def reading(
         self, uid: str, temperature: int, humidity: int, *, status_first: bool = True, rx_level: int = 70
     ) -> bytes:
-        """What comes when a sensor has sent its file 0x40: its data and how they were received, in either order."""
+        """Return the command that the modem sends when a sensor has sent its file 0x40: data and radio parameters, in
+        either order.
+        """
         data = temperature.to_bytes(2, "big", signed=True) + humidity.to_bytes(2, "big")
         returned = bytes([0x20, 0x40, 0x00, len(data)]) + data
         # Channel, receive level, link budget, target level, flags, token, sequence, response time, addressee.

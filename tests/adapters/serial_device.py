@@ -1,4 +1,4 @@
-"""A device on a wire, as tests have it: the other end of a real pseudo-terminal, which can be unplugged."""
+"""A simulated serial device: the other end of a real pseudo-terminal, which a test can unplug."""
 
 import os
 import select
@@ -9,7 +9,10 @@ from tests.support.waiting import wait_for
 
 
 class Wire:
-    """`path` stays the same however often it is plugged in. A context manager: plugged in, and unplugged at the end."""
+    """A serial line.
+
+    `path` stays the same over reconnections. The context manager plugs it in, and unplugs it at the end.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +31,7 @@ class Wire:
         os.set_blocking(self.other, False)
         self.path.unlink(missing_ok=True)
         self.path.symlink_to(os.ttyname(device))
-        # With this end closed, the terminal is hung up until somebody opens it; reading it then fails.
+        # With this end closed, the terminal hangs up until it is opened again; reading it then fails.
         os.close(device)
 
     def unplug(self) -> None:
@@ -38,7 +41,7 @@ class Wire:
             self.other = -1
 
     def send(self, data: bytes) -> None:
-        """Write all of it, as fast as it is taken."""
+        """Write all data, as fast as the reader accepts it."""
         while data:
             try:
                 data = data[os.write(self.other, data) :]
@@ -46,7 +49,7 @@ class Wire:
                 select.select([], [self.other], [], 1)
 
     def received(self) -> bytes:
-        """What has come until now."""
+        """Return the data received so far."""
         found = b""
         while True:
             try:
@@ -55,7 +58,7 @@ class Wire:
                 return found
 
     def expect(self, data: bytes) -> None:
-        """Wait until just this has come."""
+        """Wait until exactly this data has arrived."""
         found = b""
 
         def come() -> bool:

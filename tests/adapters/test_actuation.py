@@ -1,4 +1,4 @@
-"""Actuation: an update over HTTP becomes a message at a real broker, in order, at its pace, whatever is restarted."""
+"""Actuation: an update over HTTP becomes an MQTT message, in order and within the rate limit, over all restarts."""
 
 import json
 import socket
@@ -53,7 +53,7 @@ def take_away(lamp: str) -> str:
 
 
 class Devices:
-    """What the lamps at a broker are told: an MQTT client of its own, which connects again by itself."""
+    """An MQTT client that records the messages to the lamps of a broker, and reconnects by itself."""
 
     def __init__(self, port: int) -> None:
         self.told: dict[str, list[str]] = defaultdict(list)
@@ -90,7 +90,7 @@ class Devices:
 
 @contextmanager
 def actuating(engine, url: str, text: str = LAMPS, **settings: object):
-    """Actuators on an engine and a broker."""
+    """Run actuators on an engine and a broker."""
     options = {"client_id": "gateway", "reconnect_min": 0.1, "reconnect_max": 0.2}
     actuation = Actuation(engine, ActuationSettings(**{**FAST, **settings}), BadValues(100))
     actuation.follow(load_pack(text, "f").actuators)
@@ -147,7 +147,7 @@ def test_a_broker_that_was_killed_is_told_the_state_again(engine, mosquitto):
         wait_for(lambda: not actuation.connected)
         update(engine, put("a", 7), put("a", 8), take_away("b"), put("c", 3))
         before = devices.subscriptions
-        # The gateway may be back before the devices are: retained messages are for those.
+        # The gateway may reconnect before the devices do. Retained messages are for these devices.
         mosquitto.start()
         wait_for(lambda: actuation.connected and not actuation.queued)
         wait_for(lambda: devices.subscriptions > before)
@@ -226,7 +226,7 @@ def test_a_query_that_fails_is_a_fault_until_it_does_not(engine, mosquitto):
 
 
 class Overrun:
-    """An engine whose notifications all come before anyone can take the first. Otherwise the real engine."""
+    """An engine that sends all notifications before the first one can be processed. It is otherwise the real engine."""
 
     def __init__(self, engine) -> None:
         self.engine = engine
@@ -267,7 +267,7 @@ def test_a_broker_that_refuses_a_message_is_listed(engine, tmp_path):
         actuation.follow(load_pack(LAMPS, "f").actuators)
         actuation.start(MqttSettings(broker.url, version="5", reconnect_min=0.1))
         update(engine, put("a", 1), put("b", 1))
-        # Mosquitto 2.0.11 closes the connection then, later ones do not.
+        # Mosquitto 2.0.11 closes the connection then; later versions do not.
         wait_for(lambda: actuation.sent >= 1 and actuation.failed)
         wait_for(lambda: actuation.connected and not actuation.queued)
         assert actuation.failed == 1
@@ -280,7 +280,7 @@ def test_a_broker_that_refuses_a_message_is_listed(engine, tmp_path):
 
 
 class Prudish(socketserver.BaseRequestHandler):
-    """A broker that closes the connection of who sends to lamp "a", and acknowledges everything else."""
+    """A broker that closes the connection of a client that publishes to lamp "a", and acknowledges the rest."""
 
     def handle(self) -> None:
         self.server.connections += 1
@@ -346,7 +346,10 @@ def test_a_broker_that_acknowledges_nothing_is_connected_anew(engine, monkeypatc
 
 @pytest.fixture(params=["embedded broker", "Mosquitto"])
 def gateway(request, tmp_path):
-    """The gateway as a process, with actuators; beside it the port of its broker, which may be None until it runs."""
+    """Start a gateway process with actuators.
+
+    Return it with the port of its broker, which may be None until it runs.
+    """
     settings = {"EDGE__HOST__ENABLED": "false", "EDGE__MAPPINGS__RELOAD_INTERVAL": "0.1"}
     broker = None
     if request.param == "Mosquitto":
@@ -406,6 +409,6 @@ def test_actuators_follow_their_file_and_its_faults_are_told(gateway):
 
 
 def _metrics(endpoints: dict[str, str], line: str) -> str:
-    """The metrics, if they have a line; else nothing."""
+    """Return the metrics if they contain a line, otherwise an empty text."""
     text = httpx.get(endpoints["http"] + "/metrics").text
     return text if line in text else ""

@@ -1,4 +1,4 @@
-"""What actuators want and in which order it leaves, against the plainest model of it; time is simulated."""
+"""The order of actuation messages, compared with a simple model in simulated time."""
 
 from collections import Counter, defaultdict
 
@@ -19,7 +19,7 @@ def command(topic: str, number: int) -> Command:
 
 
 class Wire:
-    """Takes what is due, as a broker does that acknowledges when it is told to."""
+    """A broker that takes the messages that are due, and acknowledges them when the test says so."""
 
     def __init__(self) -> None:
         self.outbox = ActuationQueue(RATE, limit=1000)
@@ -88,7 +88,7 @@ def test_no_message_overtakes_another_and_the_newest_of_each_topic_arrives(steps
             lost |= step == ("lose",)
             getattr(wire, step[0])()
     wire.drain()
-    # A message that is given up was sent, too, as often as that makes sense.
+    # The adapter also sent a message that it gave up, up to the maximal number of attempts.
     assert {topic: numbers[-1] for topic, numbers in wire.sent.items()} == newest
     for numbers in wire.sent.values():
         assert numbers == sorted(numbers)

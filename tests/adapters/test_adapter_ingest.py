@@ -1,4 +1,4 @@
-"""What messages on topics that clients tied to observations in the graph say (the Topics Manager)."""
+"""Messages on topics that clients connected to observations in the graph (the Topics Manager)."""
 
 from datetime import UTC, datetime
 

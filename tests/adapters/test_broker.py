@@ -1,4 +1,4 @@
-"""The embedded broker with real clients: it relays, it is quiet, it is bounded, it stops."""
+"""The embedded broker with real clients: relay, silence of the log, limits, shutdown."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ async def test_what_a_device_was_told_is_taken_is_passed_on_though_it_goes_at_on
     def use() -> None:
         with Gateway(engine, observations, broker.url).connected() as gateway:
             device = paho.Client(paho.CallbackAPIVersion.VERSION2)
-            device.max_inflight_messages_set(0)  # as many as it has
+            device.max_inflight_messages_set(0)  # the number of topics it has
             device.connect("127.0.0.1", broker.port)
             device.loop_start()
             sent = [device.publish("room/kitchen/temperature", number, qos=1) for number in range(300)]
@@ -126,7 +126,7 @@ def test_packets_are_told_apart_however_the_stream_is_cut(packets, chance):
 
 
 def variable_length(number):
-    """A remaining length (MQTT 3.1.1, section 2.2.3)."""
+    """Return a remaining length (MQTT 3.1.1, section 2.2.3)."""
     low = number & 0x7F
     return bytes([low]) if number < 128 else bytes([low | 0x80]) + variable_length(number >> 7)
 
@@ -170,7 +170,7 @@ async def test_connections_beyond_the_limit_are_refused(broker):
     sockets = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(4)]
     try:
         for each in sockets:
-            each.sendall(b"\x10")  # they begin to say something
+            each.sendall(b"\x10")  # the clients start to send data
         await asyncio.sleep(0.1)
         with socket.create_connection(("127.0.0.1", broker.port)) as extra:
             extra.settimeout(5)
@@ -237,13 +237,13 @@ async def test_a_client_has_so_many_subscriptions_and_none_of_them_stays(broker)
             ask(["c/0", "c/1", "c/2"])
             assert codes == [1, 1, 0x80]
             stop([f"{level}/{number}" for level in "abc" for number in range(500)])
-            wait_for(lambda: not broker._broker._subscriptions)  # they go after the answer
+            wait_for(lambda: not broker._broker._subscriptions)  # removed after the answer
 
     await asyncio.to_thread(use)
 
 
 class Names:
-    """A door where everybody comes in, by the name that is the password, and may do everything."""
+    """Authentication that accepts every client. The password is the name, and every client has all permissions."""
 
     def admit(self, password, over):
         return SimpleNamespace(name=password, **dict.fromkeys(RIGHTS, lambda topic: True), leave=lambda: None)

@@ -1,4 +1,4 @@
-"""What a connection to the embedded broker took is free soon after it is closed, without the garbage collector."""
+"""The memory of a closed connection to the embedded broker is free without the garbage collector."""
 
 from __future__ import annotations
 

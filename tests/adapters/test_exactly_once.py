@@ -1,6 +1,7 @@
-"""Every reading once and in order, whatever ends when: connections, brokers and gateways, with Mosquitto and processes.
+"""Each reading is applied once and in order, whichever connection, broker or gateway fails. Real Mosquitto and
+processes.
 
-`EDGE_WAITING_READINGS=100000` lets so many readings wait for the gateway.
+`EDGE_WAITING_READINGS=100000` sets the number of readings that wait for the gateway.
 """
 
 import contextlib
@@ -55,20 +56,20 @@ GATEWAY = """
 
 
 class State(NamedTuple):
-    """How far a gateway is."""
+    """Progress of a gateway."""
 
     written: int
-    """Messages that it has carried out."""
+    """Messages that the gateway has applied."""
     value: int
-    """The last value; -1: none."""
+    """The last value, or -1 if there is none."""
     duplicates: int
-    """Messages that it knew."""
+    """Messages that the gateway recognized as duplicates."""
     subscribed: int
-    """1: the broker sends messages."""
+    """1 if the adapter is subscribed."""
 
 
 class GatewayOfOurs:
-    """A gateway in a process of its own, over a connection that the test can cut."""
+    """A gateway in a separate process, over a connection that the test can cut."""
 
     def __init__(self, data, url, version, max_batch=500):
         program = textwrap.dedent(GATEWAY).format(
@@ -97,7 +98,7 @@ class GatewayOfOurs:
 
 
 class Cable:
-    """Forwards connections to a port, and breaks them without a word."""
+    """A TCP forwarder that can break its connections without a close handshake."""
 
     def __init__(self, port):
         self._target = port
@@ -149,9 +150,10 @@ class Cable:
 
 
 def publish(port, values, others=0):
-    """Have the broker take readings. They go in waves: a client has 65,535 packet identifiers at most.
+    """Publish readings and wait for the broker.
 
-    `others`: after so many readings comes a message without a mapping; 0: none does.
+    They go in waves, because a client has at most 65,535 packet identifiers. `others`: send a message without a mapping
+    after each such number of readings; 0 sends none.
     """
     with Publisher(port) as publisher:
         for first in range(0, len(values), WAVE):
@@ -164,7 +166,7 @@ def publish(port, values, others=0):
 
 
 def applied(data):
-    """The values in the order in which they came into the graph."""
+    """Return the values in the order in which they entered the graph."""
     journal = Journal.open(data)
     try:
         return [
@@ -193,7 +195,7 @@ def applied(data):
 def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, inflight, faults):
     total = min(WAITING, 500) if inflight == 1 else WAITING
     chance = random.Random(f"{version} {inflight} {faults}")
-    # The broker saves its state now and then: killed, it falls back to an older one, and repeats messages.
+    # The broker saves its state at intervals. After a kill it restarts from an older state and repeats messages.
     saved = f"autosave_on_changes true\nautosave_interval {max(300, total // 20)}\n"
     broker = Mosquitto(tmp_path / "broker", f"max_inflight_messages {inflight}\nmax_queued_bytes 0\n{saved}")
     broker.start()
@@ -221,7 +223,7 @@ def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, infli
             value = gateway.state().value
         publish(broker.port, [total])
         wait_for(lambda: gateway.state().value == total, seconds=PATIENCE)
-        # What comes again comes before what is new: so it came before that last value.
+        # Repeated messages arrive before new ones, so all of them have arrived before the last value.
     finally:
         gateway.kill()
         cable.close()
@@ -234,7 +236,7 @@ def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, infli
     ("version", "inflight", "faults"), [("3.1.1", 0, "cut"), ("5", 20, "gateway"), ("3.1.1", 1000, "cut gateway")]
 )
 def test_a_broker_that_falls_back_by_thousands_of_messages_has_none_applied_again(tmp_path, version, inflight, faults):
-    """Its saved state is from before the gateway got any of the waiting readings, and from before the later ones."""
+    """The saved state of the broker is older than the delivery of the waiting readings and than the later ones."""
     total = min(WAITING, 20_000)
     chance = random.Random(f"{version} {inflight} {faults}")
     broker = Mosquitto(tmp_path / "broker", f"max_inflight_messages {inflight}\nautosave_interval 0\n")
@@ -271,13 +273,13 @@ def test_a_broker_that_falls_back_by_thousands_of_messages_has_none_applied_agai
 
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
 def test_a_new_message_that_equals_one_that_the_broker_lost_is_taken_for_it(tmp_path, version):
-    """The first ones after the fall-back alone, until one differs: no more than the broker lost."""
+    """The first messages after the fall-back are compared until one differs, at most as many as the broker lost."""
     broker = Mosquitto(tmp_path / "broker", "autosave_interval 0\n")
     broker.start()
     gateway = GatewayOfOurs(tmp_path / "data", broker.url, version)
 
     def carried_out(values):
-        """How many of these messages are carried out. The last one differs from what was lost."""
+        """Return how many of these messages are applied. The last one differs from the lost messages."""
         before = gateway.state().written
         publish(broker.port, values)
         wait_for(lambda: gateway.state().value == values[-1], what="the last value")
@@ -303,7 +305,7 @@ def test_a_new_message_that_equals_one_that_the_broker_lost_is_taken_for_it(tmp_
 
 
 def test_a_broker_that_falls_back_repeats_messages_without_a_mapping_too(tmp_path):
-    """The gateway has been restarted: it knows them by what is stored, where they had no commit of their own."""
+    """The gateway restarts. It recognizes messages without an own commit by the stored receipts."""
     broker = Mosquitto(tmp_path / "broker", "autosave_interval 0\n")
     broker.start()
     gateway = GatewayOfOurs(tmp_path / "data", broker.url, "3.1.1")

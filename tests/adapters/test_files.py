@@ -1,4 +1,4 @@
-"""Mapping files apply when they change, and what is broken leaves what worked."""
+"""Mapping files apply when they change. A broken file leaves the previous mappings in force."""
 
 import os
 

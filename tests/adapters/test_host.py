@@ -1,4 +1,4 @@
-"""The gateway observes its own machine, and a quiet machine writes little."""
+"""The gateway observes its host, and a quiet host causes few writes."""
 
 from datetime import UTC, datetime, timedelta
 

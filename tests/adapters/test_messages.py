@@ -1,4 +1,4 @@
-"""Messages that wait, and registers of those that nothing could read."""
+"""The queue of waiting messages, and the list of values that no mapping could read."""
 
 import threading
 from datetime import UTC, datetime

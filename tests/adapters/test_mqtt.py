@@ -1,4 +1,4 @@
-"""The MQTT adapter at real Mosquitto brokers: nothing lost, nothing twice, whatever stops in between."""
+"""The MQTT adapter with real Mosquitto brokers: no message is lost or applied twice, whichever component stops."""
 
 import logging
 import socket
@@ -114,7 +114,7 @@ def test_what_comes_while_the_gateway_is_away_is_kept_for_it(engine, observation
 
 
 class FullDisk:
-    """An engine whose updates fail for want of room until that is mended. Everything else is the real engine."""
+    """An engine whose updates fail as on a full disk until the test frees space. It is otherwise the real engine."""
 
     def __init__(self, engine) -> None:
         self.engine = engine
@@ -280,7 +280,7 @@ GATEWAY = """
 
 
 def gateway_process(data: Path, url: str, version: str, qos: int, *, deaf: bool) -> subprocess.Popen[bytes]:
-    """A gateway in a process of its own. `deaf`: it commits and never gets to acknowledge."""
+    """Start a gateway in a separate process. `deaf`: it commits, and never acknowledges."""
     tests = str(Path(__file__).parent)
     program = textwrap.dedent(GATEWAY).format(tests=tests, data=str(data), url=url, version=version, qos=qos, deaf=deaf)
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
@@ -317,7 +317,7 @@ def test_killed_between_commit_and_acknowledgement_nothing_is_done_twice(tmp_pat
 
 
 def _stored(data: Path) -> int:
-    """How many values the journal of a running gateway holds."""
+    """Return the number of values in the journal of a running gateway."""
     import sqlite3
 
     file = next(data.glob("*.sqlite3"), None)

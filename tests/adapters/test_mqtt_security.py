@@ -1,4 +1,4 @@
-"""TLS and credentials towards a real Mosquitto, with certificates made on the spot."""
+"""TLS and credentials for a real Mosquitto, with certificates that the test generates."""
 
 import logging
 import shutil
@@ -20,7 +20,7 @@ def openssl(*words: object) -> None:
 
 @pytest.fixture
 def certificates(tmp_path) -> Path:
-    """An authority, a certificate of it for 127.0.0.1, and one for a client."""
+    """Return a CA, a server certificate for 127.0.0.1, and a client certificate."""
     folder = tmp_path / "certificates"
     folder.mkdir()
     openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj",

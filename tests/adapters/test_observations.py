@@ -1,4 +1,4 @@
-"""Readings become observations by ADD_OBSERVATION and UPDATE_VALUE, and what clients did to them stays."""
+"""Readings become observations through ADD_OBSERVATION and UPDATE_VALUE. Changes that clients made stay."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which messages an adapter knows when a broker delivers them again."""
+"""Receipts: the messages that an adapter recognizes when a broker delivers them again."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_nothing_of_an_ended_session_is_known():
 
 @pytest.mark.parametrize("last", [40, IDENTIFIERS - 3, 20])
 def test_a_broker_that_fell_back_repeats_what_has_a_recent_identifier(last):
-    """All payloads are equal, as those of many sensors are; the identifiers start over after the last one."""
+    """All payloads are equal, as those of many sensors are. The identifiers restart after the last one."""
     receipts = Receipts(b"".join(of((last + number) % IDENTIFIERS + 1) for number in range(-IDENTIFIERS, 10)))
     newest = (last + 9) % IDENTIFIERS + 1
     assert receipts.repeats(of(newest))

@@ -1,4 +1,4 @@
-"""The serial adapter over real pseudo-terminals: readings in, commands out, plugged in and out, full, stalled."""
+"""The serial adapter over real pseudo-terminals: readings, commands, hot-plugging, full queues, stalled devices."""
 
 import re
 import threading
@@ -42,7 +42,7 @@ def wire(tmp_path):
 
 
 class Serving:
-    """An adapter on an engine, with the ports and mappings of a file."""
+    """A serial adapter on an engine, with the ports and mappings of a file."""
 
     def __init__(self, observations, text: str, **settings: object) -> None:
         self.pack = load_pack(text, "test")
@@ -210,7 +210,7 @@ def test_a_full_queue_stops_reading_and_loses_nothing_that_linux_keeps(engine, o
 
 
 def test_what_does_not_stop_is_read_at_a_bounded_cost(engine, observations, wire):
-    """Bytes that are all the beginning of a frame are the worst noise there is."""
+    """Bytes that all look like the start of a frame are the most expensive noise."""
     text = JSON_LINES + 'payload = "json"\n'
     text = text.replace(
         'name = "a"', 'name = "a"\nframing = { kind = "length", sync = "C0", plus = 4 }\ncrc = "crc-32"\nskip = 2'

@@ -1,4 +1,4 @@
-"""Frames in a stream: every good one is found, in whatever pieces it comes and after whatever noise."""
+"""Frames in a byte stream: the parser finds each valid one, however it is split and whatever noise comes before it."""
 
 import os
 import re
@@ -44,14 +44,14 @@ def payloads(name: str):
     if name in ("lines", "carriage returns"):
         return st.lists(st.from_regex(r"[ -~]{1,40}", fullmatch=True).map(str.encode), min_size=1, max_size=8)
     if name == "lines with a checksum":
-        # Nothing keeps a checksum from being what a line ends with.
+        # A checksum can equal the end of a line.
         lines = st.from_regex(r"[ -~]{1,40}", fullmatch=True).map(str.encode)
         return st.lists(lines.filter(lambda line: sum(line) & 0xFF not in b"\r\n"), min_size=1, max_size=8)
     return st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=8)
 
 
 def settled(name: str, found=None):
-    """The frames of a port that has been opened while its line was silent."""
+    """Return the frames of a port that was opened while its line was silent."""
     found = found or frames(port(name), LONGEST)
     found.silence()
     return found
@@ -75,7 +75,10 @@ def test_what_is_encoded_is_found_whatever_the_pieces(name, data):
 @pytest.mark.parametrize("name", FRAMINGS)
 @given(data=st.data())
 def test_after_noise_good_frames_are_found_again(name, data):
-    """Noise can end in what looks like a beginning: one frame is lost to it at the most, or none after a silence."""
+    """Noise can end with bytes that look like the start of a frame.
+
+    The parser then loses at most one frame, and none after a pause.
+    """
     sent = data.draw(payloads(name))
     noise = data.draw(st.binary(max_size=600))
     found = settled(name)
@@ -119,7 +122,7 @@ def test_a_megabyte_of_noise_is_no_frame(name):
     noise = os.urandom(1_000_000)
     held = [payload for at in range(0, len(noise), 500) for payload in found.feed(noise[at : at + 500])]
     if "lines" in name or name in ("carriage returns", "slip without a checksum"):
-        return  # nothing but their form tells these from noise
+        return  # only their structure distinguishes these from noise
     assert len(held) <= 2, "a checksum of 16 bits lets one of 65,536 pass"
 
 

@@ -39,7 +39,7 @@ payload = "LED {state}"
 
 
 def example(name: str, device: Path) -> str:
-    """The example of the documentation whose port has this name, with another device."""
+    """Return the example of the documentation for the port of this name, with another device."""
     (text,) = (each for each in DOCUMENTED if f'[[serial]]\nname = "{name}"' in each)
     return re.sub(r'device = "[^"]*"', f'device = "{device}"', text)
 
@@ -167,7 +167,7 @@ def test_commands_go_to_the_port_also_without_mqtt_and_again_when_it_comes_back(
             wire.plug()
             wire.expect(b"LED ON\n")
             gateway.update(led("1"))
-            wire.expect(b"LED 1\n")  # once only has it been told what it was, though it also waited
+            wire.expect(b"LED 1\n")  # the device received its state only once, though the update also waited
             gateway.kill()
             gateway.start()
             wire.expect(b"LED 1\n")

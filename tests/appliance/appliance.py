@@ -1,4 +1,4 @@
-"""Modules of the image, which lie there beside the script that uses them, in no package."""
+"""Loader for the modules of the image. They lie next to their script, outside any package."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DIRECTORY = Path(__file__).parents[2] / "images" / "system" / "usr" / "lib" / "s
 
 
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests owns what would be root's or a service's."""
+    """Let the user who runs the tests own files of root and of services."""
     me = pwd.getpwuid(os.getuid())
     monkeypatch.setattr(pwd, "getpwnam", lambda _: me)
 
 
 def load(name: str) -> ModuleType:
-    """The module of that name, which may import the others."""
+    """Return the module of this name, which may import the others."""
     if str(DIRECTORY) not in sys.path:
         sys.path.append(str(DIRECTORY))
     spec = importlib.util.spec_from_file_location(name, DIRECTORY / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
+    sys.modules[spec.name] = module  # dataclasses look the module up here
     spec.loader.exec_module(module)
     return module

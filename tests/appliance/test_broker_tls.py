@@ -16,7 +16,7 @@ broker_tls = load("broker_tls")
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    """The gateway's own."""
+    """Return the files of the gateway."""
     monkeypatch.setattr(broker_tls, "TLS", tmp_path / "tls")
     monkeypatch.setattr(broker_tls, "COPY", tmp_path / "copy")
     monkeypatch.setattr(broker_tls.time, "sleep", lambda _: None)

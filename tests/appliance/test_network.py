@@ -1,4 +1,4 @@
-"""The networks of a box, as the programs that enter them read them."""
+"""The network configuration of an appliance, parsed by the programs that use it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_wpa_supplicant_reads_it(tmp_path):
     if program is None:
         pytest.skip("wpa_supplicant is not here; install the package wpasupplicant")
     network.wireless(provisioning.Wifi("Café", 'at "home" }\\', "DE"))
-    # No such interface is there: it ends when it has read its file.
+    # There is no such interface: the program ends after it has read its file.
     words = [program, "-d", "-i", "none0", "-D", "wired", "-c", str(network.KEPT / "wpa_supplicant.conf")]
     told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False).stdout
     assert "Failed to read or parse configuration" not in told

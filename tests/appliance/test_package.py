@@ -1,4 +1,4 @@
-"""The Debian package: made as a user makes it, unpacked, and looked at."""
+"""The Debian package: built as a user builds it, unpacked, and checked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
-"""By the Python that is theirs."""
+"""Compiled with the Python of the system."""
 FAST = ["--level", "1"]
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory) -> Path:
-    """For this machine and this Python, so that what is in it can run."""
+    """Build the package for this machine and this Python, so that its programs can run."""
     if shutil.which("dpkg-deb") is None:
         pytest.skip("no dpkg-deb here; install the package dpkg")
     suite, machine = SUITES.get(sys.version_info[:2], "trixie"), MACHINES[os.uname().machine]

@@ -1,4 +1,4 @@
-"""The partition tables of images: what boards start from, and what the first start adds behind the slots."""
+"""The partition tables of images: requirements of the boards, and the partitions that the first start adds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def board(request) -> str:
 
 @pytest.fixture
 def disk(board, tmp_path) -> Path:
-    """The table of an image, on a card that is larger than it."""
+    """Write the partition table of an image to a larger card."""
     file = tmp_path / "disk.img"
     subprocess.run([IMAGES / "lib" / "partitions", board, file, "256"], check=True)
     os.truncate(file, CARD)
@@ -46,7 +46,7 @@ def sfdisk(*arguments: str | Path, script: str | None = None) -> str:
 
 
 def entries(disk: Path) -> list[tuple[int, int]]:
-    """Begin and length of each partition, in MiB."""
+    """Return the start and length of each partition, in MiB."""
     table = json.loads(sfdisk("--json", disk))["partitiontable"]
     return [(part["start"] * 512 // MEBIBYTE, part["size"] * 512 // MEBIBYTE) for part in table["partitions"]]
 
@@ -80,7 +80,7 @@ def test_the_data_partition_is_appended_as_the_first_start_does_it(disk):
 def test_an_image_that_is_flashed_again_ends_where_data_begins(board, tmp_path):
     image = tmp_path / "image"
     subprocess.run([IMAGES / "lib" / "partitions", board, image, "256"], check=True)
-    assert image.stat().st_size == 2312 * MEBIBYTE  # where the test above has seen it begin
+    assert image.stat().st_size == 2312 * MEBIBYTE  # at the start that the test above has checked
 
 
 @pytest.mark.parametrize("board", ["pi"])
@@ -91,7 +91,7 @@ def test_a_raspberry_pi_finds_an_mbr_whose_first_entry_is_fat_and_active(disk):
     status, kind, begin = struct.unpack_from("<B3xB3xI", sector, 446)
     assert (status, kind, begin) == (0x80, 0x0C, 4 * MEBIBYTE // 512)
     kinds = [sector[446 + 16 * number + 4] for number in range(4)]
-    assert 0xEE not in kinds  # a GPT beside it would be taken instead
+    assert 0xEE not in kinds  # firmware would use a GPT next to it
 
 
 @pytest.mark.parametrize("board", ["pi"])

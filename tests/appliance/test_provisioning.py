@@ -1,4 +1,4 @@
-"""What the owner of a box writes on its boot partition."""
+"""The provisioning file that the owner writes on the boot partition."""
 
 from __future__ import annotations
 
@@ -157,7 +157,8 @@ def test_without_a_password_there_is_nothing_to_clear(tmp_path):
 @given(word=st.text(st.characters(codec="utf-8", max_codepoint=0xFFFF), min_size=1))
 def test_no_password_is_left(tmp_path_factory, word):
     file = tmp_path_factory.mktemp("boot") / "provision.toml"
-    written = json.dumps(word).replace("\x7f", "\\u007f")  # of which TOML takes all but this as it is
+    # TOML accepts all of these characters as they are, except this one
+    written = json.dumps(word).replace("\x7f", "\\u007f")
     file.write_text(f'[[device]]\nname = "a"\npassword={written}\n')
     provisioning.clear(file)
     assert tomllib.loads(file.read_text())["device"] == [{"name": "a", "password": provisioning.CLEARED}]
@@ -168,7 +169,7 @@ SECTOR = 512
 
 @pytest.mark.parametrize("password", ["p", "open sesame, and some more of it"])
 def test_a_power_cut_while_secrets_are_cleared_leaves_none(tmp_path, password):
-    """Sectors of the old text and of the new one may stand beside each other; the next start clears all of it."""
+    """Sectors of the old and of the new text may be mixed. The next start erases all of it."""
     file = tmp_path / "provision.toml"
     device = f'[[device]]\nname = "device"\npassword = "{password}"\n# {"x" * 40}\n'
     text = (device * 40).encode()
@@ -193,7 +194,7 @@ def test_a_power_cut_while_secrets_are_cleared_leaves_none(tmp_path, password):
 
 
 def start_again(file: Path) -> None:
-    """What the next start does with the file."""
+    """Process the file as the next start does."""
     provisioning.finish_clearing(file)
     provisioning.read(file)
     provisioning.clear(file)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(missing), reason=f"install the packages {',
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    """A program, that must succeed."""
+    """Run a program that must succeed."""
     command = [str(word) for word in words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=100, check=True, env={**os.environ, "PATH": PATH}
@@ -28,7 +28,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory) -> Path:
-    """A system of one program, one link and many small files, as a tar file."""
+    """Return a system of one program, one link and many small files, as a tar file."""
     directory = tmp_path_factory.mktemp("system")
     root = directory / "root"
     (root / "usr/bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What an image does with the gateway's data when an update is tried, and when it is undone."""
+"""The data of the gateway while an image update is on trial, and after a rollback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ bootenv = sys.modules["bootenv"]
 
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A box in slot A with data of format 1."""
+    """Return an appliance in slot A with data of format 1."""
     for name, file in {
         "DATA": "sepa-edge",
         "TRIAL": "trial",
@@ -40,7 +40,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def env(**variables: str) -> dict[str, str]:
-    """What the boot loader has kept, after these were changed."""
+    """Return the boot loader's variables after these changes."""
     found = bootenv.read(trial.booted())
     if variables:
         bootenv._write(found | variables)
@@ -48,12 +48,12 @@ def env(**variables: str) -> dict[str, str]:
 
 
 def activated(slot: str) -> None:
-    """RAUC has written a system into that slot."""
+    """Act as RAUC: install a system into this slot."""
     env(**{"ORDER": "B A" if slot == "B" else "A B", f"{slot}_OK": "1", f"{slot}_TRY": "0"})
 
 
 def start(monkeypatch: pytest.MonkeyPatch, slot: str) -> str:
-    """A start of the box in that slot; what the owner is told."""
+    """Start the appliance in this slot; return the messages for its owner."""
     env(**{f"{slot}_TRY": str(int(env()[f"{slot}_TRY"]) + 1)})  # grub.cfg
     monkeypatch.setattr(trial, "booted", lambda: slot)
     told = trial.end()
@@ -62,7 +62,7 @@ def start(monkeypatch: pytest.MonkeyPatch, slot: str) -> str:
 
 
 def written(version: int) -> None:
-    """A gateway writes, in its format."""
+    """Write data in the format of a gateway."""
     with closing(sqlite3.connect(trial.DATA / "edge.sqlite3")) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS t (version)")
         connection.execute("INSERT INTO t VALUES (?)", (version,))
@@ -71,7 +71,7 @@ def written(version: int) -> None:
 
 
 def found() -> list[int]:
-    """What the gateways have written."""
+    """Return the values that the gateways have written."""
     with closing(sqlite3.connect(trial.DATA / "edge.sqlite3")) as connection:
         return [row[0] for row in connection.execute("SELECT version FROM t")]
 
@@ -163,7 +163,7 @@ def test_a_trial_is_counted_until_its_gateway_serves(box, monkeypatch):
 
 
 def test_the_trial_of_another_system_is_not_this_ones(box, monkeypatch):
-    """Health that comes, or is missed, between the installation and the restart."""
+    """A result of health checks that arrives between the installation and the restart."""
     trial.main("installing")
     activated("B")
     trial.main("good")

@@ -1,8 +1,8 @@
-"""An update, with the power cut at any moment: every state that this can leave, and what becomes of the box then.
+"""An update with a power cut at any moment: all possible states, and the behaviour of the appliance after each.
 
-A box is a tree of two file systems (`boot` with GRUB's variables, and `data`), and what starts from it: GRUB's choice,
-the initial RAM disk, `trial.py`, and a gateway that writes its name to the data. Slot A has the system before the
-update (data format 1), slot B the update (data format 2).
+An appliance is a tree of two file systems (`boot` with GRUB's variables, and `data`) and its boot sequence: GRUB's
+choice, the initial RAM disk, `trial.py`, and a gateway that writes its name to the data. Slot A has the system before
+the update (data format 1), slot B the update (data format 2).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ trial = load("trial")
 bootenv = sys.modules["bootenv"]
 
 SERVES, FAILS, DAMAGED = "serves", "fails", "damaged"
-"""What the update is like: its gateway reaches health, does not, or the system cannot be loaded."""
+"""Result of the update: its gateway becomes healthy, does not, or the system cannot be loaded."""
 FORMAT = {"A": 1, "B": 2}
 TRIAL, COPY = "data/rauc/trial", "data/before-update"
 
 
 class Box:
-    """A box that is built from a state, and does what it does from there."""
+    """An appliance that is built from a state and continues from there."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Box:
         own(monkeypatch)
 
     def new(self) -> State:
-        """A box that runs system A and has data."""
+        """Return an appliance that runs system A and has data."""
         build(self.root, (("boot", None), ("data", None), ("data/rauc", None), ("data/sepa-edge", None)))
         bootenv._write({"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "0", "B_TRY": "0"})
         bootenv._copy()
@@ -66,7 +66,9 @@ class Box:
         return state(self.root)
 
     def counted(self, slot: str) -> bool:
-        """The gateway of a system writes its format and which system it is, in one commit; not if it cannot read it."""
+        """Act as the gateway of a system: write its format and its system in one commit, unless it cannot read the
+        data.
+        """
         with closing(sqlite3.connect(trial.DATA / "edge.sqlite3", isolation_level=None)) as connection:
             connection.execute("BEGIN")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -79,7 +81,7 @@ class Box:
         return True
 
     def grub(self, *, fails: str = "") -> str:
-        """The slot that grub.cfg chooses, which counts that. The slot that fails cannot be loaded."""
+        """Return the slot that grub.cfg chooses and count the attempt. The slot `fails` cannot be loaded."""
         while True:
             file = bootenv.FILE if bootenv._parse(bootenv.FILE) else bootenv.COPY
             found = bootenv._parse(file)
@@ -94,31 +96,31 @@ class Box:
                 return slot
 
     def env(self) -> dict[str, str]:
-        """GRUB's variables, after a start."""
+        """Return GRUB's variables after a start."""
         return bootenv._parse(bootenv.FILE)
 
     def start(self) -> None:
-        """From the initial RAM disk to the gateway."""
+        """Run the boot sequence from the initial RAM disk to the gateway."""
         trial.DATA.mkdir(exist_ok=True)
         self.said = trial.end()
         trial.begin()
 
     def cuts(self, before: State, slot: str, action: Callable[[], object]) -> tuple[State, list[State]]:
-        """The state after an action of this system, and the states that a power cut during it can leave."""
+        """Yield the states after an action of this system, and those that a power cut during the action can leave."""
         build(self.root, before)
         self.booted = slot
         left = power_cuts(self.root, action)
         return state(self.root), left
 
     def after(self, before: State, action: Callable[[], object], slot: str = "A") -> State:
-        """The state after an action."""
+        """Return the state after an action."""
         build(self.root, before)
         self.booted = slot
         action()
         return state(self.root)
 
     def life(self, before: State, update: str) -> str:
-        """Starts until the box has come to rest; the slot that it is in. `said` is what it told its owner at last."""
+        """Restart until the appliance is stable; return its slot. `said` receives the last messages for its owner."""
         build(self.root, before)
         told = []
         for _ in range(8):
@@ -133,7 +135,7 @@ class Box:
         raise AssertionError("the box does not come to rest")
 
     def rows(self, directory: Path) -> list[str]:
-        """Which systems have written to the data there."""
+        """Return the systems that have written to the data."""
         file = directory / "edge.sqlite3"
         if not file.exists():
             return []
@@ -141,7 +143,7 @@ class Box:
             return [row[0] for row in connection.execute("SELECT slot FROM t")]
 
     def at_rest(self) -> None:
-        """What holds in every box at rest."""
+        """Check the invariants of a stable appliance."""
         assert not trial.TRIAL.exists()
         left = {path.name for path in trial.DATA.parent.iterdir()}
         assert left <= {"rauc", "sepa-edge", "of-undone-update"}, "nothing takes up room for ever"
@@ -155,27 +157,27 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
 
 
 def has(left: State, name: str) -> bool:
-    """Whether there is such a file or directory."""
+    """Return whether there is such a file or directory."""
     return name in dict(left)
 
 
 def activated() -> None:
-    """RAUC has written the update into slot B."""
+    """Act as RAUC: write the update into slot B."""
     bootenv._write(bootenv.read("A") | {"ORDER": "B A", "B_OK": "1", "B_TRY": "0"})
 
 
 def installed(box: Box) -> State:
-    """The box after the installation of the update."""
+    """Return the appliance after the installation of the update."""
     return box.after(box.new(), lambda: [trial.main("installing"), activated()])
 
 
 def tried(box: Box) -> State:
-    """The box whose update has started for the first time, and written."""
+    """Return the appliance after the first start of the update, which has written data."""
     return box.after(installed(box), lambda: [box.grub(), box.start(), box.counted("B")])
 
 
 def undone(box: Box) -> None:
-    """The system of before runs, with its data."""
+    """Check that the previous system runs with its data."""
     assert box.booted == "A"
     assert "B" not in box.rows(trial.DATA)
     assert "was undone" in box.said
@@ -183,7 +185,7 @@ def undone(box: Box) -> None:
 
 
 def confirmed(box: Box) -> None:
-    """The update runs, with all data."""
+    """Check that the update runs with all data."""
     assert box.booted == "B"
     assert box.rows(trial.DATA).count("B") >= 1
     assert "undone" not in box.said
@@ -191,14 +193,14 @@ def confirmed(box: Box) -> None:
 
 
 def lives(box: Box, states: Iterable[State], update: str) -> Iterable[State]:
-    """Each state, when the box has come to rest from there."""
+    """Return each state after the appliance has become stable."""
     for left in states:
         box.life(left, update)
         yield left
 
 
 def test_during_the_installation(box):
-    """The older system goes on; nothing of the update has begun."""
+    """The previous system continues; no part of the update has started."""
     _, cuts = box.cuts(box.new(), "A", lambda: trial.main("installing"))
     assert len(cuts) > 3
     for _ in lives(box, cuts, DAMAGED):
@@ -209,7 +211,7 @@ def test_during_the_installation(box):
 
 
 def test_an_installation_never_has_the_copy_of_an_earlier_update(box):
-    """Else that copy would be taken for the data before this update."""
+    """Otherwise that copy would count as the data before this update."""
     before = [left for left in box.cuts(tried(box), "B", lambda: trial.main("good"))[1] if not has(left, TRIAL)]
     assert any(has(left, COPY) for left in before)
     for left in before:
@@ -221,7 +223,7 @@ def test_an_installation_never_has_the_copy_of_an_earlier_update(box):
 @pytest.mark.parametrize("update", [SERVES, FAILS, DAMAGED])
 @pytest.mark.parametrize("left", ["old", "none", "new"])
 def test_while_the_boot_loader_is_told_of_the_installation(box, update, left):
-    """RAUC empties the file with the variables before it writes them."""
+    """RAUC truncates the file of the variables before it writes them."""
     before = box.after(box.new(), lambda: trial.main("installing"))
     box.after(before, {"old": lambda: None, "none": lambda: bootenv.FILE.write_bytes(b""), "new": activated}[left])
     slot = box.life(state(box.root), update)
@@ -230,7 +232,7 @@ def test_while_the_boot_loader_is_told_of_the_installation(box, update, left):
 
 
 def test_without_its_variables_the_boot_loader_starts_the_system_that_ran(box):
-    """RAUC empties the file as the first step of an installation, too."""
+    """RAUC also truncates the file as the first step of an installation."""
     before = box.after(tried(box), lambda: [trial.main("good"), bootenv.FILE.write_bytes(b"")], "B")
     assert box.grub() == "B"
     build(box.root, before)
@@ -259,9 +261,9 @@ def test_while_the_update_is_confirmed(box, update):
         on_trial = has(left, TRIAL)
         if update == SERVES:
             confirmed(box)
-        elif on_trial:  # it was not confirmed yet
+        elif on_trial:  # the update was not confirmed yet
             undone(box)
-        else:  # a system that fails later is not undone, and its data stays what it is
+        else:  # a system that fails later is not rolled back, and its data stays
             assert "undone" not in box.said
             assert box.rows(trial.DATA)[:2] == ["A", "B"]
         outcomes.add(on_trial)
@@ -269,7 +271,7 @@ def test_while_the_update_is_confirmed(box, update):
 
 
 def test_an_update_that_was_confirmed_is_never_on_trial_again(box):
-    """Also where its system is damaged seconds later: the other one starts, and the data stays what it is."""
+    """This holds even if its system is damaged seconds later: the other system starts, and the data stays."""
     build(box.root, tried(box))
     box.booted = "B"
     for left in power_cuts_after(box.root, lambda: trial.main("good")):
@@ -294,7 +296,7 @@ def test_each_step_is_on_the_disk_when_it_is_done(box):
 
 
 def test_no_system_starts_with_empty_data(box):
-    """The update's neither, if it is the one that starts after data was only half put back."""
+    """Neither does the update, if it starts after the data was restored only in part."""
     box.after(tried(box), lambda: [trial.DATA.rename(trial.AFTER), bootenv._write(box.env() | {"A_TRY": "3"})], "B")
     assert box.grub() == "B"
     box.start()
@@ -311,7 +313,7 @@ def test_while_the_update_is_given_up(box, update):
 @pytest.mark.parametrize("update", [FAILS, DAMAGED])
 @pytest.mark.parametrize("given_up", [True, False])
 def test_while_the_data_of_before_is_put_back(box, update, given_up):
-    """After the update has given up, or was chosen three times in vain; the next start is cut once more."""
+    """The update has given up, or was chosen three times without success; the next start is interrupted again."""
     before = box.after(tried(box), (lambda: trial.main("failed")) if given_up else (lambda: None), "B")
     before = box.after(before, partial(box.grub, fails="B"))
     after, cuts = box.cuts(before, "A", box.start)
@@ -329,7 +331,7 @@ def test_while_the_data_of_before_is_put_back(box, update, given_up):
 
 
 def test_after_the_update_was_undone(box):
-    """The boot loader is told not to choose it."""
+    """The boot loader is set not to choose the update."""
     before = box.after(tried(box), lambda: [trial.main("failed"), box.grub(), box.start()], "B")
     after, cuts = box.cuts(before, "A", lambda: trial.main("good"))
     assert after in cuts

@@ -1,4 +1,4 @@
-"""U-Boot's settings on the boot partition of a Raspberry Pi's card."""
+"""The environment of U-Boot on the boot partition of a Raspberry Pi's card."""
 
 from __future__ import annotations
 

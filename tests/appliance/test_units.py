@@ -1,4 +1,4 @@
-"""The units of systemd/: good as systemd reads them, and as shut in as the gateway can be."""
+"""The units of systemd/: valid for systemd, and sandboxed as far as the gateway permits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"
 SERVICES = ["edge.service", "edge-health.service", "edge-offload.service"]
 EXPOSED = 1.5
-"""The most, of 10, as `systemd-analyze security` counts."""
+"""Upper limit of the exposure level, from 0 to 10, that `systemd-analyze security` computes."""
 
 
 @pytest.fixture
 def analyze():
-    """`systemd-analyze`, which needs no systemd that runs."""
+    """Run `systemd-analyze`, which needs no running systemd."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze here; install the package systemd")
 
@@ -31,7 +31,7 @@ def analyze():
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """The units as they are installed, beside a command that is there: that of this environment."""
+    """Return the units as they are installed, with the command of this environment."""
     for unit in [*SERVICES, "edge-offload.timer"]:
         text = (SYSTEMD / unit).read_text().replace("/usr/bin/edge", str(Path(sys.executable).with_name("edge")))
         (tmp_path / unit).write_text(text)

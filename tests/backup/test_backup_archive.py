@@ -1,4 +1,4 @@
-"""What is in a backup, and what is refused when it is put back. No gateway runs."""
+"""The content of a backup, and archives that a restore refuses. No gateway runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edge.security.security import Security, SecuritySettings
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory as gateways leave it, with a bit of everything."""
+    """Return a data directory as gateways leave it, with an example of each file."""
     directory = tmp_path / "data"
     engine = open_engine(directory, EngineSettings())
     engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(20)
@@ -132,7 +132,7 @@ def test_nothing_is_put_back_under_a_gateway_that_runs(data, tmp_path):
 
 
 def rewritten(archive, change):
-    """The archive with its members (name to content) changed, and a manifest that fits them."""
+    """Return the archive with some members (name to content) changed, and a matching manifest."""
     with tarfile.open(fileobj=archive) as found:
         members = {member.name: found.extractfile(member).read() for member in found}
     manifest = json.loads(members.pop("manifest.json"))

@@ -1,4 +1,4 @@
-"""A gateway put back from a backup that was made while readings came in, with a landing zone that knows more."""
+"""A gateway that is restored from a backup made under load, with a landing zone that is ahead of it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def edge(gateway: GatewayProcess, *arguments: object) -> subprocess.CompletedPro
 
 
 def shipped(landing: Path) -> dict[str, set[int]]:
-    """Epoch to the numbers that are there."""
+    """Return the shipped numbers of each epoch."""
     found: dict[str, set[int]] = {}
     for path in landing.rglob(f"*{MANIFEST}"):
         manifest = Manifest.from_json(path.read_bytes())
@@ -123,7 +123,7 @@ def test_a_gateway_goes_on_from_its_backup_and_its_outbox_in_a_new_epoch(gateway
     found = wait_for(lambda: len(found := shipped(landing)) == 2 and found, what="the new epoch")
     (other,) = found.keys() - {epoch}
     assert ask(http, "/api/outbox")["epoch"] == other
-    # All of the copy that nobody had acknowledged, and the new reading, numbered from 1.
+    # All unacknowledged observations of the copy, and the new reading, numbered from 1.
     wait_for(lambda: shipped(landing)[other] == set(range(1, then + 2)), what="all of it")
     assert "offload.older_copy" in gateway.log()
 
@@ -159,7 +159,7 @@ def test_a_restore_that_is_killed_leaves_the_one_or_the_other(gateway, tmp_path)
             [*command, "--data-dir", gateway.data_dir], env=gateway.environment, stdout=subprocess.DEVNULL
         )
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.4 + 0.05 * step)  # whatever it is doing then
+            process.wait(0.4 + 0.05 * step)  # whatever it is doing at that time
         process.kill()
         process.wait(10)
         engine = open_engine(gateway.data_dir, EngineSettings())

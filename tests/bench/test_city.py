@@ -1,4 +1,4 @@
-"""The benchmark's city and primitives are those of the paper, and always the same."""
+"""The city and the primitives of the benchmark are those of the paper, and deterministic."""
 
 import hashlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`edge bench`: what its experiments find is counted, not timed."""
+"""`edge bench`: the counts in the results of its experiments are right. Times are not checked."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def bench(*arguments):
 
 
 def found(*arguments):
-    """The object that a small run prints. Standard output holds nothing else."""
+    """Return the JSON object that a small run prints. Standard output contains nothing else."""
     done = bench(*arguments, "--small", "--runs", "1", "--json")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.count("\n") == 1
@@ -185,8 +185,9 @@ def test_readings():
     assert found("readings")["figures"]["readings_per_s"] > 0
 
 
-def test_wear(monkeypatch):  # it fails unless each reading is told, and stored as it should
-    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")  # where /tmp is in memory, this is on a disk (FHS 3.0, 5.15)
+def test_wear(monkeypatch):  # it fails unless each reading causes a notification and is stored as configured
+    # where /tmp is in memory, this directory is on a disk (FHS 3.0, 5.15)
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
     done = bench("wear", "--small", "--runs", "1", "--json")
     if "is not on a disk" in done.stderr:
         pytest.skip("/var/tmp is not on a disk here")
@@ -198,7 +199,7 @@ def test_wear(monkeypatch):  # it fails unless each reading is told, and stored 
 
 def test_outbox():
     needs_mosquitto()
-    figures = found("outbox")["figures"]  # it fails unless every reading is shipped, once
+    figures = found("outbox")["figures"]  # it fails unless each reading is shipped exactly once
     for name in ("cpu_percent", "mb"):
         added = figures[f"stored_{name}"] - figures[f"plain_{name}"]
         assert figures[f"added_{name}"] == pytest.approx(added, abs=1e-3)

@@ -1,4 +1,4 @@
-"""The performance model: running figures equal those of the values themselves, and the phases add up."""
+"""The performance model: running statistics equal those of the complete data, and the phases add up."""
 
 import statistics
 

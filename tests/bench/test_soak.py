@@ -1,4 +1,4 @@
-"""`edge bench soak`: that it runs, and what it calls flat."""
+"""`edge bench soak`: a run succeeds, and the test for a flat curve is right."""
 
 import json
 import random
@@ -19,7 +19,7 @@ def bench(*arguments):
 
 
 def samples(count=60, apart=20.0, **changed):
-    """Values that waver by a percent; `changed`: from a time in seconds to a value."""
+    """Return values with a noise of one percent. `changed`: maps a time in seconds to a value."""
     waver = random.Random(1)
     return [
         Sample(

@@ -1,4 +1,4 @@
-"""Fixtures: the `edge` command, and a gateway that it talks to."""
+"""Fixtures: the `edge` command and a gateway for it."""
 
 import pytest
 from edge_command import Edge, launch
@@ -21,5 +21,5 @@ def shared_edge(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gateway(shared_edge, tmp_path_factory):
-    """One gateway for the tests of a module that leave it as it is, but for the graph."""
+    """A gateway that the tests of a module share. They change only its graph."""
     return launch(shared_edge, tmp_path_factory.mktemp("gateway") / "data", EDGE__HOST__ENABLED="false")

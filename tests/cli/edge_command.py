@@ -1,4 +1,4 @@
-"""The `edge` command from outside: as a process of its own, with a gateway of its own where one is needed."""
+"""The `edge` command as a separate process, with a gateway of its own if needed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FREE_PORTS = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT"
 
 @dataclass
 class Edge:
-    """The command, in an environment without settings and with a home of its own."""
+    """The command, in an environment without settings and with its own home directory."""
 
     home: Path
     started: list[subprocess.Popen] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Edge:
 
 @dataclass
 class Running:
-    """A gateway that runs as a process of its own."""
+    """A gateway in a separate process."""
 
     process: subprocess.Popen
     data_dir: Path
@@ -69,7 +69,7 @@ class Running:
     output: Path
 
     def stop(self, number=signal.SIGTERM):
-        """Stop it, return the exit code."""
+        """Stop the gateway and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(DEADLINE)
 

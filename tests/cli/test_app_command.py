@@ -1,4 +1,4 @@
-"""`edge app`: profiles of applications, checked and shown, without a gateway."""
+"""`edge app`: check and show profiles without a gateway."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The commands that talk to a running gateway: query, update, subscribe, publish."""
+"""The commands that use a running gateway: query, update, subscribe, publish."""
 
 import contextlib
 import csv
@@ -20,7 +20,7 @@ NUMBERS = "SELECT ?n { <urn:numbers> <urn:has> ?n }"
 
 @pytest.fixture
 def ask(shared_edge, gateway):
-    """A command against the running gateway, whose graph is empty but for what the test puts there."""
+    """Run a command against the gateway, whose graph contains only the test's data."""
 
     def run(command, *arguments, **more):
         return shared_edge(command, "--data-dir", gateway.data_dir, *arguments, **more)
@@ -217,7 +217,7 @@ def test_addresses_from_the_environment(ask, shared_edge, gateway):
 
 
 def test_something_else_at_the_address(edge, gateway):
-    """An HTTP server that is no gateway, and one that never answers."""
+    """An HTTP server that is not a gateway, and one that never answers."""
     done = edge("query", "ASK {}", "--url", gateway.endpoints["http"] + "/nothing/here")
     assert done.returncode == 1
     done = edge("subscribe", "ASK {}", "--ws", gateway.endpoints["http"].replace("http:", "ws:"))

@@ -1,4 +1,4 @@
-"""`edge run` on a damaged file: it starts, or says what is wrong and what to do. No traceback."""
+"""`edge run` with a damaged file: it starts, or reports the problem and the remedy. There is no traceback."""
 
 import shutil
 
@@ -16,7 +16,7 @@ SECURE = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A data directory with all that a gateway makes, and a client."""
+    """Return a data directory with all files that a gateway creates, and a client."""
     base = tmp_path_factory.mktemp("whole")
     edge = Edge(base / "home")
     edge.home.mkdir()

@@ -1,4 +1,4 @@
-"""`edge engine`: what updates cost, and how they are processed."""
+"""`edge engine`: the cost of updates, and the processing mode."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""`edge explain` against a gateway that runs."""
+"""`edge explain` against a running gateway."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ JOIN = PREFIX + "SELECT ?lamp ?d { ?road :has ?lamp . ?lamp :dim ?d FILTER(?road
 
 @pytest.fixture
 def ask(shared_edge, gateway):
-    """A command against the running gateway, whose graph is a road with two lamps."""
+    """Run a command against the gateway, whose graph is a road with two lamps."""
 
     def run(command, *arguments, **more):
         return shared_edge(command, "--data-dir", gateway.data_dir, *arguments, **more)
@@ -22,7 +22,7 @@ def ask(shared_edge, gateway):
 
 
 def words(done: subprocess.CompletedProcess) -> str:
-    """What it printed, however the lines are broken."""
+    """Return the printed words, independent of line breaks."""
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 100
     return " ".join(done.stdout.split())

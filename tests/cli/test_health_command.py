@@ -1,4 +1,4 @@
-"""`edge health`: whether the gateway does its work."""
+"""`edge health`: the state of the gateway."""
 
 from __future__ import annotations
 

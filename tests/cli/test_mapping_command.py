@@ -1,4 +1,4 @@
-"""`edge mapping`: checking files and trying messages, without a gateway."""
+"""`edge mapping`: check files and try messages without a gateway."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`edge outbox`: what waits, and shipping it."""
+"""`edge outbox`: show the waiting observations and ship them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def landing(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shipping(shared_edge, landing, tmp_path_factory):
-    """A gateway that ships when it is told to."""
+    """Start a gateway that ships on request."""
     landing.mkdir()
     settings = {
         "EDGE__HOST__ENABLED": "false",

@@ -1,4 +1,4 @@
-"""A gateway on a damaged data directory: rescue mode, `edge doctor`, and `edge rescue`, from outside."""
+"""A gateway on a damaged data directory: rescue mode, `edge doctor` and `edge rescue`, as separate processes."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ def update(edge, running, number):
 
 
 def answer(request):
-    """Status and error of an answer."""
+    """Return the status and the error of an answer."""
     try:
         with urllib.request.urlopen(request, timeout=10) as response:
             return response.status, {}

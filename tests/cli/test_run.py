@@ -1,4 +1,4 @@
-"""`edge run`: ready, stopped, killed, refused; and what it leaves behind."""
+"""`edge run`: start, stop, kill, refusals; and the files that it leaves."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ OBSERVATIONS = (
 )
 
 SLOW_MACHINE = 7.0
-"""Seconds that a stop may take beyond `shutdown.timeout` on a machine with other work."""
+"""Seconds that a shutdown may exceed `shutdown.timeout` on a loaded machine."""
 
 
 def answers(url):
@@ -48,7 +48,7 @@ def test_ready_means_that_everything_answers(edge, tmp_path):
 
 
 def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
-    """The two commands it prints work as they stand: one subscribes, the other publishes a reading."""
+    """The two printed commands work as they are: one subscribes, the other publishes a reading."""
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
     text = wait_for(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
     for url in running.endpoints.values():
@@ -66,7 +66,7 @@ def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
 
 
 def test_where_tokens_are_needed_it_tells_how_to_get_one(edge, tmp_path):
-    """All that it prints works, typed one after the other into a shell."""
+    """All printed commands work when they are typed one after the other into a shell."""
     file = tmp_path / "edge settings.toml"
     ports = "https_port = 0\nwss_port = 0\nmqtts_port = 0\n"
     file.write_text(f'[security]\nenabled = true\naudience = "this house"\n{ports}')
@@ -90,7 +90,7 @@ def test_nobody_else_on_the_machine_reads_what_it_stores(edge, tmp_path):
         assert edge("query", "ASK {}", "--data-dir", data_dir).returncode == 0
         assert running.stop() == 0
         assert not data_dir.stat().st_mode & 0o077
-        (data_dir / "edge.sqlite3").chmod(0o644)  # as one is that was made by a gateway that did not see to it
+        (data_dir / "edge.sqlite3").chmod(0o644)  # as created by a gateway without this protection
 
 
 def test_commands_that_make_the_data_directory_make_it_private(edge, tmp_path):
@@ -125,7 +125,7 @@ def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
 
 @contextlib.contextmanager
 def silent_client(running):
-    """A WebSocket client that opened its connection and does nothing any more."""
+    """A WebSocket client that opens its connection and then does nothing."""
     host, port = running.endpoints["ws"].removeprefix("ws://").removesuffix("/subscribe").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
         client.sendall(
@@ -147,20 +147,20 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
     with silent_client(running):
         running.process.send_signal(signal.SIGTERM)
         wait_for(lambda: any(line["event"] == "gateway.stopping" for line in running.log()), "it is stopping")
-        # A second signal that comes with the first is the same.
+        # A second signal that arrives with the first has the same effect.
         wait_for(lambda: running.process.send_signal(signal.SIGTERM) or running.process.poll() is not None, "its end")
     assert running.process.returncode == 128 + signal.SIGTERM
 
 
 def launch_on_hanging_engine(edge, tmp_path, **environ):
-    """A gateway whose updates wait as long as the file `hanging` exists."""
+    """Start a gateway whose updates wait as long as the file `hanging` exists."""
     hook = {"PYTHONPATH": str(HANGING_ENGINE), "HANGING": str(tmp_path / "hanging")}
     return launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", **hook, **environ)
 
 
 @contextlib.contextmanager
 def stuck_update(running, hanging):
-    """The engine hangs in an update, and another one waits behind it."""
+    """Let the engine hang in an update, with another one waiting behind it."""
     update, health = (running.endpoints["http"] + path for path in ("/update", "/health"))
     with ThreadPoolExecutor() as clients:
         hanging.touch()
@@ -171,7 +171,7 @@ def stuck_update(running, hanging):
 
 
 def sent(url, text):
-    """Status and error of an update."""
+    """Return the status and the error of an update."""
     request = urllib.request.Request(url, text.encode(), {"Content-Type": "application/sparql-update"})
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE) as response:
@@ -208,7 +208,7 @@ def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
 
 
 def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
-    """The thread that parses it is busy until long after the end of the stop."""
+    """The thread that parses the text is busy until long after the shutdown."""
     hanging = tmp_path / "hanging"
     hook = {"PYTHONPATH": str(HANGING_PARSER), "HANGING": str(hanging), "PARSING": str(tmp_path / "parsing")}
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", EDGE__SHUTDOWN__TIMEOUT="3", **hook)
@@ -231,7 +231,7 @@ def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
 
 
 def test_a_log_that_nobody_reads_does_not_hold_the_exit_up(edge, tmp_path):
-    """Each thread that logs waits for the reader, also the one that ends a stop that takes too long."""
+    """Each thread that logs waits for the reader, even the thread that ends a slow shutdown."""
     data_dir = tmp_path / "data"
     environ = {**FREE_PORTS, "EDGE__HOST__ENABLED": "false", "EDGE__SHUTDOWN__TIMEOUT": "1"}
     process = edge.start("run", "--data-dir", data_dir, environ=environ)

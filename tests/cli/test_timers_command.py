@@ -1,4 +1,4 @@
-"""`edge timers`, and `edge update` for later."""
+"""`edge timers`, and delayed updates with `edge update`."""
 
 from __future__ import annotations
 

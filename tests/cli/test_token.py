@@ -1,4 +1,4 @@
-"""The token in the environment: who gets it, who does not, and what is told where it is missing."""
+"""The token in the environment: the commands that send it, and the error if it is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(*arguments, **environ):
 
 @pytest.fixture
 def elsewhere():
-    """A server that sends everybody on to another one, and what that one is sent."""
+    """A server that redirects every request to another one, and the requests that the other receives."""
     heard = []
 
     class Other(BaseHTTPRequestHandler):

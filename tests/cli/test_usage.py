@@ -1,4 +1,4 @@
-"""What the `edge` command says without a gateway: help, versions, completion, settings, and where it looks."""
+"""The `edge` command without a gateway: help, versions, completion, settings, and search paths."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The gateway that clients are tried on, and what tests say to it."""
+"""The gateway for the tests of the clients, and helpers that use it."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ QUICK = Options(backoff=Backoff(0.05, 0.2))
 
 
 class Gateway(GatewayProcess):
-    """`edge run` on ports that stay the same."""
+    """`edge run` with fixed ports."""
 
     def __init__(self, data_dir, **settings):
         self.http_port, self.ws_port = free_port(), free_port()
@@ -34,12 +34,12 @@ class Gateway(GatewayProcess):
         return Endpoints.at("127.0.0.1", http_port=self.http_port, ws_port=self.ws_port)
 
     def update(self, sparql):
-        """An update that has nothing to do with the client under test."""
+        """Execute an update over a connection that is independent of the tested client."""
         url = f"http://127.0.0.1:{self.http_port}/update"
         assert httpx.post(url, data={"update": sparql}, trust_env=False).status_code == 200
 
     def put(self, *numbers):
-        """Add numbers to the set that `NUMBERS` asks for."""
+        """Add numbers to the set that `NUMBERS` queries."""
         self.update("INSERT DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }")
 
     def take(self, *numbers):
@@ -49,7 +49,7 @@ class Gateway(GatewayProcess):
         self.update("CLEAR ALL")
 
     def freeze(self):
-        """Alive for TCP, dead for everybody who waits for an answer."""
+        """Stop the process: TCP stays connected, and no request is answered."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self):
@@ -65,11 +65,11 @@ NUMBERS = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 
 def numbers(rows):
-    """The values of `?n`, sorted."""
+    """Return the sorted values of `?n`."""
     return sorted(row.plain()["n"] for row in rows)
 
 
 async def following(subscription):
-    """The next notification, with patience."""
+    """Return the next notification, within the time limit."""
     async with asyncio.timeout(PATIENCE):
         return await anext(subscription)

@@ -1,4 +1,4 @@
-"""Fixtures: a gateway as a process of its own, on ports that stay the same when it is killed and started again."""
+"""Fixtures: a gateway in a separate process, with ports that stay the same over kills and restarts."""
 
 import pytest
 from client_gateway import Gateway
@@ -6,7 +6,7 @@ from client_gateway import Gateway
 
 @pytest.fixture
 def gateway(tmp_path):
-    """A gateway of the test's own, running."""
+    """A running gateway for one test."""
     process = Gateway(tmp_path / "gateway")
     process.start()
     yield process
@@ -15,7 +15,7 @@ def gateway(tmp_path):
 
 @pytest.fixture
 def absent_gateway(tmp_path):
-    """One that is not there yet."""
+    """A gateway that has not been started."""
     process = Gateway(tmp_path / "gateway")
     yield process
     process.end()
@@ -31,6 +31,6 @@ def shared_gateway(tmp_path_factory):
 
 @pytest.fixture
 def empty_gateway(shared_gateway):
-    """The gateway that the tests of a module share, without triples."""
+    """The gateway that the tests of a module share, with an empty graph."""
     shared_gateway.clear()
     return shared_gateway

@@ -1,6 +1,6 @@
-"""A broker as the reference engine is: updates over HTTP only, subscriptions over WebSocket, nothing beyond that.
+"""A broker with the interface of the reference engine: updates over HTTP only, subscriptions over WebSocket.
 
-It knows one query, and its result is what a test puts there.
+It knows one query, and a test sets its result.
 """
 
 import asyncio
@@ -16,7 +16,10 @@ from edge.client import Endpoints
 
 
 class ReferenceBroker:
-    """What comes in is in `updates`, `subscribes` and `headers`. With a `token`, no other one is taken."""
+    """The broker.
+
+    It records requests in `updates`, `subscribes` and `headers`. With a `token`, it refuses all others.
+    """
 
     def __init__(self):
         self.updates = []

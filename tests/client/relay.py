@@ -1,11 +1,11 @@
-"""A network that can be cut: what goes to a port is passed on to another one, until it is not."""
+"""A TCP relay that can be cut: it forwards a port to another one until then."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
 
 class Relay:
-    """`heard` is what came back since the last cut."""
+    """The relay. `heard` contains the answers since the last cut."""
 
     def __init__(self, port):
         self.port = 0
@@ -14,7 +14,7 @@ class Relay:
         self._writers = set()
 
     def cut(self):
-        """End all connections without a word."""
+        """Close all connections without a close handshake."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -43,7 +43,7 @@ class Relay:
 
 @asynccontextmanager
 async def relay(port):
-    """A relay to a port of this machine."""
+    """Relay to a port of this machine."""
     passing = Relay(port)
     async with await asyncio.start_server(passing.accept, "127.0.0.1", 0) as server:
         passing.port = server.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""How applications end, as processes of their own: bounded, at once if they are told twice, and without a traceback."""
+"""The shutdown of applications in separate processes: bounded, immediate at a second signal, without a traceback."""
 
 import signal
 import subprocess
@@ -31,7 +31,7 @@ async def other(change):
         say("asked to end")
         raise
 """
-"""It waits for ever, and says when it was told to end."""
+"""A program that waits forever and reports the request to end."""
 
 PLAIN_HANDLER = """
 @app.aggregator("SEEN", "SET")
@@ -58,7 +58,7 @@ say("over")
 
 @pytest.fixture
 def start(empty_gateway, tmp_path):
-    """Start a program whose profile is for the gateway, and wait for its first word."""
+    """Start a program with a profile for the gateway, and wait for its first output."""
     started = []
 
     def run(text):

@@ -1,4 +1,4 @@
-"""Producers, consumers and aggregators of a profile, and the applications that they make."""
+"""Producers, consumers and aggregators of a profile, and applications built from them."""
 
 import asyncio
 import json

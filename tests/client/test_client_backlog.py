@@ -1,4 +1,4 @@
-"""What waits for a slow application: bounded, merged, and always leading to the broker's result."""
+"""The backlog of a slow application: bounded, merged, and always consistent with the broker's result."""
 
 from collections import Counter
 

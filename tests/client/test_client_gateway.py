@@ -1,4 +1,4 @@
-"""The low-level client and a running gateway."""
+"""The low-level client with a running gateway."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Gateways that are killed, frozen, not there yet: the application sees no duplicate and no gap."""
+"""Gateways that are killed, frozen or not started yet: the application sees no duplicate and no gap."""
 
 import asyncio
 from collections import Counter
@@ -45,7 +45,7 @@ async def test_changes_during_the_outage_arrive_as_one_delta(gateway):
         subscription = await client.subscribe(NUMBERS)
         await following(subscription)
         gateway.kill()
-        # Somebody else changes the graph while the client's port is shut: the same data, another WebSocket port.
+        # Another client changes the graph while the client's port is closed: same data, another WebSocket port.
         elsewhere = type(gateway)(gateway.data_dir)
         elsewhere.start()
         elsewhere.put(3, 4)

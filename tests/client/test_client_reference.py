@@ -1,4 +1,4 @@
-"""A broker that is as the reference engine is, tokens, and answers that nobody expects."""
+"""A broker like the reference engine, tokens, and unexpected answers."""
 
 import asyncio
 import json

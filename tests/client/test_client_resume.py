@@ -1,4 +1,4 @@
-"""Connections that are cut while the gateway lives: the client goes on where it was, without all of it again."""
+"""Connections that break while the gateway runs: the client resumes without receiving the full result again."""
 
 import asyncio
 from dataclasses import replace

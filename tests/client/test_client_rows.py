@@ -1,4 +1,4 @@
-"""Rows, results and answers as an application sees them."""
+"""Rows, results and answers in the client library."""
 
 import json
 from datetime import UTC, date, datetime, timedelta, timezone

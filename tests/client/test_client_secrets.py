@@ -1,4 +1,4 @@
-"""A client with a token tells it to its broker alone."""
+"""A client sends its token to its broker only."""
 
 from __future__ import annotations
 

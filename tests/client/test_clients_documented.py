@@ -1,4 +1,4 @@
-"""The examples of docs/clients.md run as they stand, but for the gateway's ports."""
+"""The examples of docs/clients.md run unchanged, except for the ports of the gateway."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""`edge new`: what it writes runs, as processes of their own, on a gateway that does."""
+"""`edge new`: the generated programs run as separate processes with a running gateway."""
 
 import re
 import signal
@@ -21,7 +21,7 @@ def new(*arguments):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a program; its output goes to a file that can be read meanwhile."""
+    """Start a program; its output goes to a file that the test can read meanwhile."""
     started = []
 
     def run(program):
@@ -40,7 +40,7 @@ def start(tmp_path):
 
 
 def skeleton(kind, gateway, directory):
-    """The program of a kind, for the ports of a gateway."""
+    """Return the generated program of a kind, with the ports of a gateway."""
     assert new(kind, directory).returncode == 0
     profile = directory / f"{kind}.jsap"
     text = profile.read_text()

@@ -1,4 +1,4 @@
-"""Updates that do no harm when they are done twice: they are sent until they are answered, and keep their order."""
+"""Idempotent updates: the client repeats them until they are answered, and keeps their order."""
 
 import asyncio
 import itertools
@@ -24,22 +24,22 @@ STOPPING = {"error": "not_ready", "error_description": "The gateway is stopping"
 
 
 class Connection(NamedTuple):
-    """What a broker does before it breaks a connection."""
+    """Actions of a broker before it breaks a connection."""
 
     answered: int
     unanswered: int
-    """Updates that it carries out and does not answer."""
+    """Updates that it executes and does not answer."""
     refused: int
-    """Updates that it refuses, because it is stopping."""
+    """Updates that it refuses because it is shutting down."""
 
 
 class FaultyBroker:
-    """Takes updates over the WebSocket, whose texts are numbers. In the end it is well."""
+    """A broker for updates over WebSocket whose texts are numbers, with faults at first and none in the end."""
 
     def __init__(self, script, patience):
         self.script = list(script)
         self.patience = patience
-        """Seconds without a message after which it breaks a connection, but for the last one. None: it waits."""
+        """Seconds without a message after which the broker breaks a connection, except the last one. None: it waits."""
         self.done = []
 
     async def serve(self, socket):
@@ -68,7 +68,7 @@ async def faulty(script, patience=0.05):
 
 
 def last_times(done):
-    """What was done, each where it was done for the last time."""
+    """Return the executed updates, each at the position of its last execution."""
     return list(dict.fromkeys(reversed(done)))[::-1]
 
 
@@ -97,7 +97,7 @@ def test_whatever_breaks_they_are_answered_in_order_and_others_done_once(script,
 
 
 async def test_one_that_waits_for_a_broker_that_stops_ends_in_time_and_was_not_sent():
-    options = Options(backoff=Backoff(PATIENCE, PATIENCE), timeout=1)  # when the time is up, the client is waiting
+    options = Options(backoff=Backoff(PATIENCE, PATIENCE), timeout=1)  # at the timeout, the client is waiting
     stopping = [Connection(0, 0, math.inf)]
     async with (
         faulty(stopping, patience=None) as (broker, endpoints),
@@ -111,14 +111,14 @@ async def test_one_that_waits_for_a_broker_that_stops_ends_in_time_and_was_not_s
 
 
 async def test_a_named_one_is_always_sent_again(gateway):
-    """It replaces itself."""
+    """A named delayed update replaces itself."""
     async with Client(gateway.endpoints, over="websocket", options=QUICK) as client:
         assert await client.ask("ASK {}")
         gateway.freeze()
         later = timedelta(hours=1)
         named = asyncio.create_task(client.update("INSERT DATA { <urn:a> <urn:p> 1 }", delay=later, id="off"))
         unnamed = asyncio.create_task(client.update("INSERT DATA { <urn:a> <urn:p> 2 }", delay=later))
-        await asyncio.sleep(0.1)  # they are sent
+        await asyncio.sleep(0.1)  # the updates are sent
         gateway.kill()
         with pytest.raises(NoAnswer) as failure:
             await unnamed
@@ -138,7 +138,7 @@ async def test_they_are_waited_for_longer_than_the_timeout(absent_gateway, over)
         assert not failure.value.sent
         assert not patient.done()
         await asyncio.to_thread(absent_gateway.start)
-        await patient  # perhaps done twice: the gateway may take longer than the timeout to answer
+        await patient  # perhaps executed twice: the gateway may take longer than the timeout to answer
     async with Client(absent_gateway.endpoints, options=QUICK) as client:
         assert await client.ask("ASK { <urn:a> <urn:p> 1 }")
 
@@ -161,7 +161,7 @@ async def test_kills_of_the_gateway_lose_none(gateway):
 
 
 class FaultyHttp:
-    """An HTTP server that does one thing after the other to the requests that come: answer, drop, or 503."""
+    """An HTTP server that handles requests by a script: answer, disconnect, or 503."""
 
     def __init__(self, script):
         self.script = list(script)
@@ -201,7 +201,7 @@ async def test_over_http_they_keep_their_order_too():
 
 @pytest.mark.parametrize("plain", [False, True])
 async def test_an_aggregator_repeats_by_itself_or_when_told(gateway, plain):
-    """Its updates are on their way when the gateway is killed, and arrive when it is back."""
+    """Its updates are in flight when the gateway is killed, and arrive after the restart."""
     profile = profile_of(gateway)
     application = Application(profile, options=QUICK)
     tasks = []
@@ -226,7 +226,7 @@ async def test_an_aggregator_repeats_by_itself_or_when_told(gateway, plain):
             assert (await application.producer("SET").produce(lamp="urn:l", state="off", repeat=True)).added == 1
             await client.update("INSERT DATA { <urn:door> <urn:seen> 1 }")
         await eventually(lambda: len(tasks) == 5, "the updates")
-        await asyncio.sleep(0.1)  # they are sent
+        await asyncio.sleep(0.1)  # the updates are sent
         await asyncio.to_thread(gateway.kill)
         await asyncio.to_thread(gateway.start)
         outcomes = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio."""
+"""The synchronous client."""
 
 import signal
 import subprocess

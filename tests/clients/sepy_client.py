@@ -1,4 +1,4 @@
-"""Drives sepy, unmodified. Prints one JSON object a line; reads commands from standard input."""
+"""Driver for the unmodified sepy. Prints one JSON object a line; reads commands from standard input."""
 
 import json
 import sys

@@ -1,4 +1,7 @@
-"""Drives sepy's secure mode, unmodified: registers, changes, asks, is told. Prints one JSON object a line."""
+"""Driver for the secure mode of the unmodified sepy: register, update, query, subscribe.
+
+Prints one JSON object a line.
+"""
 
 import json
 import sys

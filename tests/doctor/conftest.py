@@ -1,4 +1,4 @@
-"""Surroundings for the doctor: a machine of files, and a gateway that answers as it is told."""
+"""Environment for the doctor: a machine of files, and a gateway with scripted answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edge.config import Settings
 from edge.doctor import Context, Unasked
 
 NOW = 1_790_000_000.0
-"""In 2026."""
+"""A time in 2026."""
 
 
 class Machine:
@@ -32,7 +32,7 @@ class Machine:
         file.write_text(text)
 
     def disk(self, name: str, **attributes: str) -> None:
-        """A card of this name, with a partition that the data directory is on."""
+        """Add a card of this name, with a partition for the data directory."""
         device = self.data.stat().st_dev
         card = self.root / "sys/devices/mmc0" / name
         (card / f"{name}p2").mkdir(parents=True)
@@ -45,7 +45,7 @@ class Machine:
         (self.root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}").symlink_to(card / f"{name}p2")
 
     def runs(self, pid: int = 4711) -> None:
-        """A gateway uses the data directory."""
+        """Let a gateway use the data directory."""
         lock = self.data / "lock"
         lock.write_text(f"{pid}\n")
         others = "1: POSIX  ADVISORY  READ 1 08:02:1 0 EOF\n"

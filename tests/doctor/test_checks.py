@@ -1,4 +1,4 @@
-"""Each check, on a machine of files: what is well, what is not, and what is told of it."""
+"""Each check of the doctor on a machine of files: results and messages."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_restarts(machine):
     assert "power cut" in found.what
     last_run.write(machine.data, Record(9, fine, (cut, cut, cut)))
     assert only(restarts.check(machine.around())).state == "problem"
-    # Where none runs, the run that wrote no end is over.
+    # If no gateway runs, the run without an end is over.
     (machine.root / "proc/locks").unlink()
     last_run.write(machine.data, Record(9, Run("1", "here", recent), ()))
     assert "killed, or crashed" in only(restarts.check(machine.around())).what
@@ -327,7 +327,7 @@ def test_temperature_and_power(machine):
 
 
 def test_update(machine):
-    assert list(update.check(machine.around())) == []  # no image
+    assert list(update.check(machine.around())) == []  # not an image
     (machine.root / "data/rauc").mkdir(parents=True)
     assert only(update.check(machine.around())).state == "ok"
     machine.put("data/rauc/trial", "B 7.0")

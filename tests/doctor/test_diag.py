@@ -1,4 +1,4 @@
-"""`edge diag collect`: all that helps is in it, and not one secret."""
+"""`edge diag collect`: the archive contains all useful data and no secrets."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def doctor(gateway, *arguments, **environ):
 
 
 def found(gateway, *arguments, **environ):
-    """Check to its rows."""
+    """Return the rows of each check."""
     rows: dict[str, list] = {}
     for row in json.loads(doctor(gateway, "--json", *arguments, **environ).stdout):
         rows.setdefault(row["check"], []).append(row)
