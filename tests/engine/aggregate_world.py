@@ -1,4 +1,4 @@
-"""Aggregates on their own: what the accumulators of the engine give, and what Oxigraph gives of the same bag."""
+"""Aggregates in isolation: the accumulators of the engine and Oxigraph must agree on the same bag."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPUTED = Call("", (X,), iri("urn:itself"))
 SEPARATOR = "|"
 NAMES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT")
 
-# Numbers whose sums are exact in every type, so that Oxigraph gives the same in whatever order it adds them.
+# The sums of these numbers are exact in every type, so that Oxigraph's result does not depend on the order.
 WHOLE = tuple(typed(text, "integer") for text in ("0", "1", "2", "-3", "1000"))
 PARTS = tuple(typed(text, "decimal") for text in ("0.5", "-0.25", "1.75", "2"))
 DOUBLES = tuple(typed(text, "double") for text in ("0.5", "-0", "1", "-2.25", "1024"))
@@ -47,12 +47,12 @@ MIXED = (*NUMBERS, *WORDS, *OTHERS, *DURATIONS, *NODES)
 
 
 def accumulator(aggregate: Aggregate) -> Accumulator:
-    """A new accumulator, with all effort that it wants."""
+    """Return a new accumulator with an unlimited step budget."""
     return new_accumulator(aggregate, StepBudget())
 
 
 class Bag:
-    """A random history of a group, and what is left in the end."""
+    """A random history of a group, and the bag that remains."""
 
     def __init__(self, seed: int, pool: Sequence[Term], *, errors: bool) -> None:
         choose = random.Random(seed)
@@ -77,7 +77,7 @@ class Bag:
 
 
 def asked(aggregate: Aggregate, terms: Sequence[Term | None]) -> Term | None:
-    """What Oxigraph gives for a bag of terms; None among them is unbound."""
+    """Return Oxigraph's result for a bag of terms, in which None is unbound."""
     store = ox.Store()
     for number, term in enumerate(terms):
         subject = iri(f"urn:row:{number:04}")
@@ -94,7 +94,7 @@ def asked(aggregate: Aggregate, terms: Sequence[Term | None]) -> Term | None:
 
 
 def strict_best(name: str, terms: Sequence[Term]) -> Term | None:
-    """The term that is MIN or MAX of itself and each other term in either order; None: there is no such term."""
+    """Return the term that is MIN or MAX of itself and each other term in either order, or None if there is none."""
     aggregate = Aggregate(name, X, False)
     distinct = list(dict.fromkeys(terms))
 
@@ -112,5 +112,5 @@ def _in_order(aggregate: Aggregate, pair: tuple[Term, Term]) -> Term | None:
 
 
 def parts(text: Term | None) -> tuple[list[str], str | None] | None:
-    """A concatenation without its order."""
+    """Return the parts of a concatenation, without their order."""
     return None if text is None else (sorted(text.value.split(SEPARATOR)), text.language)

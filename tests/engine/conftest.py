@@ -1,4 +1,4 @@
-"""What the tests of the engine have in common."""
+"""Fixtures for the tests of the engine."""
 
 from __future__ import annotations
 

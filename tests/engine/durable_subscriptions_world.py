@@ -1,4 +1,4 @@
-"""An engine that is stopped, or killed, and opened again, and subscribers that know what they were told."""
+"""An engine that is stopped or killed and opened again, and subscribers that record their notifications."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from edge.engine.start import open_engine
 from tests.support.waiting import PATIENCE, wait_for
 
 WAIT = PATIENCE
-"""Seconds after which something that should happen has not happened."""
+"""Seconds after which a test gives up."""
 
 Told = tuple[int, tuple[str, ...], Counter, Counter]
-"""A notification: its sequence, and variables and rows in bag semantics."""
+"""A notification: its sequence number, variables and rows in bag semantics."""
 
 
 def told(notification: Notification) -> Told:
@@ -32,7 +32,7 @@ def told(notification: Notification) -> Told:
 
 
 class Follower:
-    """A subscriber, and everything it was ever told."""
+    """A subscriber and all its notifications."""
 
     def __init__(self, request: QueryRequest) -> None:
         self.request = request
@@ -54,7 +54,7 @@ class Follower:
 
 
 class KeptWorld:
-    """One data directory after the other: a killed engine's is copied as it is on disk."""
+    """A series of engines on one data directory. The directory of a killed engine is copied as it is on disk."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.settings = EngineSettings(**{"max_kept": 1000, **settings})  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class KeptWorld:
         self.directory = directory / "0"
         self.scheduler: Scheduler
         self.followers: dict[str, Follower] = {}
-        """By spuid, those that go on."""
+        """The followers whose subscriptions continue, by spuid."""
         self.restored: dict[str, Restored] = {}
         self._open()
 
@@ -100,28 +100,29 @@ class KeptWorld:
         self.scheduler.unsubscribe(follower.spuid).result(WAIT)
 
     def current(self, request: QueryRequest) -> Counter:
-        """What a subscription would begin with."""
+        """Return the first result of a subscription."""
         items: list[Notification | SubscribeFailed] = []
         spuid = self.scheduler.subscribe(request, items.append).result(WAIT).spuid
         self.scheduler.unsubscribe(spuid).result(WAIT)
         return told(items[0])[2]  # type: ignore[arg-type]
 
     def rows(self) -> int:
-        """Subscriptions on disk."""
+        """Return the number of subscriptions on disk."""
         with contextlib.closing(sqlite3.connect(self.directory / sqlite_schema.FILE_NAME)) as connection:
             return int(connection.execute("SELECT count(*) FROM subscriptions").fetchone()[0])
 
     def settle(self, rows: int) -> None:
-        """Wait until so many are on disk."""
+        """Wait until there are this many subscriptions on disk."""
         wait_for(lambda: self.rows() == rows, f"{rows} subscriptions on disk")
 
     def stop(self) -> None:
         assert self.scheduler.close(WAIT)
 
     def restart(self, *, kill: bool = False) -> dict[str, Restored]:
-        """Begin anew, after a stop or as after `kill -9`. Returns those that were restored; no others go on."""
+        """Restart after a stop, or as after `kill -9`. Return the restored subscriptions; all others have ended."""
         if kill:
-            self.scheduler.subscribe(QueryRequest("ASK {}"), lambda _: None).result(WAIT)  # what was told is told
+            # all earlier notifications have been delivered
+            self.scheduler.subscribe(QueryRequest("ASK {}"), lambda _: None).result(WAIT)
             self._runs += 1
             copy = self._root / str(self._runs)
             shutil.copytree(self.directory, copy)
@@ -134,10 +135,10 @@ class KeptWorld:
         return self.restored
 
     def check(self) -> None:
-        """What was told before is known again, as far as it is known; everybody has the result as it is."""
+        """Check that restored notifications repeat earlier ones, and that each follower has the current result."""
         for spuid, one in self.restored.items():
             follower = self.followers.get(spuid)
-            if follower is None:  # left since
+            if follower is None:  # it unsubscribed since then
                 continue
             sequences = [notification.sequence for notification in one.unread]
             assert sequences == list(range(one.told - len(sequences) + 1, one.told + 1))

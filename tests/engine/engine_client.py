@@ -1,4 +1,4 @@
-"""Short ways to say things to an engine: terms, updates, and a subscriber that notes what it is told."""
+"""Helpers for tests of an engine: terms, updates, and a subscriber that records its notifications."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def engine_with(data: str) -> Engine:
 
 
 def triples(engine: Engine) -> set[str]:
-    """The graph in short: `a p b`, and ` g` for what is in a named graph."""
+    """Return the graph in short form: `a p b`, with ` g` for triples of a named graph."""
     return {str(quad).replace(f"<{EX}", "").replace(f"<{XSD}", "").replace(">", "") for quad in engine.graph.quads()}
 
 
@@ -40,7 +40,7 @@ def refused(engine: Engine, text: str, error: type[EdgeError], **more: object) -
 
 
 class Client:
-    """A subscriber and all that it was sent."""
+    """A subscriber and all its notifications."""
 
     def __init__(self, engine: Engine, text: str, dataset: Dataset | None = None, alias: str | None = None) -> None:
         self.engine = engine
@@ -55,7 +55,7 @@ class Client:
         return item
 
     def news(self) -> tuple[list[tuple], list[tuple]] | None:
-        """What came since the last time: rows added and removed, sorted. None: nothing."""
+        """Return the sorted rows added and removed since the last call, or None without a notification."""
         items = self.items.copy()
         self.items.clear()
         if not items:

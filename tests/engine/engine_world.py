@@ -1,4 +1,4 @@
-"""One engine beside one naive engine, given the same requests and compared after each."""
+"""An engine and a naive engine that get the same requests and are compared after each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERYTHING = Query(
     "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } UNION { GRAPH ?g { } } } "
     "ORDER BY ?s LIMIT 1000000"
 )
-"""Evaluated as a whole, on the mirror: LIMIT sees to that."""
+"""Evaluated as a whole on the mirror, because of LIMIT."""
 
 
 def no_loader(document: str) -> list[ox.Quad]:
@@ -54,13 +54,13 @@ def run(engine: Engine, text: str, now: int = NOW, **more: object) -> ChangeSet:
 
 
 def ask(engine: Engine, query: Query | str) -> QueryResult:
-    """The result of an ordinary query."""
+    """Return the result of a one-shot query."""
     question = engine.queries.question(_request(Query(query) if isinstance(query, str) else query))
     return engine.queries.run(question, collect, NOW)
 
 
 def current(engine: Engine, query: Query) -> tuple[tuple[str, ...], Bag]:
-    """What a subscription to the query would begin with."""
+    """Return the first result of a subscription to the query."""
     received: list[Notification | SubscribeFailed] = []
     subscription = engine.subscribe(_request(query), received.append, None, NOW)
     engine.unsubscribe(subscription.spuid)
@@ -82,7 +82,7 @@ def _reordered(variables: Sequence[str], order: Sequence[str], bag: Bag) -> Bag:
 
 @dataclass
 class Watched:
-    """A subscription as its subscriber sees it, and what the naive engine says it should be."""
+    """A subscription as its subscriber sees it, and its result in the naive engine."""
 
     query: Query
     spuid: str
@@ -91,22 +91,24 @@ class Watched:
     bag: Bag
     expected: Bag
     groups: Groups | None
-    """Where the engine may choose, what it may choose from."""
+    """The values that the engine may choose from."""
     sequence: int = 1
 
     @property
     def makes_blank_nodes(self) -> bool:
-        """A CONSTRUCT may name the blank nodes of its template as it likes."""
+        """Return whether the blank nodes are those of a CONSTRUCT template, which the engine may name freely."""
         return _makes_blank_nodes(self.query)
 
     @property
     def is_free(self) -> bool:
-        """Whether something is left open about a column."""
+        """Return whether SPARQL leaves the value of a column open."""
         return bool(open_columns(self.variables))
 
     @property
     def counts(self) -> bool:
-        """Whether it is settled how often a row occurs: not if DISTINCT tells apart what is equally right."""
+        """Return whether the multiplicity of a row is determined: not if DISTINCT separates rows that are equally
+        right.
+        """
         return not (self.is_free and "DISTINCT" in self.query.text.upper())
 
 
@@ -116,7 +118,7 @@ def _makes_blank_nodes(query: Query) -> bool:
 
 
 class World:
-    """Both engines. Every method fails an assertion where they differ."""
+    """Both engines. Every method fails an assertion if they differ."""
 
     def __init__(self, rules: QueryRules | None = None) -> None:
         self.engine = new_engine(rules)
@@ -130,7 +132,7 @@ class World:
         self._everything = self.engine.subscribe(_request(EVERYTHING), lambda _: None, None, NOW).spuid
 
     def update(self, operations: Sequence[str] | str, prefix: str = "") -> bool:
-        """Run a request on both. False: both refused it."""
+        """Run a request on both engines. Return False if both refused it."""
         operations = [operations] if isinstance(operations, str) else operations
         text = prefix + " ;\n".join(operations)
         quads, graphs = self._quads(), self._graphs()
@@ -160,7 +162,7 @@ class World:
         return True
 
     def subscribe(self, query: Query, name: str = "") -> None:
-        """Subscribe, if the query is legal."""
+        """Subscribe if the query is valid."""
         try:
             names, expected = self.naive.evaluate(query)
             legal = True
@@ -192,14 +194,14 @@ class World:
         self._compare(each)
 
     def unsubscribe(self, name: str) -> None:
-        """End a subscription, if there is one of this name. Nobody is told anything more."""
+        """End the subscription of this name, if there is one. It gets no further notifications."""
         each = self.watched.pop(name, None)
         if each is not None:
             self.engine.unsubscribe(each.spuid)
             self._ended.append(each.received)
 
     def check_query(self, query: Query) -> None:
-        """The ordinary result of a query."""
+        """Compare the one-shot result of a query."""
         try:
             names, expected = self.naive.evaluate(query)
         except SyntaxError:
@@ -215,7 +217,7 @@ class World:
         self._compare(Watched(query, "", order, [], bag, expected, self._groups(query, order)))
 
     def check_restored(self) -> None:
-        """The change sets alone give the same graph."""
+        """Check that the change sets alone lead to the same graph."""
         engine = new_engine()
         engine.restore(self.changes)
         assert set(engine.graph.quads()) == self._quads()
@@ -223,7 +225,7 @@ class World:
         assert len(engine.graph) == len(self.engine.graph)
 
     def check_no_leak(self) -> None:
-        """Everything dropped and unsubscribed: the dictionary has forgotten every term."""
+        """Check that the dictionary is empty after all graphs are dropped and all subscriptions ended."""
         for name in list(self.watched):
             self.unsubscribe(name)
         self.engine.unsubscribe(self._everything)
@@ -269,7 +271,7 @@ class World:
         assert current(self.engine, EVERYTHING)[1] == state
 
     def _groups(self, query: Query, variables: Sequence[str]) -> Groups | None:
-        """Evaluated as a whole, on the mirror, an unchanged group may well be told in another order."""
+        """A group that is re-evaluated as a whole may be reported in another order without a change."""
         moved = bool(query.inputs) and isinstance(self._plans.find(_request(query)), Member)
         return Groups.of(self.naive, query, variables) if moved else None
 

@@ -1,4 +1,4 @@
-"""Expressions on their own: evaluated by the engine and by Oxigraph, on the same values of a few variables."""
+"""Expressions in isolation: the engine and Oxigraph evaluate them with the same values of a few variables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def iri(text: str) -> ox.NamedNode:
 
 @dataclass
 class World:
-    """The values of variables, as the scope and the frame of the engine and as a store of Oxigraph."""
+    """The values of variables, as scope and frame of the engine and as a store of Oxigraph."""
 
     values: Mapping[Variable, Term]
     base_iri: str = BASE_IRI
@@ -63,7 +63,7 @@ class World:
         return bool(compile_condition(expression, self)(self.frame))
 
     def asked(self, expression: Expression) -> Term | None:
-        """What Oxigraph gives."""
+        """Return Oxigraph's result."""
         store = ox.Store()
         patterns = []
         for variable in VARIABLES:
@@ -83,7 +83,7 @@ _PREFIX = {"!": "! ", "unary-": "- ", "unary+": "+ "}
 
 
 def written(expression: Expression) -> str:
-    """An expression as text."""
+    """Return an expression as text."""
     if isinstance(expression, Reference):
         return f"?{expression.variable.name}"
     if isinstance(expression, Constant):
@@ -141,7 +141,7 @@ OTHERS = (
     typed("2024-02-29T12:00:00Z", "dateTime"),
     typed("2024-02-29T12:00:00.5Z", "dateTime"),
     typed("2024-02-29T12:00:00", "dateTime"),
-    typed("2024-02-29T15:00:00+02:00", "dateTime"),  # equal to none: see test_what_is_the_same_is_told_by_terms
+    typed("2024-02-29T15:00:00+02:00", "dateTime"),  # equal to none: see the test of sameness by terms
     typed("2024-03-01T10:00:00", "dateTime"),
     typed("2024-02-29T24:00:00Z", "dateTime"),
     typed("-0044-03-15T00:00:00Z", "dateTime"),
@@ -211,14 +211,14 @@ _TERNARY = ("IF", "SUBSTR", "REPLACE", "REGEX", "COALESCE", "CONCAT", "IN", "NOT
 
 
 class Expressions:
-    """Expressions at random."""
+    """Generator of random expressions."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.durations = self.random.random() < 0.2
 
     def values(self) -> dict[Variable, Term]:
-        """Values of most variables; related ones, often."""
+        """Return values for most variables, often related ones."""
         pool = (*DURATIONS, *OTHERS) if self.durations else self.random.choice((NUMBERS, STRINGS, TERMS, TERMS))
         return {variable: self.random.choice(pool) for variable in VARIABLES if self.random.random() < 0.9}
 
@@ -241,6 +241,6 @@ class Expressions:
         if self.random.random() < 0.7:
             return Reference(self.random.choice(VARIABLES))
         constant = self.random.choice(CONSTANTS)
-        if constant.value in ("NaN", "maybe"):  # what Oxigraph knows of constants it simplifies without a look
+        if constant.value in ("NaN", "maybe"):  # Oxigraph's constant folding simplifies these without an evaluation
             constant = CONSTANTS[0]
         return Constant(Parameter(0, False, constant) if self.random.random() < 0.3 else constant)

@@ -1,4 +1,4 @@
-"""A machine's clocks that a test turns."""
+"""The clocks of a machine, under control of a test."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ START = 1_700_000_000 * SECOND
 
 @dataclass
 class FakeClock:
-    """All times in microseconds."""
+    """Fake clocks. All times are in microseconds."""
 
     at: int = START
-    """What the machine's clock shows."""
+    """The wall clock of the machine."""
     up: int = 100 * SECOND
-    """Since the machine started."""
+    """Time since the machine started."""
     boot: str = "first"
     right: bool = True
 
@@ -29,17 +29,17 @@ class FakeClock:
         return self.right
 
     def advance(self, seconds: float) -> None:
-        """Time passes while the machine runs."""
+        """Let time pass while the machine runs."""
         self.at += int(seconds * SECOND)
         self.up += int(seconds * SECOND)
 
     def set(self, at: int, *, right: bool = True) -> None:
-        """Somebody sets the clock."""
+        """Set the wall clock."""
         self.at = at
         self.right = right
 
     def reboot(self, shows: int, *, right: bool) -> None:
-        """The machine starts again, and this is what its clock shows."""
+        """Restart the machine. Its wall clock shows this time then."""
         self.boot += "+"
         self.up = 5 * SECOND
         self.set(shows, right=right)

@@ -1,4 +1,4 @@
-"""Injection of faults into the evaluation of subscriptions: any method can be made to raise at its n-th call."""
+"""Injection of faults into the evaluation of subscriptions: any method can raise at its n-th call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edge.engine.queries import evaluator
 from edge.engine.subscriptions import delta_evaluation, plan_group, spu
 
 panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-"""Like a panic of Oxigraph in builds that do not abort then."""
+"""An exception like a panic of Oxigraph in builds that do not abort."""
 
 
 ERRORS: tuple[Callable[[], BaseException], ...] = (
@@ -80,7 +80,7 @@ POINTS = (*OPERATORS, *STAGES, *ACCUMULATORS, *OTHERS)
 
 
 class Injector:
-    """Makes one method raise: at its n-th call while armed, and at all later ones if `lasting`."""
+    """Lets one method raise: at its n-th call while armed, and at all later calls if `lasting`."""
 
     def __init__(self) -> None:
         self.point: Point | None = None
@@ -89,7 +89,7 @@ class Injector:
         self._left = 0
 
     def aim(self, point: Point, call: int, error: Callable[[], BaseException], *, after: bool, lasting: bool) -> None:
-        """`call`: from 0. `after`: the method has done its work by then."""
+        """Choose the call. `call` counts from 0; `after`: the method raises after its work."""
         self.point, self._left, self._error = point, call, error
         self._after, self._lasting = after, lasting
 
@@ -136,7 +136,7 @@ class Injector:
 
 @pytest.fixture
 def injector(monkeypatch: pytest.MonkeyPatch) -> Injector:
-    """One that can strike at every point."""
+    """Return an injector for all points."""
     made = Injector()
     for point in POINTS:
         made.install(monkeypatch, point)

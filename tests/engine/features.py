@@ -1,4 +1,4 @@
-"""Which operators a query has, and which of them stand inside which."""
+"""The operators of a query, and their nesting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORDS = (
 
 
 def features(text: str) -> set[str]:
-    """The operators of a query, and `inner in outer` for each that stands in another."""
+    """Return the operators of a query, and `inner in outer` for each nested one."""
     tokens = [token for token in _TOKEN.findall(text) if not token.startswith("#")]
     upper = [token.upper() for token in tokens]
     ends = _ends(tokens)
@@ -53,7 +53,7 @@ def _ends(tokens: list[str]) -> dict[int, int]:
 
 
 def _operator(words: list[str], begin: int, end: int) -> str:
-    """What a group in braces is to what stands around it; empty if it is nothing."""
+    """Return the role of a group in braces in its surroundings, or an empty text."""
     before = words[begin - 1] if begin else ""
     if before in ("OPTIONAL", "MINUS"):
         return before

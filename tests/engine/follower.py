@@ -1,4 +1,4 @@
-"""A subscriber of a simulated engine, which checks each of its notifications against the one before."""
+"""A subscriber of a simulated engine that checks each notification against the one before."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Follower:
     items: list[Notification | SubscribeFailed] = field(default_factory=list)
     outcomes: list[Subscription | Exception] = field(default_factory=list)
     bag: Counter = field(default_factory=Counter)
-    """Its result, by the notifications that were read."""
+    """Its result according to the notifications that it has read."""
     state: int = 0
-    """The first committed state that its next notification may lead to."""
+    """The earliest committed state that its next notification may lead to."""
     read: int = 0
     gone: bool = False
 
@@ -40,7 +40,7 @@ class Follower:
 
 
 def result_of(store: ox.Store, query: str) -> Counter:
-    """The result of a query as a bag of rows, by a store of its own."""
+    """Return the result of a query as a bag of rows, computed with a separate store."""
     answer = store.query(query)
     if isinstance(answer, ox.QueryBoolean):
         return Counter([(ox.Literal(bool(answer)),)])

@@ -1,4 +1,4 @@
-"""SPARQL texts that differ in nothing but their constants, and these as odd as they come."""
+"""Random SPARQL texts that differ only in their constants, which include unusual ones."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ PATTERNS = (
 
 
 def texts(seed: int) -> list[str]:
-    """Some texts that differ in nothing but their constants."""
+    """Return some texts that differ only in their constants."""
     source = random.Random(seed)
     pattern = " ".join(source.choice(PATTERNS) for _ in range(source.randint(1, 3)))
     spaces = SPACES if source.random() < 0.3 else SPACES[1:8]
     pattern = re.sub("§s", lambda _: source.choice(spaces), pattern)
-    few = source.randint(1, 5)  # a text with several odd constants is seldom legal
+    few = source.randint(1, 5)  # a text with several unusual constants is seldom valid
     choices = {"i": (":b", *source.sample(IRIS, few)), "l": ("2", *source.sample(LITERALS, few))}
 
     def constant(slot: re.Match[str]) -> str:

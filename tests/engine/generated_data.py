@@ -1,4 +1,4 @@
-"""Requests of INSERT DATA and DELETE DATA in all forms, as unlucky as can be; and such with something wrong in them."""
+"""Random requests of INSERT DATA and DELETE DATA in all syntactic forms, valid and invalid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GAPS = st.sampled_from((" ", " ", " ", " ", "\n", "\r\n\t", " # } ; { ' \" <\n",
 
 @st.composite
 def blocks(draw: st.DrawFn, blanks: bool) -> str:
-    """What stands between the braces."""
+    """Return the text between the braces."""
 
     def node(depth: int = 0) -> str:
         if blanks and depth < 4 and draw(st.integers(0, 6)) == 0:
@@ -88,7 +88,7 @@ def requests(draw: st.DrawFn) -> str:
         verb, word = draw(st.sampled_from(VERBS))
         separator = f"{draw(GAPS)};{draw(GAPS)}" + draw(st.sampled_from(DECLARATIONS)) if number else ""
         body = draw(blocks(blanks=verb[0] in "Ii"))
-        if draw(st.integers(0, 8)):  # operations may not share the label of a blank node
+        if draw(st.integers(0, 8)):  # operations must not share the label of a blank node
             body = body.replace("_:", f"_:n{number}")
         text += f"{separator}{verb}{draw(GAPS)}{word}{draw(GAPS)}{{{draw(GAPS)}{body}}}"
     return text + draw(GAPS) + draw(st.sampled_from(("", "; ")))
@@ -117,7 +117,7 @@ PIECES = (
 
 @st.composite
 def spoiled(draw: st.DrawFn) -> str:
-    """A text with a few pieces put in, or taken out."""
+    """Return a text with a few pieces inserted or removed."""
     text = draw(requests())
     for _ in range(draw(st.sampled_from((1, 1, 2)))):
         at = draw(st.integers(len(PREFIX), len(text)))

@@ -1,4 +1,4 @@
-"""Groups of graph patterns at random, over a vocabulary so small that everything meets everything."""
+"""Random groups of graph patterns, over a vocabulary so small that most patterns match."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NUMBERS = (
     '"abc"^^xsd:integer',
     '"x"',
 )
-"""What `ex:n` has for objects. All are dyadic, nor is anything divided by what is not: sums are exact in any order."""
+"""Objects of `ex:n`. All are dyadic and divisors are too, so that sums are exact in any order."""
 VARIABLES = ("?a", "?b", "?c")
 PATHS = (
     "ex:p/ex:q",
@@ -92,15 +92,15 @@ class Grouping:
     tail: str
     """GROUP BY and HAVING."""
     inputs: str
-    """What to select, without grouping, to see what each aggregate is made of; empty if it does not matter."""
+    """The selection without grouping that shows the inputs of each aggregate; empty if they do not matter."""
 
 
 class Patterns:
-    """Groups of graph patterns.
+    """Generator of groups of graph patterns.
 
-    Variables that an aggregate binds are named for what SPARQL leaves open about their value: `?any1` (SAMPLE: one of
-    many), `?cat1` (GROUP_CONCAT: in any order), `?end1` (MIN and MAX: one of those that are equal). None of them is
-    made unless `free`, and none is ever used for more than its value.
+    The names of variables that an aggregate binds say what SPARQL leaves open about their value: `?any1` (SAMPLE: one
+    of many), `?cat1` (GROUP_CONCAT: in any order), `?end1` (MIN and MAX: one of several equal values). They occur only
+    with `free`, and only their value is used.
     """
 
     free = False
@@ -110,19 +110,19 @@ class Patterns:
         self._numbers = 0
 
     def chance(self, of: int) -> bool:
-        """True once in `of` times."""
+        """Return True once in `of` times."""
         return self.random.randrange(of) == 0
 
     def one(self, choices: Sequence[str]) -> str:
         return self.random.choice(choices)
 
     def drawn(self, makers: Sequence[tuple[int, Callable[[], str]]]) -> str:
-        """What one of the makers makes, drawn by weight."""
+        """Return the result of one of the makers, drawn by weight."""
         weights, choices = zip(*makers, strict=True)
         return self.random.choices(choices, weights)[0]()
 
     def fresh(self, kind: str = "num") -> str:
-        """A variable that nothing else in the text is called."""
+        """Return a variable name that is new in the text."""
         self._numbers += 1
         return f"?{kind}{self._numbers}"
 
@@ -167,7 +167,7 @@ class Patterns:
         return f"{s} {self.one(PATHS)} {o} ."
 
     def plain_group(self) -> str:
-        """Triples, GRAPH and OPTIONAL alone."""
+        """Return a group of triples, GRAPH and OPTIONAL only."""
         parts = [] if self.chance(8) else [self.block()]
         for _ in range(self.random.randint(0, 2)):
             kind = self.random.randrange(12)
@@ -190,7 +190,7 @@ class Patterns:
     # Expressions
 
     def equality(self) -> str:
-        """A variable that is to be a constant: what may be moved into the patterns."""
+        """Return an equality of a variable and a constant, which the engine can move into the patterns."""
         v = self.variable()
         c = self.number() if v == "?n" else self.node()
         return self.one((f"{v} = {c}", f"{v} = {c}", f"{c} = {v}", f"sameTerm({v}, {c})", f"{v} IN ({c})"))
@@ -317,7 +317,7 @@ class Patterns:
         )
 
     def aggregate(self, keys: Sequence[str], nested: bool) -> tuple[str, str, str]:
-        """An aggregate, the kind of its variable, and what it is made of."""
+        """Return an aggregate, the kind of its variable, and its inputs."""
         a = self.variable()
         distinct = "DISTINCT " if self.chance(4) else ""
         number = self.one(("?n", "?n", "?n", "?n + 1", "?n * ?n", f"IF(BOUND({a}), 1, 0)", "COALESCE(?n, 1)", a))
@@ -362,7 +362,7 @@ class Patterns:
             self.random.shuffle(rows)
             return f"VALUES {self.one(VARIABLES)} {{ {' '.join(rows)} }}"
         a, b = self.random.sample((*VARIABLES, "?n"), 2)
-        most = 14 if self.chance(3) else 3  # many rows are looked up, a few are tried
+        most = 14 if self.chance(3) else 3  # many rows use an index, few are compared one by one
         rows = [f"({self._cell()} {self._cell()})" for _ in range(self.random.randint(0, most))]
         if rows and self.chance(3):
             rows.append(rows[0])
@@ -375,7 +375,7 @@ class Patterns:
         return f"BIND({self.expression()} AS {'?d' if self.chance(2) else self.fresh()})"
 
     def bind_and_join(self) -> str:
-        """A variable that a triple pattern needs after BIND has given it a value."""
+        """Return a BIND and a triple pattern that needs its variable."""
         name = "?d" if self.chance(2) else self.fresh()
         triple = self.one(
             (f"{name} {self.one(PREDICATES)} {self.variable()}", f"{self.variable()} {self.one(PREDICATES)} {name}")

@@ -1,8 +1,8 @@
-"""SPARQL text at random, over a vocabulary so small that everything meets everything.
+"""Random SPARQL texts, over a vocabulary so small that most patterns match.
 
-What may be answered in more than one way is marked (see `Patterns`) or left out: BNODE, UUID, RAND, REDUCED, LIMIT
-without a total order, sums that depend on their order. Hypothesis draws only the seed: its own choices lean so much to
-the simple side that few subscriptions would ever be told anything.
+Parts with more than one right result are marked (see `Patterns`) or left out: BNODE, UUID, RAND, REDUCED, LIMIT without
+a total order, sums that depend on their order. Hypothesis draws only the seed: its own choices are so simple that few
+subscriptions would get a notification.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oracle import BASE, Query
 
 
 class Queries(Patterns):
-    """Queries of all forms."""
+    """Generator of queries of all forms."""
 
     free = True
 
@@ -27,7 +27,7 @@ class Queries(Patterns):
         return self.one((f"FROM {a}", f"FROM NAMED {a}", f"FROM {a} FROM {b} FROM NAMED {c}"))
 
     def where(self) -> str:
-        """A sub-query alone hides variables that the rest of the query may name."""
+        """Return a WHERE clause. A sub-query alone would hide variables that the rest of the query may name."""
         group = self.sub_query(self.random.randint(1, 2)) if self.chance(8) else self.any_group()
         return f"{self.dataset()} WHERE {{ {group} }}"
 
@@ -49,7 +49,7 @@ class Queries(Patterns):
         return f"SELECT {self.distinct()}{projected} {where}"
 
     def grouped_select(self) -> tuple[str, str]:
-        """A SELECT with aggregates, and the one of its inputs."""
+        """Return a SELECT with aggregates, and the query of their inputs."""
         grouping, where = self.grouping(nested=False), self.where()
         distinct = "DISTINCT " if self.chance(10) else ""
         inputs = f"SELECT {grouping.inputs} {where}" if grouping.inputs else ""
@@ -93,12 +93,12 @@ class Queries(Patterns):
         )
 
     def query(self) -> Query:
-        """A legal query."""
+        """Return a valid query."""
         while True:
             query = self._any_query()
             try:
                 ox.Store().query(query.text, base_iri=BASE)
-            except SyntaxError:  # BIND to what is bound
+            except SyntaxError:  # BIND to a variable that is already bound
                 continue
             return query
 
@@ -112,7 +112,7 @@ class Queries(Patterns):
 
 
 class Updates(Patterns):
-    """Updates of all forms."""
+    """Generator of updates of all forms."""
 
     def data(self, blanks: bool = True, least: int = 1, most: int = 5) -> str:
         parts = []
@@ -161,7 +161,7 @@ class Updates(Patterns):
         return f"{with_}{delete}{insert}{self.using()} WHERE {{ {where} }}"
 
     def overwrite(self) -> str:
-        """One value for another: what a gateway does all day."""
+        """Return an update that overwrites a value, the most frequent update of a gateway."""
         s, p = self.one(RESOURCES), self.one(("ex:n", "ex:n", "ex:q"))
         value = self.number() if p == "ex:n" else self.node()
         found = self.one(
@@ -177,7 +177,7 @@ class Updates(Patterns):
         return f"DELETE {{ {a} {p} ?n }} INSERT {{ {a} {p} {value} }} WHERE {{ {found} }}"
 
     def compute(self) -> str:
-        """Values made of values."""
+        """Return an update that computes values from values."""
         aggregate = self.one(("SUM(?n)", "STR(AVG(?n))", "COUNT(*)", "COUNT(DISTINCT ?b)", "MAX(STR(?b))"))
         counted = f"({aggregate} AS ?d) WHERE {{ {self.block()} }}"
         return self.one(
@@ -193,7 +193,7 @@ class Updates(Patterns):
         )
 
     def back_and_forth(self) -> list[str]:
-        """The same quads out and in again, or in and out."""
+        """Return updates that remove quads and insert them again, or the reverse."""
         data = self.data(blanks=False)
         both = [f"DELETE DATA {{ {data} }}", f"INSERT DATA {{ {data} }}"]
         return both if self.chance(2) else both[::-1]
@@ -206,7 +206,7 @@ class Updates(Patterns):
         return f"DELETE WHERE {{ {' '.join(parts)} }}"
 
     def manage(self) -> str:
-        """Graphs that come, go and move."""
+        """Return an update that creates, clears or moves graphs."""
         silent = self.one(("", "SILENT "))
         kind = self.random.randrange(3)
         if kind == 0:
@@ -232,18 +232,18 @@ class Updates(Patterns):
         )
 
     def update(self) -> list[str]:
-        """The operations of one request, without prologue."""
+        """Return the operations of one request, without prologue."""
         if self.chance(16):
             return self.back_and_forth()
         return _scoped([self.operation() for _ in range(self.random.choice((1, 1, 1, 2, 3)))])
 
     def seed(self) -> list[str]:
-        """One operation that inserts: something to work on."""
+        """Return one operation that inserts initial data."""
         return [f"INSERT DATA {{ {self.data(least=8, most=24)} }}"]
 
 
 def _scoped(operations: list[str]) -> list[str]:
-    """Blank node labels may not be shared between operations."""
+    """Make the labels of blank nodes unique, because operations must not share them."""
     return [
         text.replace("_:x", f"_:x{number}").replace("_:y", f"_:y{number}") for number, text in enumerate(operations)
     ]

@@ -30,7 +30,7 @@ TEXTS = st.text(max_size=12) | st.sampled_from(ODD + LEXICAL)
 
 
 def possible(make: Callable[..., ox.NamedNode | ox.BlankNode | ox.Literal]) -> Callable[..., object]:
-    """What Oxigraph makes of its arguments, or None where it refuses."""
+    """Return Oxigraph's result for these arguments, or None if it refuses them."""
 
     def made(*arguments: object) -> object:
         try:

@@ -1,6 +1,6 @@
-"""The naive engine: every update by Oxigraph itself, every subscription evaluated anew and compared. A test oracle.
+"""The naive engine, a test oracle: Oxigraph executes each update, re-evaluates each subscription and compares.
 
-It shares no code with the engine. Where it and the engine disagree, one of them is wrong.
+It shares no code with the engine. If the two disagree, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRANSFER = re.compile(r"(?:ADD|COPY|MOVE) (?:GRAPH )?(\w+:\w+|<\S*>) TO ")
 
 
 class Refused(Exception):
-    """The naive engine could not carry an update out."""
+    """The naive engine could not execute an update."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,15 @@ class Query:
     default_graphs: tuple[str, ...] | None = None
     named_graphs: tuple[str, ...] | None = None
     inputs: str = ""
-    """A query of what each aggregate of this one is made of: the same columns without grouping. Empty: no matter."""
+    """A query of the inputs of each aggregate of this one: the same columns without grouping.
+
+    Empty if they do not matter.
+    """
 
 
 @dataclass
 class NaiveEngine:
-    """A store, and what each watched query gave last."""
+    """A store, and the last result of each watched query."""
 
     store: ox.Store = field(default_factory=ox.Store)
 
@@ -51,7 +54,7 @@ class NaiveEngine:
         self.update(prefix + " ; ".join(map(_as_naive, operations)))
 
     def evaluate(self, query: Query) -> tuple[tuple[str, ...], Bag]:
-        """The columns of a query and its rows, as the engine tabulates every query form."""
+        """Return the columns of a query and its rows, in the tabular form that the engine gives each query form."""
         strict = query.default_graphs is not None or query.named_graphs is not None
         result = self.store.query(
             query.text,
@@ -66,7 +69,7 @@ class NaiveEngine:
         return tuple(variable.value for variable in result.variables), Counter(tuple(row) for row in result)
 
     def replace(self, quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> None:
-        """Take over another store's content, so that its blank nodes have the same names here."""
+        """Take over the content of another store, so that its blank nodes have the same names here."""
         self.store = ox.Store()
         self.store.extend(quads)
         for graph in graphs:
@@ -74,9 +77,9 @@ class NaiveEngine:
 
 
 def as_stored(triples: Iterable[ox.Triple]) -> list[ox.Triple]:
-    """Triples with their literals as a store gives them back: Oxigraph leaves those of CONSTRUCT templates as written.
+    """Return triples with literals in the form of a store: Oxigraph does not normalize those of CONSTRUCT templates.
 
-    The engine has one form for each literal, wherever it comes from.
+    The engine has one form for each literal, whatever its origin.
     """
     store = ox.Store()
     store.extend(ox.Quad(*triple) for triple in triples)
@@ -84,14 +87,14 @@ def as_stored(triples: Iterable[ox.Triple]) -> list[ox.Triple]:
 
 
 def canonical(quads: Iterable[ox.Quad]) -> frozenset[ox.Quad]:
-    """The quads with their blank nodes named by structure: equal for isomorphic data sets."""
+    """Return the quads with blank nodes named by structure: equal for isomorphic datasets."""
     dataset = ox.Dataset(quads)
     dataset.canonicalize(ox.CanonicalizationAlgorithm.UNSTABLE)
     return frozenset(dataset)
 
 
 def canonical_triples(rows: Iterable[tuple[object, ...]], known: frozenset[ox.BlankNode]) -> frozenset[ox.Quad]:
-    """A CONSTRUCT's triples up to the names of the blank nodes that it made. Those in `known` keep theirs."""
+    """Return the triples of a CONSTRUCT up to the names of its new blank nodes. Those in `known` keep their names."""
 
     def pinned(term: object) -> object:
         return ox.NamedNode(f"urn:blank:{term.value}") if isinstance(term, ox.BlankNode) and term in known else term
@@ -100,7 +103,7 @@ def canonical_triples(rows: Iterable[tuple[object, ...]], known: frozenset[ox.Bl
 
 
 def blank_nodes(quads: Iterable[ox.Quad]) -> frozenset[ox.BlankNode]:
-    """Every blank node of a data set."""
+    """Return all blank nodes of a dataset."""
     return frozenset(
         term
         for quad in quads
@@ -110,14 +113,14 @@ def blank_nodes(quads: Iterable[ox.Quad]) -> frozenset[ox.BlankNode]:
 
 
 def named_graphs(names: Iterable[ox.NamedNode | ox.BlankNode]) -> tuple[frozenset[ox.NamedNode], int]:
-    """Names of named graphs, and how many have a blank node for a name."""
+    """Return the named graphs, and the number of those whose name is a blank node."""
     names = list(names)
     iris = frozenset(name for name in names if isinstance(name, ox.NamedNode))
     return iris, len(names) - len(iris)
 
 
 def _as_naive(operation: str) -> str:
-    """An operation for Oxigraph, to which it is no error that ADD and COPY have no source, nor MOVE onto itself."""
+    """Adapt an operation to Oxigraph, which accepts ADD and COPY without a source and MOVE to the source itself."""
     match = _TRANSFER.match(operation)
     if match is None:
         return operation

@@ -1,4 +1,4 @@
-"""A running engine whose writer can be kept busy, and a subscriber to it."""
+"""A running engine whose writer a test can block, and a subscriber."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from edge.engine.start import make_engine, open_engine
 from tests.support.waiting import wait_for
 
 WAIT = 100.0
-"""Seconds after which something that should happen has not happened."""
+"""Seconds after which a test gives up."""
 
 
 class House:
-    """A running engine, with a door that the writer can be made to wait at: while it is shut the writer is busy."""
+    """A running engine with a barrier for its writer thread: while the barrier is closed, the writer is busy."""
 
     def __init__(self, directory: Path | None = None, journal: Journal | None = None, **settings: object) -> None:
         self.door = threading.Event()
@@ -36,12 +36,12 @@ class House:
             self.scheduler = Scheduler(engine, journal, self.settings, FakeClock())
 
     def wait(self) -> None:
-        """Wait at the door."""
+        """Wait at the barrier."""
         self.at_the_door.set()
         assert self.door.wait(WAIT)
 
     def busy(self) -> Future[None]:
-        """Keep the writer busy until the door is opened."""
+        """Keep the writer busy until the barrier opens."""
         self.door.clear()
         self.at_the_door.clear()
         future = self.scheduler.on_writer(self.wait)
@@ -61,7 +61,7 @@ class House:
 
 
 def commits(directory: Path) -> int:
-    """How many commits the journal in a directory has."""
+    """Return the number of commits in the journal of a directory."""
     with contextlib.closing(sqlite3.connect(directory / sqlite_schema.FILE_NAME)) as connection:
         return int(connection.execute("SELECT count(*) FROM commits").fetchone()[0])
 
@@ -76,7 +76,7 @@ class Client:
         self.future = house.scheduler.subscribe(QueryRequest(text), self.items.append)
 
     def told(self) -> list[tuple[int, list[int], list[int]]]:
-        """Sequence, values added, values removed of every notification."""
+        """Return sequence, added values and removed values of each notification."""
         return [
             (
                 n.sequence,
@@ -89,6 +89,6 @@ class Client:
 
 
 def evaluated(scheduler: Scheduler) -> None:
-    """Wait until the subscribers have been notified of every update that is done."""
-    scheduler.on_writer(lambda: None).result(WAIT)  # an update is done before its subscribers are notified
+    """Wait until the subscribers have been notified of every finished update."""
+    scheduler.on_writer(lambda: None).result(WAIT)  # an update finishes before its subscribers are notified
     wait_for(lambda: scheduler.pending_evaluations == 0)

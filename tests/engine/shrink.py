@@ -1,6 +1,6 @@
-"""Cutting a story that fails down to what it takes, as a test ready to be named.
+"""Reduction of a failing story to a minimal one, printed as a test.
 
-By hand: `python tests/engine/shrink.py SEED ...`.
+Usage: `python tests/engine/shrink.py SEED ...`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SHORT = 6
 
 @dataclass(frozen=True)
 class Failure:
-    """How a story failed. Two failures are of one kind if the same error was raised in the same place."""
+    """The failure of a story. Two failures are alike if they raise the same error at the same place."""
 
     error: str
     place: tuple[str, str]
     message: str
 
     def like(self, other: Failure | None) -> bool:
-        """Whether another failure is of this kind."""
+        """Return whether another failure is alike."""
         return other is not None and (self.error, self.place) == (other.error, other.place)
 
     def __str__(self) -> str:
@@ -37,10 +37,10 @@ class Failure:
 
 
 def failure(story: Story) -> Failure | None:
-    """How a story fails, if it does."""
+    """Return the failure of a story, or None."""
     try:
         tell(story)
-    except BaseException as error:  # those of pytest are no Exceptions
+    except BaseException as error:  # the exceptions of pytest are not subclasses of Exception
         if isinstance(error, KeyboardInterrupt):
             raise
         *_, last = traceback.extract_tb(error.__traceback__)
@@ -49,7 +49,7 @@ def failure(story: Story) -> Failure | None:
 
 
 def shrunk(story: Story) -> Story:
-    """A story with fewer steps, operations and words that fails in the same way."""
+    """Return a story with fewer steps, operations and words that fails in the same way."""
     kind = failure(story)
     assert kind is not None, "it does not fail"
 
@@ -67,7 +67,7 @@ def shrunk(story: Story) -> Story:
 
 
 def _simpler(step: object, fails: Callable[[object], bool]) -> Iterator[object]:
-    """The step with less in it, if there is one."""
+    """Return a simpler form of a step, if there is one."""
     if isinstance(step, Update):
         step = Update(tuple(_fewest(step.operations, lambda rest: bool(rest) and fails(Update(tuple(rest))))))
         for index in range(len(step.operations)):
@@ -90,7 +90,7 @@ def _simpler(step: object, fails: Callable[[object], bool]) -> Iterator[object]:
 
 
 def _fewest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """As few of the parts as still fail: ever shorter runs of them are left out, the shortest wherever they begin."""
+    """Return as few of the parts as still fail. Runs of parts are left out, ever shorter ones, at every position."""
     parts = list(parts)
     run = len(parts)
     while run:
@@ -106,7 +106,7 @@ def _fewest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]
 
 
 def as_test(story: Story) -> str:
-    """The story as Python."""
+    """Return the story as Python code."""
     lines = ["def test_():", "    world = World()"]
     for step in story:
         if isinstance(step, Update):

@@ -1,10 +1,8 @@
-"""Stories: what is done to the engine, drawn at random and rehearsed on the naive one.
+"""Random stories: sequences of requests to the engine, drawn from a seed and rehearsed on the naive engine.
 
-The rehearsal sees to it that stories are worth telling: what the naive engine refuses, what changes nothing and who is
-told nothing are kept now and then, what grows too large never. Queries of operators in operators come first.
-
-By hand: `python tests/engine/story.py 500` prints how many notifications 500 stories have for each operator, and for
-each that stands in another.
+The rehearsal selects useful steps: it keeps only a few requests that fail, change nothing or notify nobody, and none
+that grow too large. Queries with nested operators come first. `python tests/engine/story.py 500` prints the number of
+notifications of 500 stories for each operator, and for each nesting.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ Story = tuple[Step, ...]
 
 
 def tell(story: Story) -> list[Query]:
-    """Live through a story on both engines. Returns the query of each notification."""
+    """Run a story on both engines. Return the query of each notification."""
     world = World()
     for step in story:
         step.tell(world)
@@ -71,7 +69,7 @@ def tell(story: Story) -> list[Query]:
 
 
 def draw(seed: int) -> Story:
-    """The story of a seed."""
+    """Draw the story of a seed."""
     author = random.Random(seed)
     stage = _Stage(author, Updates(seed), Queries(~seed))
     updates = stage.updates(author.randint(4, 9))
@@ -86,7 +84,7 @@ def draw(seed: int) -> Story:
 
 
 class _Stage:
-    """Where updates and queries are rehearsed."""
+    """The rehearsal of updates and queries."""
 
     def __init__(self, author: random.Random, updates: Updates, queries: Queries) -> None:
         self._author = author
@@ -95,7 +93,7 @@ class _Stage:
         self._states: list[ox.Store] = []
 
     def updates(self, many: int) -> list[tuple[str, ...]]:
-        """Updates that do something, nearly always, the first of which inserts."""
+        """Return updates that nearly always change something. The first one inserts."""
         naive = NaiveEngine()
         chosen: list[tuple[str, ...]] = []
         while len(chosen) < many:
@@ -116,7 +114,7 @@ class _Stage:
         return chosen
 
     def queries(self, many: int) -> list[Query]:
-        """Queries of which subscribers are told something, nearly always."""
+        """Return queries whose subscribers nearly always get a notification."""
         chosen: list[Query] = []
         while len(chosen) < many:
             if chosen and not self._author.randrange(8):
@@ -134,7 +132,7 @@ class _Stage:
         return chosen
 
     def _worth(self, query: Query) -> bool | None:
-        """Whether a query's result changes. None: it is too large."""
+        """Return whether a query's result changes, or None if it is too large."""
         results = []
         for store in self._states:
             try:
@@ -170,7 +168,7 @@ _SPACES = (" ", " ", " ", "  ", "\t", "\n", " # { ' \" ex:a\n", "\r\n")
 
 
 def varied(author: random.Random, texts: Sequence[str]) -> tuple[str, ...]:
-    """The same texts with other constants, or spelled differently, or both; the same change in all of them."""
+    """Return the same texts with other constants or another spelling, with the same change in all of them."""
     others: dict[str, str] = {}
     change, respell = author.randrange(3) > 0, author.randrange(3) == 0
 
@@ -186,7 +184,7 @@ def varied(author: random.Random, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plainly(match: re.Match[str]) -> str:
-    """A token as it was before it was respelled."""
+    """Return a token without its respelling."""
     if match["iri"]:
         return _WHOLE.get(match[0], match[0])
     if match["string"]:
@@ -195,7 +193,7 @@ def _plainly(match: re.Match[str]) -> str:
 
 
 def _constants(match: re.Match[str], token: str) -> Sequence[str]:
-    """What may stand in the place of a token."""
+    """Return the constants that can replace a token."""
     if token in _IRIS:
         return _IRIS
     if match["number"]:

@@ -1,4 +1,4 @@
-"""Aggregates over expressions that raise errors or are unbound for some rows: subscriptions say what queries say."""
+"""Aggregates over expressions that are errors or unbound for some rows: subscriptions agree with queries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATES = [
 
 
 def comparable(rows: Any, aggregate: str) -> Counter[tuple[str, ...]]:
-    """Rows as far as the standard decides them: it leaves open which value SAMPLE takes, and the order of parts."""
+    """Return the determined part of the rows: SPARQL leaves open the value of SAMPLE and the order of parts."""
     found: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         *keys, value = ["" if cell is None else str(cell) for cell in row]
@@ -58,7 +58,7 @@ def test_subscriptions_follow_errors_as_queries_have_them(aggregate, distinct):
     results: dict[str, Counter[Row]] = {}
     for expression, form in product(EXPRESSIONS, FORMS):
         if aggregate == "SAMPLE" and "HAVING" in form:
-            continue  # it depends on which value was taken
+            continue  # it depends on the value that SAMPLE took
         text = PREFIX + form.format(f"{aggregate}({distinct}{expression})", where=WHERE)
         result = results[text] = Counter()
 
@@ -88,7 +88,7 @@ def test_subscriptions_follow_errors_as_queries_have_them(aggregate, distinct):
     ],
 )
 def test_how_one_error_counts(call, value):
-    """In the standard COUNT leaves out errors always (18.5.1.2); Oxigraph does so only where nothing is computed."""
+    """In the standard, COUNT always ignores errors (18.5.1.2); Oxigraph does so only for variables."""
     engine = new_engine()
     run(engine, f"{PREFIX} INSERT DATA {{ :a :x 1 . :b :x 'foo' . :c :x 3 }}")
     (row,) = ask(engine, f"{PREFIX} SELECT ({call} AS ?r) {WHERE}").rows

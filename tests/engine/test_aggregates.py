@@ -1,4 +1,4 @@
-"""Aggregates of what comes and goes: SPARQL 1.1 Query Language, section 18.5.1."""
+"""Aggregates under insertions and deletions: SPARQL 1.1 Query Language, section 18.5.1."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_extremes_are_those_of_what_is_left(name: str, distinct: bool, bag: Bag)
         assert result is None
         assert asked(described, bag.left) is None
     else:
-        # Between equals, and where there is a circle of terms each less than the next, Oxigraph takes what comes first.
+        # Among equal terms, and in a circle of terms each less than the next, Oxigraph takes the first.
         best = strict_best(name, terms)
         assert result == best if best is not None else result in terms
 
@@ -99,7 +99,7 @@ def test_doubles_are_summed_exactly_and_do_not_drift(stay: list[float], go: list
         return
     try:
         exact = math.fsum(stay)
-    except OverflowError:  # beyond all doubles, at least on the way
+    except OverflowError:  # beyond the range of doubles, at least in between
         return
     assert total.result() == encode(exact + 0.0)
     assert average.result() == encode((exact + 0.0) / len(stay))
@@ -242,7 +242,7 @@ def test_count_passes_over_errors_of_what_is_looked_up_alone() -> None:
 
 
 def test_what_is_the_same_is_told_by_terms() -> None:
-    """Oxigraph takes equal moments in different zones for one when it counts what an expression computes."""
+    """Oxigraph treats equal times in different zones as one when it counts the values of an expression."""
     moments = [typed("2024-02-29T12:00:00Z", "dateTime"), typed("2024-02-29T14:00:00+02:00", "dateTime")]
     for expression in (X, COMPUTED):
         assert aggregate("COUNT", *moments, distinct=True, expression=expression) == integer(2)

@@ -1,4 +1,4 @@
-"""A snapshot that is encoded while updates go on holds the state at the commit after which it is stored."""
+"""A snapshot that is encoded during updates has the state of the commit after which it is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.waiting import wait_for
 
 
 def commit(engine: Engine, journal: Journal, author: random.Random) -> None:
-    """One update that is committed, or fails, or is undone because it could not be stored."""
+    """Run one update that is committed, fails, or is rolled back because the disk refuses it."""
     with suppress(UpdateFailed):
         executed = engine.execute([engine.prepare(UpdateRequest(some_update(author)))], NOW)
         if author.random() < 0.2:
@@ -51,13 +51,13 @@ def restored(directory: Path) -> tuple[set[object], set[object], int, int]:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), stored=st.booleans())
 def test_updates_between_any_two_pieces_are_in_the_snapshot(seed, stored):
-    """If it is not stored, because the process is killed, the journal has them."""
+    """If the snapshot is not stored, because the process is killed, the journal contains the updates."""
     author = random.Random(seed)
     engine = new_engine()
     take = GraphCopy.take
 
     def take_one(copy: GraphCopy, size: int) -> list[object]:
-        if copy in engine._graph_copies:  # not that of a mirror
+        if copy in engine._graph_copies:  # not the lock of a mirror
             for _ in range(author.randrange(3)):
                 commit(engine, journal, author)
         return take(copy, 1)
@@ -86,7 +86,7 @@ def test_updates_between_any_two_pieces_are_in_the_snapshot(seed, stored):
 
 
 def test_updates_go_on_while_a_snapshot_is_made(tmp_path, monkeypatch):
-    """The thread that encodes stands still between two pieces; updates are committed, then the snapshot is stored."""
+    """The encoding thread pauses between two pieces; updates are committed, then the snapshot is stored."""
     at_a_piece, go_on = threading.Event(), threading.Event()
 
     def between(snapshot: BackgroundSnapshot) -> object:
@@ -134,7 +134,7 @@ def test_what_was_changed_before_it_is_stored_is_encoded_in_bodies_of_bounded_si
 
 
 def test_a_large_change_before_it_is_stored_is_not_encoded_by_the_writer(tmp_path, monkeypatch):
-    """It is committed when all is encoded, and the writer has not been told yet."""
+    """The change is committed when the encoding is complete and the writer has not been notified yet."""
     put, bodies = Writer._put_snapshot, BackgroundSnapshot.bodies
     stored: list[bool] = []
     changes = iter([f"INSERT DATA {{ {' '.join(f'<b:{n}> <a:p> {n} .' for n in range(5000))} }}"])

@@ -1,4 +1,4 @@
-"""What shares a commit, and what the writer reports while it works: on a clock that only work moves."""
+"""Batches of updates for one commit, and the progress reports of the writer, on a clock that only work advances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edge.protocol.access import Access, Priority
 
 
 class Site:
-    """An engine whose updates take as many milliseconds as their notes say, on a fake clock."""
+    """An engine with a fake clock, whose updates take as many milliseconds as their notes say."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.clock = FakeClock()
@@ -37,7 +37,7 @@ class Site:
     graph = "urn:notes"
 
     def take(self, notes, beside, now) -> int:
-        """On the writer's thread, as a ledger."""
+        """Act as a ledger, on the writer's thread."""
         ((name, milliseconds),) = notes
         self.at_the_door.set()
         assert self.door.wait(WAIT)
@@ -72,13 +72,13 @@ def site(tmp_path) -> Iterator[Site]:
 
 
 def test_a_batch_ends_after_its_time(site, tmp_path):
-    """Each takes 20 ms: the third one is the last that shares a commit of 50 ms."""
+    """Each update takes 20 ms: the third one is the last in a commit of at most 50 ms."""
     site.run(*(site.send("a", 20) for _ in range(9)))
     assert commits(tmp_path) == 3
 
 
 def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
-    """While another client counts, which is a second, the flood has one update in a commit, and then 50 ms again."""
+    """While another client counts as active, for one second, the flood gets one update per commit, and 50 ms later."""
     first = site.send("flood", 20)
     assert site.at_the_door.wait(WAIT)
     others = [site.send(source, 20) for source in ("usual", "flood", "flood", "flood", "flood")]
@@ -92,7 +92,7 @@ def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
 
 
 def test_turns_are_decided_at_each_take_and_by_the_time_that_work_took(site):
-    """30 updates of 0.9 s of one client: a sensor and others wait for the one that runs, not for all that wait."""
+    """One client sends 30 updates of 0.9 s: a sensor and other clients wait for the running one only."""
     first = [site.send("flood", 900) for _ in range(30)]
     assert site.at_the_door.wait(WAIT)
     others = [site.send("", 1), site.send("urgent", 1, "high"), site.send("usual", 1), site.send("usual", 1)]

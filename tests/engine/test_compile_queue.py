@@ -1,4 +1,4 @@
-"""Long texts are compiled clients in turn, and not too many ahead of the writer."""
+"""Long texts are compiled in round-robin order of clients, and only a few ahead of the writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 
 class Texts:
-    """A queue whose texts take until they are let go."""
+    """A queue whose compilations block until the test releases them."""
 
     def __init__(self) -> None:
         self.queue = CompileQueue()

@@ -1,4 +1,4 @@
-"""What each client has added to the graph is known after a restart, and costs nothing with an update."""
+"""The contributions of each client to the graph: they survive a restart and cost nothing per update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be evaluated without a way to stop it: only what is sure to be done soon."""
+"""Cost estimates: only evaluations with a low bound run without a way to stop them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOUBLED = " ".join(f"BIND(CONCAT(?t{n}, ?t{n}) AS ?t{n + 1})" for n in range(20)
 
 @pytest.fixture(scope="module")
 def house() -> Engine:
-    """Lamps in rooms, a street of rooms, and one lamp with as many tags as there are lamps."""
+    """Return lamps in rooms, a street of rooms, and one lamp with as many tags as there are lamps."""
     engine = new_engine()
     lamps = " ".join(
         f'<urn:lamp{n}> a <urn:Lamp> ; <urn:in> <urn:room{n % 30}> ; <urn:dims> {n} ; <urn:state> "on" .'
@@ -124,7 +124,7 @@ def test_no_query_has_more_solutions_than_the_bound(seed: int) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=40))
 def test_joins_have_no_more_solutions_than_the_bound(triples: list[tuple[int, int, int]]) -> None:
-    """Also where some subjects have many objects, and some have none."""
+    """This holds even if some subjects have many objects and some have none."""
     store = ox.Store()
     engine = new_engine()
     for s, p, o in triples:

@@ -1,4 +1,4 @@
-"""What generated stories have found, by name."""
+"""Failures that generated stories have found, as named tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from generated_patterns import PREFIX
 from oracle import Query
 
 SUBSCRIBED = (
-    # what a sub-query hides, and how often it says so
+    # variables that a sub-query hides, and their multiplicity
     "SELECT ?b { { SELECT ?a { ?a ex:p ?b } } }",
     "SELECT ?a { { SELECT DISTINCT * { ?a ex:p ?b } } }",
     "SELECT ?c { { SELECT DISTINCT ?b { ?a ex:p ?b } } }",
@@ -23,10 +23,10 @@ SUBSCRIBED = (
     "SELECT ?a { ?a (ex:p|ex:q)/ex:p ?b }",
     "SELECT ?a { ?a ^(ex:p|^ex:q) ?b }",
     "SELECT ?a { ?a !(ex:r|^ex:r) ?b }",
-    # EXISTS that needs a variable for what it computes
+    # EXISTS that needs a variable for a computed value
     "SELECT ?a ?c { ?x ex:q ?c . ?a ex:q ?x FILTER EXISTS { BIND(STR(?a) AS ?y) FILTER(BOUND(?y)) } }",
     "SELECT ?a ?c { ?x ex:q ?c . ?a ex:q ?x FILTER NOT EXISTS { BIND(STR(?a) AS ?y) ?y ex:p ?z } }",
-    # GRAPH with nothing in it that a graph could have
+    # GRAPH with an empty pattern
     "SELECT * { GRAPH ?g { VALUES ?b { 1 } } }",
     "SELECT * { ?a ex:p ?b GRAPH ?a { VALUES ?a { UNDEF ex:a ex:a } } }",
     "SELECT * { GRAPH ?g { BIND(1 AS ?b) } }",

@@ -1,4 +1,4 @@
-"""Long INSERT DATA and DELETE DATA, which Oxigraph reads, do what they do when they are compiled token by token."""
+"""Long INSERT DATA and DELETE DATA, which Oxigraph parses, have the effect of token-by-token compilation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PADDING = "\n#" + "x" * LONGEST_TEXT
 
 
 def plan(text: str) -> list[Data] | None:
-    """The operations of a request that is read as data."""
+    """Return the operations of a request that is parsed as data."""
     found = data_plan(PREFIX + text, QueryRules())
     return None if found is None else list(found.operations)  # type: ignore[arg-type]
 
@@ -165,7 +165,7 @@ SEED = PREFIX + (
 
 
 def outcome(text: str) -> object:
-    """What an update does to a graph, or how it is refused."""
+    """Return the effect of an update on a graph, or its error."""
     engine = new_engine()
     run(engine, SEED)
     try:
@@ -180,7 +180,7 @@ often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthC
 
 
 def both(text: str) -> tuple[object, object]:
-    """The outcome of a long text, and what it is when the text is compiled token by token."""
+    """Return the outcome of a long text, and that of token-by-token compilation."""
     text += PADDING
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(update_compiler, "data_plan", lambda text, rules: None)
@@ -189,7 +189,7 @@ def both(text: str) -> tuple[object, object]:
 
 
 def cut_often(patch: pytest.MonkeyPatch) -> None:
-    """Have data cut into pieces wherever it can be."""
+    """Cut data into pieces at every possible position."""
     patch.setattr(data_compiler, "_PIECE", 1)
     short = data_compiler._STRETCH.pattern.replace("{0,1000}", "{0,1}").replace("{1,200}+", "{1,7}+")
     assert len(short) == len(data_compiler._STRETCH.pattern) - 5

@@ -1,4 +1,4 @@
-"""Demotion: a subscription that an update makes too expensive is re-evaluated, and its notifications stay exact."""
+"""Demotion: a subscription that becomes too expensive is re-evaluated, and its notifications stay exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
 
 
 class Simulation(Base):
-    """Also the evaluation threads are the test. A re-evaluated subscription may skip states."""
+    """An engine whose evaluation threads are controlled by the test. A re-evaluated subscription may skip states."""
 
     def __init__(self, rules: QueryRules | None = None) -> None:
         super().__init__(rules)
@@ -40,12 +40,12 @@ class Simulation(Base):
         return self.engine.spus._by_spuid[self.spuid(follower)]  # type: ignore[return-value]
 
     def fetched(self) -> None:
-        """Wait until the results from before an update are there."""
+        """Wait until the results before an update are available."""
         if self.first._pool is not None:
             self.first._pool.submit(lambda: None).result()
 
     def evaluate(self) -> bool:
-        """One evaluation of a re-evaluated query."""
+        """Run one evaluation of a re-evaluated query."""
         reevaluation = self.engine.spus.reevaluation
         job = reevaluation.next()
         if job is not None:
@@ -70,7 +70,7 @@ class Simulation(Base):
 
 @pytest.fixture
 def too_expensive(monkeypatch):
-    """Whatever has to be looked up for an update is too much."""
+    """Every lookup for an update exceeds the limit."""
     monkeypatch.setattr("edge.engine.subscriptions.demotion.STEPS", -1)
     monkeypatch.setattr("edge.engine.subscriptions.demotion.STEPS_PER_QUAD", 0)
 

@@ -1,4 +1,4 @@
-"""What a query depends on is watched, all of it, and not much more."""
+"""The dependencies of a query: the engine watches all of them, and few others."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_parsed_depends_on_everything():
 @settings(max_examples=150, deadline=None)
 @given(seeds)
 def test_whatever_changes_a_result_is_watched(seed):
-    """Whatever a query is, no update may go by unseen."""
+    """Whatever the query, the engine misses no update that changes its result."""
     updates, queries = Updates(seed), Queries(~seed)
     naive = NaiveEngine()
     naive.update(PREFIX + updates.seed()[0])
@@ -131,7 +131,7 @@ def test_whatever_changes_a_result_is_watched(seed):
     for _ in range(3):
         query: Query = queries.query()
         if "CONSTRUCT" in query.text or "DESCRIBE" in query.text:
-            continue  # CONSTRUCT has the dependencies of its WHERE, DESCRIBE finds more as it runs
+            continue  # CONSTRUCT has the dependencies of its WHERE; DESCRIBE finds more during its evaluation
         request = QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs))
         depends = compile_evaluator(request, QueryRules()).dependencies()
         lutt: Lutt[int] = Lutt(graph)

@@ -1,4 +1,4 @@
-"""Subscriptions that go on after a restart, where they were."""
+"""Durable subscriptions: they continue after a restart at their last position."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make(tmp_path: Path):
 
 @pytest.fixture
 def boot(tmp_path: Path):
-    """The file that tells one start of the machine from the next."""
+    """Write the file that distinguishes one start of the machine from the next."""
     file = tmp_path / "boot_id"
     file.write_text("first\n")
     with mock.patch.object(durable_subscriptions, "_BOOT_ID", file):
@@ -64,7 +64,7 @@ def boot(tmp_path: Path):
 
 @pytest.mark.timeout(300)
 def test_whatever_happens_everybody_is_told_the_same_again(tmp_path: Path) -> None:
-    """Stories of updates and subscriptions, with stops, kills and snapshots in between."""
+    """Stories of updates and subscriptions, interleaved with stops, kills and snapshots."""
     restored = 0
     for seed in range(STORIES):
         directory = tmp_path / str(seed)
@@ -74,7 +74,7 @@ def test_whatever_happens_everybody_is_told_the_same_again(tmp_path: Path) -> No
 
 
 def _tell(seed: int, directory: Path) -> int:
-    """A story of a seed. Returns how many subscriptions went on."""
+    """Run the story of a seed. Return the number of subscriptions that continued."""
     author = random.Random(seed)
     world = KeptWorld(directory, snapshot_min_bytes=author.choice([200, 600, 10**6]), snapshot_ratio=0.1)
     names, restored = {}, 0
@@ -90,7 +90,8 @@ def _tell(seed: int, directory: Path) -> int:
         if not author.randrange(3):
             kill = bool(author.randrange(2))
             if kill:
-                world.update(f"INSERT DATA {{ <urn:x> <urn:y> {author.random()} }}")  # all is on disk with it
+                # all notifications are on disk with it
+                world.update(f"INSERT DATA {{ <urn:x> <urn:y> {author.random()} }}")
             before = dict(world.followers)
             went_on = world.restart(kill=kill)
             restored += len(went_on)
@@ -264,7 +265,7 @@ def test_with_other_rules_or_another_version_all_begin_anew(make):
     assert world.rows() == 0
 
 
-# What a power cut can take
+# Losses of a power cut
 
 
 def test_with_interval_a_killed_process_has_lost_nothing(make, boot):
@@ -285,7 +286,7 @@ def test_with_interval_all_begin_anew_after_a_power_cut_but_not_after_a_stop(mak
     follower = world.subscribe(VALUES)
     world.update(put(1))
     boot.write_text("second")
-    assert world.restart() != {}  # stopped, and the machine then
+    assert world.restart() != {}  # the gateway was stopped, and the machine later
     world.update(put(2))
     boot.write_text("third")
     assert world.restart(kill=True) == {}
@@ -296,7 +297,7 @@ def test_with_interval_all_begin_anew_after_a_power_cut_but_not_after_a_stop(mak
 
 
 def test_with_interval_what_is_told_after_a_stop_is_not_taken_for_durable(make, boot):
-    """The power is cut before a single byte of the second run was written."""
+    """The power fails before any byte of the second run is written."""
     world = make(durability="interval", flush_interval=3600)
     world.subscribe(VALUES)
     world.update(put(1))
@@ -322,7 +323,7 @@ def test_what_was_told_with_interval_counts_as_such_when_the_setting_has_changed
     assert world.restart(kill=True) == {}
 
 
-# What it costs
+# Costs
 
 
 def test_a_start_without_them_replays_nothing(make):
@@ -423,7 +424,7 @@ def test_a_disk_that_has_no_room_for_it_harms_nobody(make):
     world.check()
 
 
-# What is on disk
+# Content of the disk
 
 
 def test_damage_is_noticed(make):
@@ -463,12 +464,12 @@ def test_a_file_of_an_older_format_is_read_and_can_keep_them_from_then_on(make, 
     assert list(world.restart()) == [follower.spuid]
 
 
-# Re-evaluated ones, which may skip states
+# Re-evaluated subscriptions, which may skip states
 
 
 @contextlib.contextmanager
 def holding_evaluations() -> Iterator[None]:
-    """Evaluations that begin meanwhile look at no state before it is over."""
+    """Evaluations that start meanwhile do not read a state before it ends."""
     door = threading.Event()
     read = World.read
 
@@ -487,11 +488,11 @@ CLOSURE = "SELECT ?v { ?s <urn:p>+ ?v }"
 
 
 def test_a_change_whose_position_was_not_written_is_told_once_after_a_kill(make):
-    """One change since the position on disk: there is one notification that the client can have had."""
+    """One change since the position on disk: the client can have received only one notification."""
     world = make()
     follower = world.subscribe(CLOSURE)
     world.update(put(1))
-    world.update(put(2))  # writes the position of 1, not its own
+    world.update(put(2))  # the commit writes the position of 1, not its own
     restored = world.restart(kill=True)[follower.spuid]
     assert (restored.told, follower.told[-1][0]) == (2, 2)
     world.check()
@@ -501,7 +502,7 @@ def test_a_change_whose_position_was_not_written_is_told_once_after_a_kill(make)
 
 
 def test_after_a_kill_one_whose_notifications_may_have_been_merged_begins_anew(make):
-    """Two changes in one commit interval: whether the client had one notification of them or two is not known."""
+    """Two changes in one commit interval: it is unknown whether the client received one notification or two."""
     world = make()
     follower, other = world.subscribe(CLOSURE), world.subscribe(VALUES)
     world.update(put(1))

@@ -1,4 +1,4 @@
-"""Quads that are encoded in pieces make the body that they make in one go."""
+"""Quads that are encoded in pieces give the same body as in one piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fair queue of evaluations: turns and budgets, with time passed in."""
+"""The fair queue of evaluations: order and budgets, with explicit times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_client_beyond_its_budget_waits_and_others_do_not():
 
 
 def test_the_interval_grows_with_what_an_evaluation_costs():
-    """Evaluations that begin as soon as they may use the part of the time that the budget gives, cheap or expensive."""
+    """Evaluations that start as early as permitted use the share of time that the budget gives, cheap or expensive."""
     for cost in (0.01, 0.3, 5.0):
         waiting = queue(0.25)
         now = used = 0.0

@@ -1,4 +1,4 @@
-"""Results that are compared as text: what is read from the text is what the store holds."""
+"""Results that are compared as text: the parsed text equals the content of the store."""
 
 from __future__ import annotations
 

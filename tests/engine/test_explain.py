@@ -1,4 +1,4 @@
-"""EXPLAIN says what the engine does."""
+"""EXPLAIN describes the real evaluation."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_what_a_changed_triple_means(text):
     assert ("warning" in told.summary) == ("everything" in effects(told))
 
 
-# What is said and what is done
+# Explanation and behaviour
 
 
 @pytest.fixture
 def looked_at(monkeypatch) -> Iterator[list[None]]:
-    """One item for each triple that any triple pattern found."""
+    """Return one item for each triple that a triple pattern matched."""
     found: list[None] = []
     solutions = Scan.solutions
 
@@ -261,7 +261,7 @@ def test_any_query_is_explained_as_it_is_served(seed):
     assert len(engine.graph.dictionary) == terms
 
 
-# In the words of the query
+# Texts of the explanation
 
 
 def test_patterns_are_written_as_in_the_query():

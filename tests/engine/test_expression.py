@@ -1,4 +1,4 @@
-"""Expressions: SPARQL 1.1 Query Language, section 17, and nothing else than what Oxigraph answers."""
+"""Expressions: SPARQL 1.1 Query Language, section 17, with the results of Oxigraph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ERROR = Call("/", (Constant(typed("1", "integer")), Constant(typed("0", "integer
 
 
 def one(text: str) -> ox.Literal:
-    """A number or moment, of the type that its form has in a query."""
+    """Return a number or date-time with the type that its form has in a query."""
     kind = "dateTime" if "T" in text else "double" if "e" in text else "decimal" if "." in text else "integer"
     return typed(text, kind)
 
@@ -50,7 +50,7 @@ def term(value: object) -> Term:
 
 
 def call(name: str, *arguments: object) -> Call:
-    """A call of expressions and constants."""
+    """Return a call with expressions and constants."""
     parts = [a if isinstance(a, Call | Reference | Constant | Exists) else Constant(term(a)) for a in arguments]
     return Call(name, tuple(parts))
 
@@ -225,7 +225,7 @@ ORDER = [
     (typed("2024-01-01", "date"), typed("2024-01-02", "date"), True),
     (typed("PT1H", "dayTimeDuration"), typed("P1D", "dayTimeDuration"), True),
     (typed("x", "urn:d"), typed("y", "urn:d"), None),
-    # The standard has an order of booleans, Oxigraph has none.
+    # The standard orders booleans; Oxigraph does not.
     (FALSE, TRUE, None),
 ]
 
@@ -264,7 +264,7 @@ ARITHMETIC = [
     ("-", one("2024-01-02T00:00:00Z"), one("2024-01-01T00:00:00Z"), typed("P1D", "dayTimeDuration")),
     ("+", one("2024-01-01T00:00:00Z"), typed("P1D", "dayTimeDuration"), one("2024-01-02T00:00:00Z")),
     ("+", typed("P1D", "dayTimeDuration"), one("2024-01-01T00:00:00Z"), None),
-    # Oxigraph has no quotient of zero and a fraction.
+    # Oxigraph does not divide zero by a fraction.
     ("/", one("0"), one("0.3"), None),
     ("/", one("0"), one("3"), typed("0", "decimal")),
 ]
@@ -302,7 +302,7 @@ def test_in(values: tuple[object, ...], inside: bool | None, outside: bool | Non
 @given(st.sampled_from(TERMS), st.lists(st.tuples(st.sampled_from(CONSTANTS), st.booleans()), min_size=9))
 @settings(max_examples=100, deadline=None)
 def test_in_a_long_list_is_equality_with_one_of_its_items(value: Term, items: list[tuple[Term, bool]]) -> None:
-    """Which of them are open constants makes no difference, nor what else stands among them."""
+    """The result depends neither on which items are open constants, nor on the other items."""
     constants = [Constant(Parameter(0, False, canonical(item)) if opened else item) for item, opened in items]
     each = [evaluate(call("=", A, constant), a=value) for constant in constants]
     itself = evaluate(call("=", A, A), a=value)
@@ -353,7 +353,7 @@ FUNCTIONS = [
     (call("ISLITERAL", iri("urn:a")), False),
     (call("ISNUMERIC", one("1e0")), True),
     (call("ISNUMERIC", typed("NaN", "float")), True),
-    (call("ISNUMERIC", typed("300", "byte")), True),  # the standard: False, since it is no byte
+    (call("ISNUMERIC", typed("300", "byte")), True),  # the standard requires False, since the value is not a byte
     (call("ISNUMERIC", "1"), False),
     (call("STRLEN", "𝄞a"), 2),
     (call("UCASE", "straße"), "STRASSE"),
@@ -463,7 +463,7 @@ def test_what_changes_without_the_graph_is_found_everywhere() -> None:
     assert not volatile(call("STR", A))
 
 
-# Found by trying many
+# Found by random search
 
 
 def test_doubles_between_two_shortest_texts_are_written_as_oxigraph_does() -> None:

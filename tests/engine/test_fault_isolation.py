@@ -1,4 +1,4 @@
-"""A fault of one subscription ends that subscription: updates and all other subscriptions go on."""
+"""A fault in one subscription ends that subscription only: updates and other subscriptions continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGEST = "1.7976931348623157e308"
 
 
 def failed(client: Client) -> str:
-    """Why a subscription ended."""
+    """Return the reason why a subscription ended."""
     item = client.items[-1]
     assert isinstance(item, SubscribeFailed)
     with pytest.raises(NotFound):
@@ -41,7 +41,7 @@ def test_a_sum_beyond_the_largest_double_is_infinite(name, sign, infinity):
     engine = new_engine()
     client = Client(engine, f"SELECT ({name}(?o) AS ?r) {{ ?s ex:p ?o }}")
     update(engine, f"INSERT DATA {{ ex:a ex:p {sign}{LARGEST} . ex:b ex:p {sign}{LARGEST} }}")
-    # Equal literals of two subjects are two numbers.
+    # Equal literals of two subjects count as two numbers.
     assert plain(client.last.delta.added[0]) == (infinity,)
     update(engine, "DELETE WHERE { ex:a ex:p ?o }")
     assert [float(cell.value) for cell in client.last.delta.added[0]] == [float(sign + LARGEST)]
@@ -51,7 +51,7 @@ def test_a_sum_beyond_the_largest_double_is_infinite(name, sign, infinity):
 
 @contextmanager
 def armed(engine: Engine, injector: Injector) -> Iterator[None]:
-    """Faults strike while subscriptions are updated or notified, not while an update finds what to change."""
+    """Arm the injector during the update and notification of subscriptions, not while an update finds its changes."""
     spus = engine.spus
 
     def arm(original: Callable[..., object]) -> Callable[..., object]:
@@ -116,7 +116,7 @@ UPDATES = (
 
 
 class Follower(Client):
-    """A subscriber that adds up what it is told."""
+    """A subscriber that applies its notifications."""
 
     def __init__(self, engine: Engine, text: str) -> None:
         super().__init__(engine, text)
@@ -137,7 +137,7 @@ class Follower(Client):
 
 
 def check(followers: Sequence[Follower]) -> None:
-    """Every subscription that goes on is where a fresh one begins."""
+    """Check that every remaining subscription equals a new one."""
     for follower in followers:
         follower.catch_up()
         if not follower.over:
@@ -152,8 +152,8 @@ def check(followers: Sequence[Follower]) -> None:
 
 
 def remembered(engine: Engine) -> int:
-    """Bytes of the evaluations and solutions that plan groups remember."""
-    triggers = [trigger for group in engine.spus._groups.values() for trigger in group.triggers]
+    """Return the bytes of evaluations and solutions that plan groups cache."""
+    triggers = [trigger for family in engine.spus._families.values() for trigger in family.triggers]
     rows = [
         term_ids
         for trigger in triggers
@@ -164,7 +164,7 @@ def remembered(engine: Engine) -> int:
 
 
 def check_empty(engine: Engine) -> None:
-    """Nothing is left once nobody is subscribed and the graph is empty."""
+    """Check that nothing is left without subscriptions and with an empty graph."""
     run(engine, "DROP ALL")
     assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
     assert engine.spus._memory.held == 0
@@ -174,7 +174,7 @@ def check_empty(engine: Engine) -> None:
 
 
 def play(injector: Injector, seed: int, point: Point) -> int:
-    """Updates under one fault. Returns how many subscriptions ended."""
+    """Run updates under one fault. Return the number of ended subscriptions."""
     draw_ = random.Random(seed)
     injector.raised = 0
     injector.point = None
@@ -189,12 +189,12 @@ def play(injector: Injector, seed: int, point: Point) -> int:
             injector.aim(point, draw_.choice((0, 0, 1, 2, 5, 11)), error, after=draw_.random() < 0.5, lasting=lasting)
             request = UpdateRequest("PREFIX ex: <http://example.org/> " + text)
             executed = engine.execute([engine.prepare(request)], NOW)
-            if draw_.random() < 0.4:  # the disk refuses it
+            if draw_.random() < 0.4:  # the disk refuses the commit
                 engine.undo(executed)
                 injector.point = None
                 check(followers)
                 executed = engine.execute([engine.prepare(request)], NOW)
-            if draw_.random() < 0.3:  # one commit for two
+            if draw_.random() < 0.3:  # one commit for two updates
                 executed += engine.execute([engine.prepare(UpdateRequest("CREATE SILENT GRAPH <urn:x>"))], NOW)
             engine.show(executed)
             engine.publish(executed)
@@ -294,14 +294,14 @@ def test_a_fault_of_an_undone_update_is_forgotten_unless_the_state_is_lost(monke
 
 
 def test_what_ends_comes_after_what_was_told_before(monkeypatch):
-    """Of two updates in one commit the second one fails."""
+    """Two updates share a commit, and the second one fails."""
     engine = new_engine()
     client = Client(engine, "SELECT DISTINCT ?o { ?s ex:p ?o }")
     one, two = (engine.prepare(UpdateRequest(f"INSERT DATA {{ <urn:a> <http://example.org/p> {n} }}")) for n in (1, 2))
     first = engine.execute([one], NOW)
     monkeypatch.setattr(Distinct, "change", lambda *_: 1 // 0)
     second = engine.execute([two], NOW)
-    engine.undo(second)  # its client asked for more than could be done
+    engine.undo(second)  # its client exceeded a limit
     assert len(client.items) == 1, "the first update is not committed yet"
     engine.show(first)
     engine.publish(first)

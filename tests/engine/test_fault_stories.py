@@ -1,4 +1,4 @@
-"""Random stories with injected faults: whatever fails ends alone, and all else is what the naive engine says."""
+"""Random stories with injected faults: only the faulty subscription ends; all others agree with the naive engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["injector"]
 
 
 class FaultyWorld(World):
-    """Both engines, while faults strike one of them. A subscription that ends is compared no more."""
+    """Both engines, with faults in one of them. Ended subscriptions are not compared."""
 
     def __init__(self, injector: Injector, author: random.Random) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class FaultyWorld(World):
         self.injector.aim(point, author.choice((0, 0, 1, 2, 5, 11)), error, after=after, lasting=lasting)
 
     def _reap(self) -> None:
-        """Take out the subscriptions that have ended."""
+        """Remove the ended subscriptions."""
         for name, each in list(self.watched.items()):
             if each.received and isinstance(each.received[-1], SubscribeFailed):
                 del self.watched[name]
@@ -69,7 +69,7 @@ def test_a_story_with_faults(injector: Injector, seed: int) -> None:
 
 
 def tell(injector: Injector, seed: int) -> tuple[int, int]:
-    """Live through a story. Returns how often the fault struck, and how many subscriptions ended."""
+    """Run a story. Return the number of faults and of ended subscriptions."""
     injector.raised = 0
     injector.point = None
     world = FaultyWorld(injector, random.Random(seed))

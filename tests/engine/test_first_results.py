@@ -1,6 +1,6 @@
-"""First results of incremental subscriptions off the writer: exact, whatever is committed or undone meanwhile.
+"""First results of incremental subscriptions outside the writer: exact, whatever is committed or rolled back meanwhile.
 
-The tests are the writer's queue: they decide when a process is forked and when a piece of its result is taken in.
+The test plays the writer's queue: it decides when a process forks and when a piece of its result is applied.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NODES = ("urn:a", "urn:b", "urn:c", "urn:d")
 
 
 class Simulation:
-    """An engine whose writer's queue is the test."""
+    """An engine whose writer's queue is controlled by the test."""
 
     def __init__(self, rules: QueryRules | None = None) -> None:
         self.engine = new_engine(rules or QueryRules())
@@ -60,7 +60,7 @@ class Simulation:
         self.tasks.append(action)
 
     def commit(self, *texts: str) -> None:
-        """One commit of several updates."""
+        """Commit several updates at once."""
         executed = []
         for text in texts:
             executed += self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW)
@@ -70,7 +70,7 @@ class Simulation:
         self.check()
 
     def fail(self, text: str) -> None:
-        """An update that the disk refuses."""
+        """Run an update that the disk refuses."""
         self.engine.undo(self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW))
 
     def subscribe(self, query: str, client: str = "client") -> Follower:
@@ -90,23 +90,23 @@ class Simulation:
         follower.items.clear()
 
     def fork(self) -> bool:
-        """Fork a process for a first result, and wait until the result is there."""
+        """Fork a process for a first result, and wait for the result."""
         before = len(self.tasks)
         self.first.begin()
         forks = self.tasks[before:]
         del self.tasks[before:]
         for task in forks:
             task()
-        wait_for(lambda: not self.first._busy)  # the results are there
+        wait_for(lambda: not self.first._busy)  # the results are available
         return bool(forks)
 
     def take(self, number: int = 0) -> None:
-        """Take in a piece of a first result."""
+        """Apply a piece of a first result."""
         self.tasks.pop(number)()
         self.check()
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Continue until no work is left."""
         while self.fork() or self.tasks:
             while self.tasks:
                 self.take()
@@ -115,7 +115,7 @@ class Simulation:
             assert follower.outcomes, follower.query
 
     def check(self) -> None:
-        """Whoever has begun has the result of now."""
+        """Check that each started subscription has the current result."""
         for follower in self.followers:
             if follower.gone:
                 assert not follower.items, "notified after the end"
@@ -135,7 +135,7 @@ def change(author: random.Random) -> str:
 
 @pytest.fixture
 def everything_outside(monkeypatch):
-    """Each first result takes too long for the writer, and is taken in in pieces of two solutions."""
+    """Let each first result exceed the writer's limit, and apply it in pieces of two solutions."""
     monkeypatch.setattr("edge.engine.subscriptions.first_results.FIRST_STEPS", -1)
     monkeypatch.setattr("edge.engine.subscriptions.beginning.PIECE", 2)
 
@@ -291,7 +291,7 @@ def test_a_client_over_its_budget_waits(everything_outside):
 
 
 def expensive(number: int) -> QueryRequest:
-    """A query of nine million steps."""
+    """Return a query of nine million steps."""
     return QueryRequest(f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{number}) }}", source="one")
 
 
@@ -366,7 +366,7 @@ def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch, req
 
 @pytest.mark.parametrize("fault", ["", "oops"])
 def test_a_text_that_takes_the_parser_long_is_parsed_in_another_process(open_house, monkeypatch, fault):
-    """The parser does not release Python's lock: no thread of the gateway goes on meanwhile."""
+    """The parser holds the GIL: meanwhile no thread of the gateway runs."""
     parsed: list[int] = []
     monkeypatch.setattr("edge.engine.engine.parse", lambda text, base: parsed.append(len(text)) or parse(text, base))
     house = open_house()

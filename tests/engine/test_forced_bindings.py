@@ -1,4 +1,4 @@
-"""Forced bindings: terms take the place of variables, and no value can be more than a value."""
+"""Forced bindings: terms replace variables, and a value cannot inject syntax."""
 
 from __future__ import annotations
 

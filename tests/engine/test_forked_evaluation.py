@@ -1,4 +1,4 @@
-"""Queries that do not end by themselves are ended, with all that they took."""
+"""Forked evaluation: queries that take too long are ended, with all their resources."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def processes() -> set[str]:
 
 @pytest.fixture
 def children() -> Callable[[], set[str]]:
-    """Which processes this one has started since the test began: earlier tests may have left it a JVM."""
+    """Return the child processes that were started since the test began. Earlier tests may have left a JVM."""
     before = processes()
     return lambda: processes() - before
 
@@ -84,8 +84,8 @@ def test_a_query_that_takes_too_long_is_stopped_and_keeps_nobody_waiting(house, 
     assert not children()
 
 
-# A child can first use memory that the process which forked it has freed: hundreds of MB in a test process. So each row
-# takes much memory; with small rows the limit was reached after minutes on a busy machine.
+# A child can reuse memory that its parent has freed: hundreds of MB in a test process. So each row
+# is large; with small rows a busy machine reached the limit only after minutes.
 WIDE = f'?a ?b ?c . ?d ?e ?f BIND(CONCAT("{"x" * 10_000}", STR(?a), STR(?d)) AS ?wide)'
 
 
@@ -245,7 +245,7 @@ def test_a_child_keeps_no_connection_of_the_gateway_open(apart):
     there.settimeout(WAIT)
     assert there.recv(1) == b""
     os.write(writable, b"x")
-    with pytest.raises((EdgeError, RuntimeError)):  # the pipe is none of its, either
+    with pytest.raises((EdgeError, RuntimeError)):  # it does not inherit the pipe either
         child.result()
     there.close()
     os.close(readable)
@@ -274,7 +274,7 @@ def test_a_child_that_dies_is_told_as_too_much_memory(apart):
 
 
 def test_a_large_result_is_read_in_pieces(apart, monkeypatch):
-    """What is read at once holds the lock of Python's threads."""
+    """A read of a large piece would hold the GIL."""
     sizes: list[int] = []
     read = _Pipe.read
 

@@ -1,4 +1,4 @@
-"""The live graph's index against a plain set of triples."""
+"""The index of the live graph, compared with a plain set of triples."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _STORY = st.lists(st.tuples(st.sampled_from(("piece", "there", "new", "undone", 
 @given(_TRIPLES, _TRIPLES, _STORY)
 @example({(1, 1, 1), (1, 1, 2)}, {(1, 2, 1)}, [*[("piece", (1, 1, 1))] * 4, ("undone", (1, 1, 1))])
 def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, story):
-    """Whatever was prepared when a triple came or went; parts of more than `small` entries are not copied.
+    """The result is exact for all changes during the preparation; parts with more than `small` entries are not copied.
 
-    Of what was undone at once nobody tells a merge.
+    A change that is rolled back at once is not reported to the merge.
     """
     there, new = set(there), set(others - there)
     into, other = _index(there), _index(new)

@@ -1,4 +1,4 @@
-"""The limit of the live graph in bytes: what is refused, and what goes on in a full graph."""
+"""The limit of the live graph in bytes: refused updates, and updates that a full graph still accepts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class House:
         return self.update(f"INSERT DATA {{ {triples} }}", access, source)
 
     def fill(self, access: Access = ANYBODY, source: str = "someone") -> int:
-        """Add until it is refused; returns how many triples were added."""
+        """Add triples until the engine refuses; return their number."""
         added = 0
         while added < LIMIT:
             try:

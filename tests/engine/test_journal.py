@@ -1,4 +1,4 @@
-"""What the journal was given comes back: after closing, through snapshots, whatever the quads look like."""
+"""The journal returns its content exactly: after closing, through snapshots, for all kinds of quads."""
 
 import logging
 import sqlite3
@@ -30,7 +30,7 @@ def overwrite(number: int, sensor: int = 0) -> JournalEntry:
 
 
 def restored(journal: Journal) -> tuple[set[ox.Quad], set[object]]:
-    """The graph that the journal leads to. Every change set must be exact."""
+    """Return the graph that the journal leads to. Every change set must be exact."""
     quads: set[ox.Quad] = set()
     graphs: set[object] = set()
     for changes in journal.restore():
@@ -48,7 +48,7 @@ def size(directory: Path) -> int:
 
 
 def limit_pages(journal: Journal, pages: int) -> None:
-    """SQLite's own "database or disk is full" from that many pages on."""
+    """Let SQLite report "database or disk is full" from this number of pages on."""
     journal.commit((), lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())
 
 
@@ -268,7 +268,7 @@ def test_other_tables_share_the_transaction(tmp_path):
     with pytest.raises(RuntimeError):
         journal.commit([overwrite(2)], broken)
     with pytest.raises(StorageFailed):
-        journal.commit([overwrite(2)], tables)  # the name is taken: an error of SQLite
+        journal.commit([overwrite(2)], tables)  # the name is taken, which is an error of SQLite
     assert journal.sequence == 1
     journal.close()
     journal = Journal.open(tmp_path)
@@ -304,7 +304,7 @@ def test_a_flush_that_fails_is_told_and_can_be_repeated(tmp_path):
     (tmp_path / "away").rename(wal)
     journal.flush()
     wal.rename(tmp_path / "away")
-    journal.flush()  # nothing is left to do
+    journal.flush()  # no work is left
     (tmp_path / "away").rename(wal)
     journal.close()
 

@@ -1,4 +1,4 @@
-"""Everything acknowledged is there and nothing is half, after `kill -9`, a full disk or an I/O error."""
+"""After `kill -9`, a full disk or an I/O error, all acknowledged commits are present and none is partial."""
 
 import random
 import shutil
@@ -47,7 +47,7 @@ def ends_of_groups(limit: int) -> set[int]:
 
 
 def check(directory: Path, acknowledged: int, durability: str) -> int:
-    """The content is what the entries up to one end of a group lead to, none before the acknowledged one."""
+    """Check that the content is the state after a complete group, at or after the acknowledged one."""
     timers: list[tuple[str]] = []
     journal = Journal.open(directory, durability=durability, receipt_bytes=60)
     last = journal.sequence
@@ -67,7 +67,7 @@ def check(directory: Path, acknowledged: int, durability: str) -> int:
 
 
 def run_and_kill(directory: Path, durability: str, lines: int) -> int:
-    """Let the writer run for that many acknowledgements, then kill it at once; the last one it gave."""
+    """Let the writer run for this many acknowledgements, then kill it; return the last acknowledged number."""
     acknowledged = 0
     with subprocess.Popen([sys.executable, "-c", WRITER, directory, durability], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -101,7 +101,7 @@ def test_killed_before_anything_was_written(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"edge.sqlite3", "lock"}
 
 
-# Commits until the room is up, several times over, then again with room. Prints "ok" when all of it held.
+# Commits until the disk is full, several times, then again with free space. Prints "ok" if all checks hold.
 FILLER = """
 import os, resource, sys
 from pathlib import Path

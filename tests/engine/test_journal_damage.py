@@ -1,4 +1,4 @@
-"""A file that is not in order is refused and left as it was; one that is accepted has its whole content."""
+"""A damaged file is refused and left unchanged; an accepted file has its complete content."""
 
 import random
 import shutil
@@ -42,7 +42,7 @@ def content(directory: Path) -> Content:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory) -> Path:
-    """A closed directory with a snapshot, commits after it, and free pages. Never written to."""
+    """Return a closed directory with a snapshot, commits after it, and free pages. It is never written to."""
     directory = tmp_path_factory.mktemp("sound")
     journal = Journal.open(directory)
     for number in range(1, 120):
@@ -62,7 +62,7 @@ def directory(sound, tmp_path) -> Path:
 
 
 def refused(directory: Path) -> str:
-    """Opening is refused, with every file but the lock as it was before; what is said."""
+    """Check that opening fails and changes no file except the lock; return the error."""
     before = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file() and file.name != "lock"}
     with pytest.raises(DataDirectoryRefused) as caught:
         content(directory)
@@ -201,7 +201,7 @@ def test_the_log_without_the_file(directory):
     assert "is missing while its write-ahead log is there" in refused(directory)
 
 
-# 30 commits, then the end without closing: all of them are in the write-ahead log alone.
+# 30 commits, then an end without closing: all of them are only in the write-ahead log.
 UNCLOSED = """
 import os, sys
 from pathlib import Path
@@ -220,7 +220,7 @@ def unclosed(directory: Path, durability: str) -> Path:
 
 
 def commit_frames(wal: bytes) -> list[int]:
-    """Where the frames begin that end a commit."""
+    """Return the offsets of the frames that end a commit."""
     frame = 24 + int.from_bytes(wal[8:12], "big")
     return [
         at
@@ -230,9 +230,9 @@ def commit_frames(wal: bytes) -> list[int]:
 
 
 def test_damage_in_the_log_is_refused_but_for_the_last_commit(tmp_path):
-    """A torn last commit cannot be told from one that was under way, and is the only one that may go.
+    """A torn last commit looks like one that was in progress, and is the only one that may be dropped.
 
-    The frame that parts it from the one before says so in its own head; where that is damaged they look like one.
+    Its frame header separates it from the commit before; if this header is damaged, the two look like one commit.
     """
     source = unclosed(tmp_path / "source", "commit")
     wal = (source / f"{FILE_NAME}-wal").read_bytes()
@@ -269,7 +269,7 @@ def test_a_log_that_ends_in_the_middle_of_a_commit(tmp_path):
 
 
 def test_with_interval_the_log_may_have_lost_its_end(tmp_path):
-    """Frames reach the medium in any order until a flush, so that a hole is the bounded loss that was agreed on."""
+    """Frames reach the medium in any order until a flush, so that a hole is the bounded loss of this setting."""
     source = unclosed(tmp_path / "source", "interval")
     wal = source / f"{FILE_NAME}-wal"
     data = bytearray(wal.read_bytes())

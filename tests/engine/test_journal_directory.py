@@ -1,4 +1,4 @@
-"""One gateway at a time uses a data directory; one that cannot be used is refused in clear words."""
+"""Only one gateway uses a data directory; an unusable directory is refused with a clear error."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
 
 @pytest.mark.parametrize("also", [(), ("VACUUM",)])
 def test_a_second_process_is_refused_after_somebody_removed_the_lock_file(tmp_path, also):
-    """The journal file is locked as well; those who only read it, as a backup does, are not kept out."""
+    """The journal file is locked as well. Readers, such as a backup, are not refused."""
     holder = [sys.executable, "-c", HOLDER, tmp_path]
     with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A test for each known fault of the reference engine, where this one is right instead."""
+"""One test for each known fault of the reference engine that this engine does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client asks must not keep the others waiting for ever, nor fill the memory."""
+"""Limits: the requests of one client neither block others forever nor fill the memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_subscription_with_too_many_solutions_is_refused(engine, query):
     ],
 )
 def test_a_subscription_that_grows_too_large_ends_and_says_so_and_the_update_holds(engine, select, filtered, most):
-    """What is kept is limited, and what one update changes; a result of which nothing is kept may grow slowly."""
+    """The stored result is limited, and so is the change by one update. A result that is not stored may grow slowly."""
     told: list[Notification | SubscribeFailed] = []
     query = f"SELECT {select} {{ ?a <urn:p> ?c . ?d <urn:p> ?f {filtered} }}"
     engine.subscribe(QueryRequest(query), told.append).result(WAIT)
@@ -70,7 +70,7 @@ def test_a_subscription_that_grows_too_large_ends_and_says_so_and_the_update_hol
 
 
 def test_what_is_acknowledged_can_be_queried(engine):
-    """Also while subscriptions are told, which takes its time."""
+    """This holds even while notifications are delayed."""
     told = threading.Event()
     engine.subscribe(QueryRequest("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"), lambda _: told.wait(0.01) and None).result(
         WAIT

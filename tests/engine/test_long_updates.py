@@ -1,4 +1,4 @@
-"""Updates that are evaluated outside of the writer: they have the effect of their turn, and hold up nobody else."""
+"""Updates that are evaluated outside the writer take effect in queue order and do not block others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Outside:
         self.gate.set()
         self.begun = 0
         self.held = 0
-        """Results that wait at the gate, or have passed it."""
+        """Results that wait at the barrier, or have passed it."""
         self.pids: list[int] = []
         begin, result, outside = ForkedEvaluator.begin, Child.result, self
 
@@ -99,7 +99,7 @@ def test_others_go_on_and_later_work_of_the_client_waits(open_house, outside, te
 
 
 def test_what_it_read_has_changed(open_house, outside):
-    """It is evaluated again, and sees the change; a change of something else does not matter."""
+    """The update is evaluated again and sees the change. Unrelated changes do not matter."""
     house = open_house()
     house.update(SEED)
     outside.gate.clear()
@@ -171,7 +171,7 @@ def test_what_it_reads_keeps_changing(open_house, outside, monkeypatch):
 
 
 def test_one_of_medium_length_is_not_refused_because_what_it_reads_keeps_changing(open_house, outside):
-    """In the end it is evaluated on the writer, where nothing can change meanwhile."""
+    """In the end it is evaluated on the writer, where no change can interleave."""
     house = open_house()
     house.update(SEED)
     outside.gate.clear()
@@ -186,7 +186,7 @@ def test_one_of_medium_length_is_not_refused_because_what_it_reads_keeps_changin
 
 
 def test_a_request_of_several_operations_is_applied_as_one(open_house, outside):
-    """Blank nodes that one operation makes are those that the next finds; graphs are managed where it is applied."""
+    """One operation uses the blank nodes of the one before. Graph management runs when the request is applied."""
     house = open_house()
     house.update(SEED, "INSERT DATA { GRAPH <a:old> { <a:o> <a:o> <a:o> } }")
     text = f"""INSERT DATA {{ _:b <a:made> 1 }} ; {SLOW} ;
@@ -254,7 +254,7 @@ def test_a_process_that_is_killed_fails_its_update_alone(open_house, outside):
     os.kill(outside.pids[0], signal.SIGKILL)
     outside.gate.set()
     error = slow.exception(WAIT)
-    assert error is None or isinstance(error, ResultTooLarge)  # it may have been done before
+    assert error is None or isinstance(error, ResultTooLarge)  # the update may have finished before
     assert send(house, "slow", insert(1)).result(WAIT)[0].added == 1
 
 
@@ -324,11 +324,11 @@ def test_a_delayed_update_leaves_the_writer_too(open_house, outside):
     assert rows(house) == 8
 
 
-# The effect is that of one order
+# The effect equals that of a serial order
 
 
 def _random_update(random_: random.Random) -> str:
-    """An update over few terms, so that updates read what others write."""
+    """Return an update over few terms, so that updates read each other's results."""
 
     def term() -> str:
         return f"<a:{random_.choice('xyz')}>"
@@ -364,7 +364,7 @@ def _random_update(random_: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, outside):
-    """Most updates go outside, and others change meanwhile what these read."""
+    """Most updates run outside the writer, and others change their input meanwhile."""
     random_ = random.Random(seed)
     monkeypatch.setattr(attempt, "MOST_TRIES", 1_000)
     order: list[str] = []
@@ -408,7 +408,7 @@ NODE = ox.NamedNode("a:loaded")
 
 
 class Library:
-    """Documents that are handed over when the door is open."""
+    """Documents that are delivered when the barrier is open."""
 
     def __init__(self, **settings: object) -> None:
         self.door = threading.Event()

@@ -1,4 +1,4 @@
-"""The look-up triples table: exactly the entries whose pattern a changed quad matches."""
+"""The look-up triples table (LUTT) returns exactly the entries whose pattern matches a changed quad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mirror: the live graph as Oxigraph sees it, at every moment whole."""
+"""The mirror: the live graph in Oxigraph, consistent at every moment."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Parts:
 
 
 def filling() -> bool:
-    """Whether a mirror is filled in the background."""
+    """Return whether a mirror is being filled in the background."""
     return any(thread.name == "mirror" for thread in threading.enumerate())
 
 
@@ -156,7 +156,7 @@ def test_staged_changes_are_replaced_and_taken_back():
 
 
 def test_readers_see_no_half_of_an_update():
-    """One lamp, one value: a query that saw none or two would have seen the middle of an update."""
+    """One lamp with one value: a query with zero or two values would have seen a partial update."""
     engine = new_engine()
     texts = [
         f"DELETE {{ <a:lamp> <a:is> ?old . ?b <a:in> ?old }} INSERT {{ <a:lamp> <a:is> {n} . _:b <a:in> {n} }} "
@@ -234,7 +234,7 @@ PLACES = ["{}", "GRAPH <a:g> {{ {} }}", "GRAPH <a:h> {{ {} }}"]
 
 
 def some_update(author: random.Random) -> str:
-    """Updates that make the same few quads, graphs and ids of terms come and go."""
+    """Return updates that insert and delete a few quads, graphs and term ids repeatedly."""
     graph = author.choice(["DEFAULT", "GRAPH <a:g>", "GRAPH <a:h>"])
     triples = " . ".join(
         f"<a:{author.choice(NAMES)}> <a:{author.choice('pq')}> <a:{author.choice(NAMES)}{author.randrange(3)}>"
@@ -264,7 +264,7 @@ def some_update(author: random.Random) -> str:
 @given(seed=st.integers(0, 2**32))
 @example(seed=160185)  # MOVE replaces a graph by one with some of the same quads
 def test_a_mirror_that_is_filled_while_updates_go_on_is_exact(seed, piece):
-    """Whatever comes and goes between two pieces, committed, uncommitted, undone or failed."""
+    """This holds for any changes between two pieces: committed, uncommitted, rolled back or failed."""
     author = random.Random(seed)
     engine = new_engine()
     for _ in range(author.randint(1, 8)):
@@ -328,7 +328,7 @@ def test_a_copy_in_pieces_and_its_changes_are_the_graph(seed):
 
 
 def test_a_mirror_is_filled_in_small_pieces_between_which_updates_are_executed(monkeypatch):
-    """Counted, not timed: so many quads are copied while `writing` is held, and no more."""
+    """Counted, not timed: at most this many quads are copied while `writing` is held."""
     monkeypatch.setattr(mirror_module, "PIECE", 10)
     engine = new_engine()
     run(engine, "INSERT DATA { " + " ".join(f"<a:{n}> <a:p> {n} ." for n in range(1000)) + " }")
@@ -386,7 +386,7 @@ def fail_with(error: Exception) -> Callable[..., object]:
 
 
 def test_updates_do_not_wait_while_the_readers_mirror_catches_up(monkeypatch):
-    """A mirror that was not opened for long has much to do: `note` goes on meanwhile."""
+    """A mirror that was not read for a long time has much to apply; `note` continues meanwhile."""
     parts = Parts(shared=True)
     parts.change({quad(1)}, set())
     parts.mirror.open()

@@ -1,4 +1,4 @@
-"""The time of a request, `<urn:sepa:function:now>()`, and calls of what is no function: the same everywhere."""
+"""The time of a request, `<urn:sepa:function:now>()`, and calls of unknown functions: consistent everywhere."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ F = "PREFIX f: <urn:sepa:function:> PREFIX now: <urn:sepa:function:now> "
 NATIVE = "?s ex:p ?o"
 """A pattern that the operators evaluate,"""
 GENERAL = "?s ex:p* ?o . ?s ex:p ?o"
-"""and one that only the mirror does."""
+"""and a pattern that only the mirror evaluates."""
 
 INTEGER = ox.NamedNode(XSD + "integer")
 DATE_TIME = ox.NamedNode(XSD + "dateTime")
 
 
 def written(pattern: str) -> str:
-    """An update that writes the time in both forms."""
+    """Return an update that writes the time in both forms."""
     return (
         f"{F}{PREFIX} INSERT {{ ex:a ex:micros ?m ; ex:moment ?t }} "
         f"WHERE {{ {pattern} BIND(f:now() AS ?m) BIND(NOW() AS ?t) }}"
@@ -38,7 +38,7 @@ def written(pattern: str) -> str:
 
 
 def added(engine: Engine, text: str, now: int = NOW) -> dict[str, object]:
-    """The objects that an update adds, by the last part of their predicate."""
+    """Return the objects that an update adds, by the last part of their predicate."""
     return {quad.predicate.value.rpartition("/")[2]: quad.object for quad in run(engine, text, now).added}
 
 
@@ -79,7 +79,7 @@ def test_it_is_one_value_for_a_request(pattern):
     assert len(changes.added) == 6
 
 
-# What stands for a call
+# Forms of a call
 
 CALLS = (
     "<urn:sepa:function:now>()",
@@ -207,7 +207,7 @@ def test_explain_says_that_it_is_evaluated_anew():
     assert "<urn:sepa:function:now>" in told.reason
 
 
-# What is no function, or not called so
+# Unknown functions and wrong calls
 
 WRONG = {
     "<urn:sepa:function:now>(1)": "takes no arguments, here it has 1",
@@ -270,7 +270,7 @@ def test_what_another_endpoint_is_asked_is_not_judged_here():
         prepare_query(f"{F} SELECT * {{ {service} FILTER(<urn:g>() > 1) }}", rules)
 
 
-# Plans by shape
+# Plans by fingerprint
 
 
 @pytest.mark.parametrize("often", [1, 1_000_000], ids=["moulds", "no moulds"])

@@ -1,7 +1,7 @@
 """The engine against the naive engine, over generated stories of data, updates and subscriptions.
 
-CI tells a fixed number of fixed stories. By hand: `ORACLE_EXAMPLES=5000 pytest tests/engine/test_oracle.py` tells as
-many new ones, `ORACLE_SEED=17 pytest tests/engine/test_oracle.py` one again. What fails is cut down to what it takes.
+CI runs a fixed set of stories. `ORACLE_EXAMPLES=5000 pytest tests/engine/test_oracle.py` runs as many new ones, and
+`ORACLE_SEED=17 pytest tests/engine/test_oracle.py` repeats one. A failing story is reduced to a minimal one.
 """
 
 from __future__ import annotations
@@ -58,6 +58,6 @@ def test_engine_equals_oracle(part):
 @pytest.mark.timeout(0 if EXAMPLES else 300)  # it runs all stories if it is selected alone
 @pytest.mark.skipif(SEED is not None or 0 < EXAMPLES < STORIES, reason="a few stories do not contain everything")
 def test_the_stories_contain_every_feature():
-    """Stories in which no subscriber of a feature is notified prove nothing about it."""
+    """A feature is not tested if no subscriber of it gets a notification."""
     matter = {*OPERATORS, *GROUPED, *OTHERS, *(f"{inner} in {outer}" for inner in OPERATORS for outer in WITHIN)}
     assert matter - set().union(*map(notified, PARTS)) == set()

@@ -1,4 +1,4 @@
-"""Queries as Oxigraph is asked: what it answers is what the grammar says, and what a subscription gives."""
+"""The texts of queries for Oxigraph: its results agree with the grammar and with subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPARQL text as algebra: what each construct becomes, and what is refused."""
+"""SPARQL text to algebra: the tree of each construct, and the refused texts."""
 
 from __future__ import annotations
 
@@ -454,7 +454,7 @@ def test_other_forms():
 
 
 def opened(text: str, constants: list[str]) -> tuple[Query, set[int]]:
-    """The query with the constants, each the first of its kind after the one before, open."""
+    """Return the query with constants as parameters, each the first of its kind."""
     whole = PROLOGUE + text
     found, position = {}, len(PROLOGUE)
     for index, constant in enumerate(constants):
@@ -525,7 +525,7 @@ def test_parameters_of_updates():
     assert used == {0, 1, 2}
 
 
-# What is refused
+# Refused texts
 
 
 @pytest.mark.parametrize(

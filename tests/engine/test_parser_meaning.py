@@ -1,4 +1,4 @@
-"""A text and what its tree says in full have the same meaning to Oxigraph, on random data."""
+"""A text and the complete text of its tree have the same meaning in Oxigraph, on random data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 
 
 def in_full(text: str) -> str:
-    """A query as its tree says it."""
+    """Return a query as the complete text of its tree."""
     return query_text(parse_query(text, tokenize(text), BASE))
 
 
 def update_in_full(text: str) -> str:
-    """An update with what stands in its braces as the trees say it."""
+    """Return an update with the complete text of its trees between the braces."""
     tokens = tokenize(text)
     pieces, position, number = [], 0, 0
     prologue, index = read_prologue(text, tokens, 0)
@@ -56,7 +56,7 @@ def world(seed: int) -> NaiveEngine:
 
 
 def meaning(naive: NaiveEngine, text: str) -> object:
-    """The result of a query, whatever the order of its rows and columns and the names of its new blank nodes."""
+    """Return the result of a query, independent of order, column order and names of new blank nodes."""
     variables, bag = naive.evaluate(Query(text))
     if text.split("CONSTRUCT")[1:]:
         return canonical(ox.Quad(*row) for row in bag)  # type: ignore[misc]
@@ -90,9 +90,9 @@ def test_updates_mean_what_their_trees_say(seed):
     refused = False
     try:
         naive.store.update(text, base_iri=BASE)
-    except SyntaxError:  # it never comes to the parser
+    except SyntaxError:  # it never reaches the parser
         assume(False)
-    except RuntimeError:  # DROP of a graph that is not there
+    except RuntimeError:  # DROP of a graph that does not exist
         refused = True
     try:
         full = update_in_full(text)

@@ -1,4 +1,4 @@
-"""What the plan of a subscription counts for: long lists take many times the memory of their texts."""
+"""The charge for the plan of a subscription: long lists take many times the memory of their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequential and parallel processing, on real threads: results are the same, whenever the mode changes."""
+"""Sequential and parallel processing on real threads: the results are equal, whenever the mode changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUERIES = (
 
 @dataclass
 class Gate:
-    """An engine that evaluates every subscription anew, and its scheduler."""
+    """An engine that re-evaluates every subscription, and its scheduler."""
 
     engine: Engine
     scheduler: Scheduler
@@ -66,7 +66,7 @@ def pool() -> set[str]:
 
 @contextmanager
 def toggling(scheduler: Scheduler) -> Iterator[None]:
-    """The mode changes all the time."""
+    """Change the mode all the time."""
     over = threading.Event()
 
     def toggle() -> None:
@@ -84,7 +84,7 @@ def toggling(scheduler: Scheduler) -> Iterator[None]:
 
 @pytest.mark.parametrize("processing", ["sequential", "parallel"])
 def test_evaluations_run_beside_each_other_in_parallel_alone(monkeypatch, processing):
-    """Each evaluation waits for another to begin, which only happens when they do not take turns."""
+    """Each evaluation waits until another one starts, which requires that they run in parallel."""
     with running(processing) as gate:
         clients = [Client(gate, query) for query in QUERIES[:2]]  # type: ignore[arg-type]
         for client in clients:
@@ -144,7 +144,7 @@ def test_a_switch_under_load_ends_with_the_right_result_for_all(gate):
 
 
 def test_a_query_that_fails_ends_its_subscription_alone(gate):
-    """It fails on a thread of the pool, with an answer half read, which must end there."""
+    """The query fails on a thread of the pool with a partly read answer, which must end there."""
     with running(max_solutions=10) as gate:
         good = Client(gate, QUERIES[0])  # type: ignore[arg-type]
         bad = Client(gate, "SELECT ?o { ?s <a:p> ?x . ?t <a:p> ?o }")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Plans of subscribed queries: one compilation for each shape, another where constants of a text are equal."""
+"""Plans of subscribed queries: one compilation per fingerprint, and another where constants of a text are equal."""
 
 from __future__ import annotations
 

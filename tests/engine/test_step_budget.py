@@ -1,4 +1,4 @@
-"""An evaluation that everything else waits for ends, also where it never finds a solution."""
+"""The step budget ends an evaluation that blocks others, even if it never finds a solution."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_every_evaluation_has_all_steps(engine):
 
 
 def test_what_has_changed_is_taken_in_whole(engine):
-    """An aggregate that is half way through its rows could not go back."""
+    """An aggregate in the middle of its rows could not be rolled back."""
     query = f"SELECT (SUM(IF({LONG}, 0, ?b)) AS %s) {{ ex:x ex:q ?b }}"
     client = Client(engine, query % "?n")
     client.news()
     update(engine, "INSERT DATA { ex:x ex:q " + " , ".join(map(str, range(100))) + " }")
     assert client.news() == ([("4950",)], [("0",)])
-    with pytest.raises(ResultTooLarge):  # it begins by taking in all of them
+    with pytest.raises(ResultTooLarge):  # the evaluation first applies all changes
         Client(engine, query % "?m")
     update(engine, "DELETE DATA { ex:x ex:q 50 }")
     assert client.news() == ([("4900",)], [("4950",)])

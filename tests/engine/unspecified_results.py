@@ -1,7 +1,7 @@
-"""What SPARQL leaves open about the value of an aggregate, and how results that differ in nothing else are equal.
+"""Results that SPARQL does not determine completely, and their equality.
 
-A column says by its name what is open: `any1` is of SAMPLE and may be any value of its group, `cat1` is of GROUP_CONCAT
-and may have its parts in any order, `end1` is of MIN or MAX and may be any of several values that are equal.
+The prefix of a column names the freedom: `any1` is a SAMPLE and may be any value of its group, `cat1` is a GROUP_CONCAT
+and may have its parts in any order, `end1` is a MIN or MAX and may be any of several equal values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "float", "dou
 
 
 def open_columns(variables: Sequence[str], kinds: Sequence[str] = ("any", "cat", "end")) -> list[int]:
-    """The columns of which something is left open."""
+    """Return the columns whose values are not determined."""
     return [index for index, name in enumerate(variables) if name.startswith(tuple(kinds))]
 
 
 def settled(variables: Sequence[str], bag: Bag) -> Bag:
-    """The rows with one value for all values that would be as right."""
+    """Return the rows with one representative for all values that are equally right."""
     columns = dict.fromkeys(open_columns(variables))
     if not columns:
         return bag
@@ -56,17 +56,17 @@ def _settle(name: str, cell: object) -> object:
 
 @dataclass(frozen=True)
 class Groups:
-    """What the aggregates of a query are made of, by group."""
+    """The inputs of the aggregates of a query, by group."""
 
     keys: list[int]
-    """The columns of the query that tell the groups apart."""
+    """The columns of the query that identify a group."""
     inputs: dict[int, int]
-    """Where the members have what the columns of the query are made of."""
+    """The columns of the inputs, in the order of the columns of the query."""
     members: dict[tuple[object, ...], Bag]
 
     @classmethod
     def of(cls, naive: NaiveEngine, query: Query, variables: Sequence[str]) -> Groups:
-        """The groups in the state that the naive engine is in."""
+        """Return the groups in the current state of the naive engine."""
         names, bag = naive.evaluate(Query(query.inputs, query.default_graphs, query.named_graphs))
         inputs = {index: names.index(name) for index, name in enumerate(variables) if name in names}
         keys = [index for index in inputs if not variables[index].startswith(("any", "cat", "end", "num"))]
@@ -76,10 +76,10 @@ class Groups:
         return cls(keys, inputs, members)
 
     def key(self, row: Sequence[object]) -> tuple[object, ...]:
-        """The group that a row of the query is of."""
+        """Return the group of a row of the query."""
         return tuple(row[index] for index in self.keys)
 
     def admits(self, row: Sequence[object], column: int) -> bool:
-        """Whether the value of SAMPLE is one that its group has. Unbound: only if there is none."""
+        """Return whether the value of SAMPLE occurs in its group. Unbound is right only for an empty group."""
         values = {member[self.inputs[column]] for member in self.members.get(self.key(row), ())} - {None}
         return row[column] in values if values else row[column] is None
