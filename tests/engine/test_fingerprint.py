@@ -1,4 +1,4 @@
-"""Shapes and plans by shape: a text of a known shape means what it would mean by itself, or is refused all the same."""
+"""Fingerprints and plan caching: a cached plan gives a text the same meaning as a new compilation, or its error."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ RULES = QueryRules()
 
 @pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
 def often(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Texts are matched with moulds from the second on, or never."""
+    """Use text templates from the second text on, or never."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan_cache, "_OFTEN", request.param)
         yield
 
 
 class Compiler:
-    """Compiles queries to their algebra, and counts."""
+    """A compiler of queries to algebra that counts its calls."""
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
@@ -63,7 +63,7 @@ def parameters_of(value: object) -> Iterator[Parameter]:
 
 
 def filled(value: Any, constants: list[ox.NamedNode | ox.Literal]) -> Any:
-    """An algebra with its parameters replaced by constants, and all terms in value form."""
+    """Return an algebra with constants instead of parameters, and all terms in value form."""
     if isinstance(value, Parameter):
         return constants[value.index]
     if isinstance(value, ox.NamedNode | ox.Literal):
@@ -76,7 +76,7 @@ def filled(value: Any, constants: list[ox.NamedNode | ox.Literal]) -> Any:
 
 
 def meaning(cache: PlanCache[str, Query], text: str) -> Any:
-    """What a text means, or that it is refused."""
+    """Return the meaning of a text, or its error."""
     try:
         plan, constants = cache.get(text)
     except EdgeError as error:
@@ -91,7 +91,7 @@ def alone(text: str) -> Any:
         return type(error)
 
 
-# Shapes
+# Fingerprints
 
 
 def test_a_skeleton_keeps_everything_but_constants():
@@ -227,7 +227,7 @@ def test_a_constant_that_is_none_is_refused(value):
         cache.get(f"{PREFIX}SELECT * {{ ?s ?p {value} }}")
 
 
-# Whatever the text
+# Any text
 
 
 @settings(max_examples=400, deadline=None)
@@ -239,7 +239,7 @@ def test_a_plan_by_shape_means_what_the_text_means_alone(seed):
 
 
 def test_the_texts_above_are_worth_the_while():
-    """Many of them are legal, and many of these are served by a plan that is there."""
+    """Many of the texts are valid, and a cached plan serves many of them."""
     compiler = Compiler()
     cache: PlanCache[str, Query] = PlanCache(compiler, 10_000)
     drawn = [text for seed in range(100) for text in texts(seed)]
@@ -268,7 +268,7 @@ def test_plans_are_made_and_forgotten_on_several_threads():
 def test_a_prologue_is_part_of_the_shape():
     compiler = Compiler()
     cache = PlanCache(compiler, 100)
-    prologues = [f"PREFIX : <{EX}{number}/>\n" for number in range(12)]  # more than are remembered
+    prologues = [f"PREFIX : <{EX}{number}/>\n" for number in range(12)]  # more than the cache holds
     prologues += [
         f"{prologues[0]}PREFIX e: <{EX}e>\n",
         f"prefix : <{EX}>",

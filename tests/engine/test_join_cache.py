@@ -1,4 +1,4 @@
-"""What subscriptions remember of joins: it changes nothing but the time, is limited, and goes."""
+"""The cache of join results for subscriptions: it changes nothing but the time, is bounded, and is released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RDF 1.2 in updates: refused in so many words where it would have to be stored."""
+"""RDF 1.2 in updates: an explicit error wherever it would have to be stored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_subscription_refuses_it_in_its_template_and_the_error_says_so(text):
     with pytest.raises(ParsingFailed, match=r"RDF 1\.2 .* template of a subscription; send it as a query"):
         Client(engine, text)
     question = engine.queries.question(QueryRequest(PREFIX + text))
-    engine.queries.run(question, collect, 0)  # a query takes it
+    engine.queries.run(question, collect, 0)  # a query accepts it
 
 
 @pytest.mark.parametrize("where", ["?s ex:b ?o", "?s ex:b ?o . ?o ex:c* ?x"])

@@ -1,6 +1,6 @@
-"""Re-evaluation off the writer: each notification leads from one committed state to a later one, the last is right.
+"""Re-evaluation outside the writer: notifications lead from one committed state to a later one, and the last is right.
 
-The tests are the threads: they decide when a job begins, when it evaluates, and when the writer delivers.
+The test plays the threads: it decides when a job starts, when it evaluates, and when the writer delivers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NODES = ("urn:a", "urn:b", "urn:c", "urn:d")
 
 
 class Simulation:
-    """An engine whose evaluation threads are the test."""
+    """An engine whose evaluation threads are controlled by the test."""
 
     def __init__(self) -> None:
         self.engine = new_engine(QueryRules())
@@ -43,7 +43,7 @@ class Simulation:
         self.outcomes: list[Evaluated] = []
 
     def commit(self, *texts: str) -> None:
-        """One commit of several updates; the mirror of committed states shows them at once."""
+        """Commit several updates at once; the mirror of committed states shows them at the same time."""
         executed = []
         for text in texts:
             executed += self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW)
@@ -53,7 +53,7 @@ class Simulation:
         self.engine.publish(executed)
 
     def fail(self, text: str) -> None:
-        """An update that the disk refuses."""
+        """Run an update that the disk refuses."""
         self.engine.undo(self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW))
 
     def subscribe(self, query: str, client: str = "client") -> Follower:
@@ -88,7 +88,7 @@ class Simulation:
         self.check()
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Continue until no work is left."""
         while self.jobs or self.outcomes or self.reevaluation.pending:
             while self.begin():
                 pass
@@ -102,7 +102,7 @@ class Simulation:
                 assert follower.bag == self.states[-1][follower.query], follower.query
 
     def check(self) -> None:
-        """Each notification since the last look: its number, and that it leads to the result of a later state."""
+        """Check each new notification: its number, and that it leads to the result of a later state."""
         for follower in self.followers:
             if follower.gone:
                 assert not follower.items, "notified after the end"

@@ -1,4 +1,4 @@
-"""Renewal: subscriptions that a large change hits in many places begin anew, and their notifications stay exact."""
+"""Renewal: subscriptions with many changes restart their evaluation, and their notifications stay exact."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from edge.engine.updates.attempt import Attempt, Unfinished
 
 
 class Simulation(Base):
-    """Updates can be prepared in pieces and applied as one."""
+    """An engine that prepares updates in pieces and applies them at once."""
 
     def large(self, text: str, *, fails: bool = False) -> None:
-        """One commit of a large change, which the disk takes or refuses."""
+        """Commit a large change, which the disk accepts or refuses."""
         engine, attempt = self.engine, Attempt()
         prepared = [engine.prepare(UpdateRequest(text))]
         while True:
@@ -47,7 +47,7 @@ class Simulation(Base):
 
 @pytest.fixture
 def large_ones(monkeypatch):
-    """Each change that clears a graph is a large one, and each hit is too much."""
+    """Treat each change that clears a graph as large, and each affected subscription as too expensive."""
     monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
     monkeypatch.setattr("edge.engine.subscriptions.renewal.MOST_HITS", -1)
     monkeypatch.setattr("edge.engine.subscriptions.renewal._FEW", 0)

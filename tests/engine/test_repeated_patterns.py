@@ -1,4 +1,4 @@
-"""Patterns that are repeated: they count once, are planned once, and change no result."""
+"""Repeated patterns: they count once, are planned once, and do not change results."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_repeated_patterns_count_once():
 
 @pytest.mark.parametrize("tail", ["", "LIMIT 10"], ids=["incremental", "re-evaluated"])
 def test_a_text_with_repeated_patterns_shares_no_plan_with_one_in_which_they_differ(tail):
-    """Both have the same shape: constants are left open in plans."""
+    """Both texts have the same fingerprint, because plans leave constants open."""
     engine = new_engine()
     run(engine, f"{PREFIX} INSERT DATA {{ :s :p 1 , 2 }}")
     for numbers, there in (([1] * 40, 1), ([1, 2] * 20, 1), ([1, 3] * 20, 0), ([3] * 40, 0), ([2] * 40, 1)):

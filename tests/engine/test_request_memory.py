@@ -1,4 +1,4 @@
-"""A request that is answered is free at once, without the collector of what refers to itself."""
+"""The memory of an answered request is free at once, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edge.protocol.moments import After
 from tests.support.waiting import wait_for
 
 LONG = f"INSERT DATA {{ <urn:a> <urn:b> '{'x' * 100_000}' }}"
-"""It is compiled on a thread of its own."""
+"""Compiled on the compile thread."""
 DAY = After(86_400_000_000)
 
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: order, fair shares, priorities."""
+"""The request queue: order, fair shares and priorities."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ steps = st.lists(st.one_of(items, st.sampled_from(("take", "ready", "back"))), m
 
 
 class Play:
-    """A queue whose items cost what they say, and may be held or not ready."""
+    """A queue whose items have fixed costs, and may be held back or not ready."""
 
     def __init__(self) -> None:
         self.queue: FairQueue[Item] = FairQueue()
@@ -59,7 +59,7 @@ class Play:
         return item
 
     def hold(self) -> None:
-        """What is next goes elsewhere."""
+        """Hold back the next item."""
         item = self.queue.take()
         if item is not None:
             self.queue.hold(item)
@@ -76,7 +76,7 @@ class Play:
                 self.queue.look_again(item.source)
 
     def drain(self) -> list[str]:
-        """The sources of what is taken from now on."""
+        """Return the sources of the items taken from now on."""
         before = len(self.taken)
         while self.take():
             pass
@@ -101,7 +101,7 @@ def played(moves: list[Item | str]) -> Play:
 
 @given(steps)
 def test_nothing_is_lost_and_what_one_client_asked_for_stays_in_order(moves):
-    """Also if its priority changes, or an item is evaluated elsewhere or not ready, while something of it waits."""
+    """This holds even if a client's priority changes, or one of its items is evaluated elsewhere or not ready."""
     play = played(moves)
     play.back()
     play.ready()
@@ -130,7 +130,7 @@ def test_clients_get_equal_time_not_equal_turns():
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=40), st.integers(1, 4))
 def test_a_small_request_waits_no_longer_than_one_piece_of_each_other_takes(costs, others):
-    """However much others have queued."""
+    """This holds for any number of requests that other clients have queued."""
     play = Play()
     for number, cost in enumerate(costs * others):
         play.enter(Item(f"flood {number % others}", cost=cost))
@@ -143,7 +143,7 @@ def test_a_small_request_waits_no_longer_than_one_piece_of_each_other_takes(cost
 
 
 def test_a_client_that_asks_for_little_is_next_each_time_it_comes_back():
-    """It waits for the piece that runs. A new client may wait for one of each."""
+    """It waits for the running piece only. A new client may wait for one piece of each other client."""
     play = Play()
     play.enter(Item("victim", cost=1_000))
     play.take()
@@ -210,7 +210,7 @@ def test_the_gateway_and_high_priority_overtake():
 
 @pytest.mark.parametrize("cost", [LEAST_COST, 1_000, 300_000])
 def test_nothing_starves(cost):
-    """However much comes that goes first: a lower priority has its share of the time."""
+    """A lower priority has its share of the time, however many items have a higher one."""
     play = Play()
     for number in range(20_000):
         play.enter(Item(GATEWAY, cost=cost))
@@ -264,7 +264,7 @@ def test_the_bucket_of_a_client_is_filled_in_time():
 
 
 def test_a_client_that_took_too_many_steps_waits_behind_others(open_house):
-    """Each INSERT DATA of 200 quads is 200 steps: with the sixth the client is beyond a burst of 1,000."""
+    """Each INSERT DATA of 200 quads costs 200 steps: the sixth exceeds the client's burst of 1,000."""
     house = open_house(client_steps=1, max_steps=1_000, max_batch=1)
     quads = [" . ".join(f"<a:s{n}> <a:q> {m}" for m in range(200)) for n in range(7)]
     for text in quads[:6]:
@@ -293,7 +293,7 @@ def test_what_does_not_fit_stays_next():
 
 @given(st.integers(1, 30), st.lists(st.tuples(SOURCES, st.integers(-5, 5)), max_size=80))
 def test_clients_share_the_places(limit, changes):
-    """No client keeps others out, and none keeps the gateway out."""
+    """A client cannot exclude the others, nor can clients exclude the gateway itself."""
     places = Slots(limit)
     held: dict[str, list[int]] = defaultdict(list)
     for who, count in changes:
@@ -302,7 +302,7 @@ def test_clients_share_the_places(limit, changes):
             of_all = sum(sum(counts) for source, counts in held.items() if (source == GATEWAY) == (who == GATEWAY))
             took = places.take(who, count)
             if not of_all:
-                assert took  # however much it is: it could never be done otherwise
+                assert took  # any size fits if nothing else waits: it could never run otherwise
             if took and of_all:
                 assert of_all + count <= limit
                 assert who == GATEWAY or not mine or sum(mine) <= limit - of_all
@@ -329,7 +329,7 @@ def test_a_client_that_floods_has_half_of_the_places_and_two_a_third_each():
 
 @given(st.lists(st.one_of(st.sampled_from(CLIENTS), st.none()), max_size=60))
 def test_clients_take_turns(moves):
-    """What a client asked first is next after one of each other that waits, at the most; its own stay in order."""
+    """The first request of a client follows at most one request of each other waiting client; its own stay in order."""
     turns: RoundRobin[int] = RoundRobin(100)
     number = 0
     waiting: dict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,7 @@
-"""Rescue mode: what a damaged journal file still holds is served and not written to; a sound file is made of it."""
+"""Rescue mode: the gateway serves the readable data of a damaged journal file and does not write to it.
+
+`edge rescue` makes a sound file of it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def values(scheduler: Scheduler) -> list[int]:
 
 
 def filled(directory: Path) -> None:
-    """Six updates, two delayed ones, a durable subscription and two observations for the history."""
+    """Write six updates, two delayed updates, a durable subscription and two observations for the history."""
     scheduler = opened(directory)
     for number in range(1, 7):
         scheduler.update([insert(number, "urn:g" if number % 2 else "")]).result(WAIT)
@@ -69,7 +72,7 @@ def filled(directory: Path) -> None:
 
 
 def with_snapshot(directory: Path) -> None:
-    """The same, all of the graph in a snapshot but for two updates."""
+    """Do the same, with a snapshot of all but two updates."""
     filled(directory)
     journal = Journal.open(directory)
     name, value = ox.NamedNode("urn:s"), ox.NamedNode("urn:p")
@@ -90,7 +93,7 @@ def sql(*statements: str) -> Callable[[Path], None]:
 
 
 def unreadable(path: Path) -> None:
-    """What older versions wrote of a triple term: a commit whose checksum is right and whose quads cannot be read."""
+    """Write a triple term as older versions did: a commit with a valid checksum whose quads cannot be read."""
     text = b"<urn:s> <urn:p> <urn:a> <urn:b> <urn:c> .\n"
     body = b"r" + struct.pack("<IqIIIII", 1, 1, 1, 0, 0, 0, 0) + text
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -98,7 +101,7 @@ def unreadable(path: Path) -> None:
 
 
 def in_no_graph(path: Path) -> None:
-    """A commit that adds to a graph that does not exist."""
+    """Write a commit that adds to a graph that does not exist."""
     text = b"<urn:s> <urn:p> <urn:a> <urn:nowhere> .\n"
     body = b"r" + struct.pack("<IqIIIII", 1, 1, 1, 0, 0, 0, 0) + text
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

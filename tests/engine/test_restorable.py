@@ -1,4 +1,4 @@
-"""What an update commits can be restored, whatever terms it makes and however they come in; all else is refused."""
+"""Every committed update can be restored, whatever terms it creates and however they arrive; others are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT = PATIENCE
 EVERYTHING = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 PREFIX = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
 WHERES = (
-    "{{ BIND({0} AS ?x) }}",  # our own operators, or Oxigraph for what these have no rule for
+    "{{ BIND({0} AS ?x) }}",  # our own operators, or Oxigraph for expressions that they do not support
     "{{ SELECT ?x {{ BIND({0} AS ?x) }} LIMIT 1 }}",  # Oxigraph
     "{{ SELECT ?x {{ {{ SELECT (MAX(?y) AS ?m) {{ ?s <urn:y>* ?y }} }} BIND({0} AS ?x) }} LIMIT 1 }}",
 )
@@ -36,7 +36,7 @@ TEMPLATES = ("<urn:s> <urn:p> ?x", "?x <urn:p> <urn:o>", "GRAPH ?x {{ <urn:s> <u
 
 
 class Gateway:
-    """An engine on a directory. Documents that LOAD fetches hold the quads that it is given."""
+    """An engine on a directory. LOAD fetches documents with the given quads."""
 
     def __init__(self, directory: Path, **options: object) -> None:
         self.quads: Sequence[ox.Quad] = ()
@@ -47,7 +47,7 @@ class Gateway:
         return self.quads
 
     def update(self, text: str, **bindings: Term) -> EdgeError | None:
-        """Run an update; the error is a clear one, if there is one."""
+        """Run an update. If it fails, the error must be clear."""
         error = self.scheduler.update([UpdateRequest(PREFIX + text, bindings=bindings)]).exception(WAIT)
         assert error is None or (isinstance(error, EdgeError) and not isinstance(error, StorageFailed)), error
         return error
@@ -125,7 +125,7 @@ NOT_STORABLE = (
 def test_forced_bindings_are_checked_as_well(tmp_path, term):
     gateway = Gateway(tmp_path)
     assert isinstance(gateway.update("INSERT { <urn:s> <urn:p> ?x } WHERE {}", x=term), UpdateFailed)
-    assert gateway.update("INSERT { <urn:s> <urn:p> 1 } WHERE {}", x=term) is None  # it is not stored
+    assert gateway.update("INSERT { <urn:s> <urn:p> 1 } WHERE {}", x=term) is None  # not stored
     gateway.close()
 
 
@@ -137,7 +137,7 @@ def test_a_document_is_loaded_whole_or_not_at_all(tmp_path, silent):
     assert (error is None) if silent else "triple term" in str(error)
     assert gateway.state() == set()
     gateway.quads = [ox.Quad(ox.BlankNode("a:b"), NODE, ox.BlankNode("a:b"), ox.BlankNode("c:d"))]
-    assert gateway.update("LOAD <urn:document>") is None  # blank nodes get labels of their own
+    assert gateway.update("LOAD <urn:document>") is None  # blank nodes get new labels
     before = gateway.state()
     gateway.close()
     gateway = Gateway(tmp_path)
@@ -158,7 +158,7 @@ def test_a_delayed_update_is_restored_with_its_bindings_or_refused(tmp_path, ter
 
 
 def test_the_journal_writes_nothing_that_it_cannot_read(tmp_path):
-    """Whatever the updates let through: the commit fails, and later ones work."""
+    """If a quad passes all checks and cannot be stored, the commit fails, and later ones work."""
     journal = Journal.open(tmp_path)
     good = JournalEntry(1, ChangeSet(((NODE, NODE, NODE, None),)))
     journal.commit([good])

@@ -1,4 +1,4 @@
-"""What the results that subscriptions keep count for: which there are, who pays, and what becomes of too large ones."""
+"""The charge for the stored results of subscriptions: their size, the client that pays, and too large ones."""
 
 from __future__ import annotations
 

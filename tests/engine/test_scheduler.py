@@ -1,4 +1,4 @@
-"""The scheduler: order, limits, queries and updates beside each other."""
+"""The scheduler: order, limits, and concurrency of queries and updates."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_pending_updates_are_counted_exactly(open_house):
     wait_for(lambda: house.scheduler.pending_updates == 0)
 
 
-# Queries and updates beside each other
+# Concurrent queries and updates
 
 
 def test_queries_do_not_wait_for_an_update(open_house, monkeypatch):
@@ -169,5 +169,5 @@ def test_a_query_sees_what_was_acknowledged_before_it(open_house):
     house = open_house()
     for value in range(50):
         house.update(insert(value))
-        # The publisher is told after the commit, a moment before readers can see it.
+        # The publisher is notified after the commit, shortly before readers can see it.
         wait_for(lambda expected=value: house.values() == list(range(expected + 1)))

@@ -1,4 +1,4 @@
-"""The scheduler on the real journal: shared commits, and what is undone when one fails."""
+"""The scheduler on the real journal: shared commits, and the rollback of a failed one."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_receipts_are_found_again(tmp_path):
     assert again.scheduler.close(WAIT)
 
 
-# A commit that fails
+# Failed commits
 
 
 def test_what_could_not_be_stored_was_never_there(tmp_path):
-    """The disk is full: the updates are undone, nobody is told, and all goes on once there is room again."""
+    """The disk is full: updates are rolled back without notifications, and work again when there is space."""
     journal = Journal.open(tmp_path)
     house = House(journal=journal)
     house.update(insert(1))
@@ -136,7 +136,7 @@ def test_what_could_not_be_stored_was_never_there(tmp_path):
     _limit_pages(journal, 1_000_000)
     house.update(insert(2))
     house.scheduler.unsubscribe(Client(house).future.result(WAIT).spuid).result(WAIT)
-    wait_for(lambda: all(client.items for client in clients))  # evaluation threads work beside the writer
+    wait_for(lambda: all(client.items for client in clients))  # evaluation threads run in parallel with the writer
     assert [[item.sequence for item in client.items] for client in clients] == [[1]] * 4  # type: ignore[union-attr]
     assert clients[0].told() == [(1, [2], [])]
     assert house.scheduler.close(WAIT)
@@ -177,10 +177,10 @@ def _graphs(house: House) -> list[str]:
 
 
 def _noise(length: int) -> str:
-    """Text that hardly compresses."""
+    """Return a text that hardly compresses."""
     return random.Random(0).randbytes(length // 2).hex()
 
 
 def _limit_pages(journal: Journal, pages: int) -> None:
-    """SQLite's own "database or disk is full" from that many pages on. The writer has nothing to do now."""
+    """Let SQLite report "database or disk is full" from this number of pages on. The writer is idle now."""
     journal.commit((), lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())

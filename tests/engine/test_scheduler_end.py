@@ -1,4 +1,4 @@
-"""The scheduler when something else fails, and when it stops."""
+"""The scheduler when another component fails, and its shutdown."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_loader_that_fails_in_an_unforeseen_way_stops_nothing(open_house):
         assert scheduler.close(WAIT)
 
 
-# The end
+# Shutdown
 
 
 def test_close_carries_out_what_waits(tmp_path):

@@ -1,4 +1,4 @@
-"""What is too large is refused, in words; what is not fits Python's stack, whatever is done with it."""
+"""Size limits: too large texts cause a clear error, and all others fit Python's stack in every operation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 Form = Callable[[int], str]
 
 FRAMES = 200
-"""Python frames below, besides those of pytest: more than asyncio, a gate and a thread have."""
+"""Python frames of the callers, besides those of pytest: more than asyncio, a gate and a thread have."""
 
 
 def chain(part: str) -> Form:
-    """`part` n times, `%` being the number."""
+    """Return `part` n times, with `%` replaced by the number."""
     return lambda n: " ".join(part.replace("%", str(i)) for i in range(n))
 
 
@@ -93,7 +93,7 @@ FORMS: dict[str, Form] = {
     "ors": within("FILTER(?o=1", chain("||?o=%"), ")"),
     "ands": within("FILTER(?o=1", chain("&&?o<9%"), ")"),
 }
-"""Texts that can go on for ever, to be put behind `?s <a:p> ?o`."""
+"""Texts of any length, to be put behind `?s <a:p> ?o`."""
 
 
 def where(form: Form, n: int) -> str:
@@ -109,7 +109,7 @@ def is_allowed(form: Form, n: int) -> bool:
 
 
 def largest(form: Form) -> str:
-    """The longest of these texts that is allowed."""
+    """Return the longest of these texts that is accepted."""
     least, most = 1, 1100
     while most - least > 1:
         middle = (least + most) // 2
@@ -118,7 +118,7 @@ def largest(form: Form) -> str:
 
 
 def deep(run_: Callable[[], T], frames: int = FRAMES) -> T:
-    """Run something with so many frames below it."""
+    """Run a function with this number of frames below it."""
     return run_() if not frames else deep(run_, frames - 1)
 
 
@@ -230,7 +230,7 @@ def test_the_operator_decides_how_much_is_joined():
 
 @pytest.mark.parametrize("form", ["alternatives in sequences", "groupings"])
 def test_what_doubles_the_planning_is_not_nested_deep(form):
-    """Each level of these doubles the time that Oxigraph takes."""
+    """Each level of these doubles the planning time of Oxigraph."""
     assert not is_allowed(FORMS[form], 18)
 
 
@@ -260,7 +260,7 @@ def test_large_groups_are_few(text, allowed):
 
 
 def test_nothing_is_planned_to_judge_a_query():
-    """It takes Oxigraph minutes to plan this."""
+    """Oxigraph would need minutes to plan this query."""
     check_query(joined(330), QueryRules(max_joined=1000))
 
 

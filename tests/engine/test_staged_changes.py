@@ -1,4 +1,4 @@
-"""Large changes are prepared in pieces between the updates of others, and then applied as one."""
+"""Staged changes: large changes that are prepared in pieces between other updates, and then applied at once."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ COUNT = 5_000
 
 
 def data(*values: int, verb: str = "INSERT", predicate: str = "a:big", graph: str = "") -> str:
-    """An update that is long enough to be read by Oxigraph, and large enough to be staged."""
+    """Return an update that is long enough for Oxigraph's parser, and large enough to be staged."""
     triples = " . ".join(f"<a:subject-with-a-long-name-{value}> <{predicate}> {value}" for value in values)
     return f"{verb} DATA {{ GRAPH {graph} {{ {triples} }} }}" if graph else f"{verb} DATA {{ {triples} }}"
 
 
 LARGE = data(*range(COUNT))
 _LONG = "\n# " + "long " * 10_000
-"""Makes a text so long that Oxigraph reads it."""
+"""Makes a text so long that Oxigraph parses it."""
 
 
 class Turns:
-    """A scheduler whose writer takes its turns when it is told to."""
+    """A scheduler whose writer runs its steps on request."""
 
     def __init__(self, directory=None, **settings) -> None:
         self.settings = EngineSettings(**settings)
@@ -51,7 +51,7 @@ class Turns:
         return future
 
     def stage(self, text: str, source: str = "large"):
-        """Send an update, and prepare half of it."""
+        """Send an update and prepare half of it."""
         future = self.send(text, source)
         while not any(attempt.staged._compared for attempt in self.engine._staged):
             self.scheduler.turn()
@@ -116,7 +116,7 @@ def test_a_subscriber_is_notified_of_all_of_it_at_once(open_house):
 
 def test_it_is_there_after_a_restart(tmp_path):
     house = House(tmp_path)
-    house.update(insert(1), LARGE.replace("a:big", "a:other"), insert(2))  # several at once are not staged
+    house.update(insert(1), LARGE.replace("a:big", "a:other"), insert(2))  # several operations at once are not staged
     house.update(f"{LARGE} ; {data(*range(COUNT), graph='<a:g>')}")
     house.update(data(*range(10, COUNT), verb="DELETE"))
     house.update(insert(3))
@@ -130,7 +130,7 @@ def test_it_is_there_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize("others", [3, 1_500])
 def test_what_others_change_meanwhile_counts(turns, tmp_path, others):
-    """Few quads are looked at again when it is applied; for many everything is compared again."""
+    """A few quads are compared again when the change is applied; if there are many, all are compared again."""
     world = turns(tmp_path)
     world.send(data(0, 1, 2, 3)).done()
     world.finish()
@@ -228,7 +228,7 @@ def test_whole_graphs_are_changed_in_pieces(turns, text, tmp_path):
 
 
 NUMBERS = " , ".join(map(str, range(3_000)))
-"""So short that a plan of it would be kept, with the numbers left open."""
+"""So short that a plan of it would be cached, with the numbers as parameters."""
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_whole_graphs_that_a_client_may_not_change_are_refused(turns):
 
 
 def test_no_other_graph_takes_the_place_of_one_that_a_client_may_change(turns):
-    """Ids of terms that nothing refers to are given to others between two pieces."""
+    """Ids of unused terms are reused between two pieces."""
     world = turns()
     access = Access("anna", read=None, write=frozenset({"a:allowed"}))
     forbidden = world.send(
@@ -455,7 +455,7 @@ def test_a_commit_that_fails_undoes_it(turns, monkeypatch):
     assert future.result(0)[0].added == COUNT
 
 
-# Large and small updates of several clients, at random
+# Random large and small updates of several clients
 
 
 def _manage(random_: random.Random) -> str:
@@ -494,7 +494,7 @@ def _update(random_: random.Random) -> str:
 
 
 OPTIONAL = "SELECT * { ?s <a:p> ?o OPTIONAL { ?s <a:q> ?x FILTER(?x > 100) } }"
-"""What it gives follows from the states before and after an update."""
+"""The result of an update follows from the states before and after it."""
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -548,7 +548,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
             assert isinstance(future.exception(0), UpdateFailed | UpdateConflict | StorageFailed)
 
     def commit(*given) -> int:
-        """Commit, unless there is no room."""
+        """Commit, unless the disk is full."""
         if random_.random() < full:
             raise StorageFailed("no room")
         return real_commit(*given)

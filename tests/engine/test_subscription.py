@@ -1,4 +1,4 @@
-"""Subscriptions: who is told what, and when."""
+"""Subscriptions: notifications, their content and their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edge.engine.engine import Engine
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 
-# Who is told
+# Notifications
 
 
 def test_equal_subscriptions_share_one_spu_and_count_for_themselves():
@@ -95,7 +95,7 @@ def test_an_undone_batch_was_never_there():
 
 
 def test_an_interrupt_while_subscriptions_move_undoes_the_update():
-    """Whatever is raised in the middle, the graph, the results and the mirrors are as they were."""
+    """Whatever exception interrupts the update, the graph, the results and the mirrors are as before."""
     engine = new_engine()
     clients = [
         Client(engine, f"SELECT ?o {{ {where} }}")
@@ -128,7 +128,7 @@ def test_an_interrupt_while_subscriptions_move_undoes_the_update():
     assert [client.news() for client in clients[:2]] == [([("2",)], [])] * 2
 
 
-# Each form
+# Query forms
 
 
 def test_select_star_lists_variables_in_order_of_first_appearance():
@@ -349,7 +349,7 @@ def test_union_default_graph_is_watched():
     assert [client.news() for client in clients] == [([("1",)], [])] * 2
 
 
-# When it ends
+# The end of a subscription
 
 
 def test_a_subscription_leaves_no_reference_cycles_behind():
@@ -360,7 +360,7 @@ def test_a_subscription_leaves_no_reference_cycles_behind():
         client = Client(engine, "SELECT ?s (SUM(?y) AS ?sum) { ?s ex:p ?o . ?s ex:q ?y FILTER(?o > 0) } GROUP BY ?s")
         engine.unsubscribe(client.spuid)
 
-    begin_and_end()  # its plan is kept
+    begin_and_end()  # its plan stays in the cache
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The one literal policy: whatever the engine takes for canonical is what Oxigraph's store makes of it."""
+"""Canonical literals: the engine's canonical form is the one that Oxigraph's store produces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that grow: no request makes one, or searches one, for longer than an evaluation may take."""
+"""Growing strings: no request creates or searches one for longer than an evaluation may take."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_subscription_whose_text_grows_too_long_ends_and_the_others_go_on(engi
 
 
 def test_a_text_that_grew_too_long_and_is_taken_back_leaves_no_trace(engine: Engine) -> None:
-    """The update that made it too long is undone, as when the disk refuses it."""
+    """The update that made the string too long is rolled back, as after a disk error."""
     client = Client(engine, "SELECT (STRLEN(GROUP_CONCAT(?t; SEPARATOR='')) AS ?n) { ?s ex:part ?t }")
     update(engine, "INSERT DATA { ex:a ex:part 'abc' }")
     client.items.clear()
@@ -182,7 +182,7 @@ def test_a_query_that_touches_no_text_is_small_whatever_is_stored() -> None:
     assert small(engine, "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }")
 
 
-# Its parts
+# Components
 
 
 @pytest.mark.parametrize(

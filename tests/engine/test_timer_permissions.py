@@ -1,4 +1,4 @@
-"""Whose delayed updates are: who sees and ends them, and with which rights they run."""
+"""Owners of delayed updates: who can list and cancel them, and the permissions with which they run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_runs_with_the_rights_of_who_gave_it(box, restart):
     assert graphs(box) == {MINE, THEIRS}
     assert became(box, LAMP, "mine") == ("done", None)
     assert became(box, LAMP, "theirs") == became(box, LAMP, "all") == ("failed", "forbidden")
-    assert became(box, LAMP, "copy") == ("unchanged", None)  # what it may not see is not there
+    assert became(box, LAMP, "copy") == ("unchanged", None)  # invisible timers count as not found
 
 
 def test_rights_that_shrank_count_and_rights_that_grew_do_not(box):
@@ -87,7 +87,7 @@ def test_that_of_a_client_without_rights_does_not_run_and_says_so(box):
     box.start()
     assert became(box, LAMP) == ("failed", "invalid_client")
     assert box.engine.timer("t", LAMP).result(WAIT).error_description == "lamp was revoked"
-    assert graphs(box) == {THEIRS}  # given without security, it needs nobody's rights
+    assert graphs(box) == {THEIRS}  # scheduled without security, it needs no permissions
 
 
 def test_while_nobody_can_tell_the_rights_it_waits(box):
@@ -184,7 +184,7 @@ CLIENTS = [ANYBODY, LAMP, replace(DOOR, registration="r1 t"), replace(DOOR, clie
     )
 )
 def test_what_others_do_changes_nothing_of_a_clients_own(tmp_path_factory, story):
-    """Told to one engine with all clients, and for each client to one that knows no other."""
+    """Sent to one engine with all clients, and for each client to one without other clients."""
     together = Box(tmp_path_factory.mktemp("all"))
     alone = {number: Box(tmp_path_factory.mktemp("one")) for number in range(len(CLIENTS))}
     try:
@@ -214,7 +214,7 @@ def test_what_others_do_changes_nothing_of_a_clients_own(tmp_path_factory, story
 
 
 def test_a_file_of_the_format_before_is_read_and_its_updates_are_run(box, tmp_path):
-    """Written by hand, as version 2 wrote it: without an owner, and without rights."""
+    """Written by hand in the format of version 2: without owner and permissions."""
     schedule(box, ANYBODY, write(THEIRS))
     box.stop()
     path = tmp_path / "data" / sqlite_schema.FILE_NAME

@@ -1,4 +1,4 @@
-"""Delayed updates: run once, at their time, whatever happens to the clock and the process."""
+"""Delayed updates: they run once, at their time, over all changes of the clock and restarts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooMany
 from edge.protocol.moments import After
 from edge.protocol.timers import Timer
 
-# When it runs
+# Execution
 
 
 @pytest.mark.parametrize("when", [after(30), at(30)], ids=["after", "at"])
@@ -58,7 +58,7 @@ def test_what_is_due_runs_in_the_order_of_the_times(box):
     told: list[Any] = []
     box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), told.append).result(WAIT)
     box.settle()
-    # At 30 seconds the one came first that was given first.
+    # At 30 seconds, the update that was scheduled first came first.
     assert [int(row[0].value) for item in told for row in item.delta.added] == [1, 2, 3, 4]
 
 
@@ -74,7 +74,7 @@ def test_its_where_decides_when_it_runs(box):
 
 
 def test_figure_2_of_the_paper(box):
-    """An event that did not happen: FALSE, TRUE before the delay ends, FALSE again. Section II.D, to the letter."""
+    """An event that did not happen: FALSE, TRUE before the delay ends, FALSE again. SEPA paper, section II.D."""
     lamps: list[Any] = []
     box.engine.subscribe(QueryRequest("SELECT ?state { <a:lamp> <a:is> ?state }"), lamps.append).result(WAIT)
 
@@ -141,11 +141,11 @@ def test_a_wrong_text_is_refused_at_once(box):
     assert box.timers() == []
 
 
-# Cancel, replace, look
+# Cancel, replace, list
 
 
 def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
-    """The caller may be an event loop. Later requests of the client wait for it, so that they find it."""
+    """The caller may be an event loop. Later requests of the client wait for the check, so that they find the timer."""
     engine = box.engine._engine
     checking, go_on = threading.Event(), threading.Event()
 
@@ -173,7 +173,7 @@ def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
 
 
 def test_a_long_text_that_is_due_is_compiled_while_others_go_on(box, monkeypatch):
-    """Its client's later ones wait for it."""
+    """Later requests of its client wait for it."""
     engine = box.engine._engine
     triples = " ".join(f"<urn:s{number}> <urn:p> {number} ." for number in range(200))
     for name, text in (("long", triples), ("next", "<urn:next> <urn:p> 1")):
@@ -220,7 +220,7 @@ def test_the_same_id_replaces_what_waits(box):
 
 
 def test_given_and_cancelled_at_once(box):
-    """Both in one commit: what is taken back has not been written yet."""
+    """Both in one commit: the cancelled timer has not been written yet."""
     with box.engine._engine.writing:  # the writer waits with the first
         futures = [box.engine.update([UpdateRequest(insert(0))])]
         futures += [box.engine.schedule(UpdateRequest(insert(1)), after(5), "one"), box.engine.cancel("one")]
@@ -294,10 +294,10 @@ def test_outcomes_are_forgotten_in_time(make_box):
     box.advance(61)
     assert box.timers(limit=1000) == ["last"]
     box.restart()
-    assert len(box.timers(limit=1000)) < 256  # on the disk they are deleted many at a time
+    assert len(box.timers(limit=1000)) < 256  # the disk deletes many at a time
 
 
-# Restarts, and exactly once
+# Restarts, exactly once
 
 
 def test_a_restart_changes_nothing(box):
@@ -327,7 +327,7 @@ def test_overdue_ones_run_at_start(box):
 
 
 def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box):
-    """However many one client has: the one of another, and requests, wait for few of them."""
+    """However many timers one client has, those of others and requests wait for only a few of them."""
     many, count = Access("many", registration="1"), 3_000
     order: list[str] = []
     futures = [box.engine.schedule(UpdateRequest(insert(n), access=many), after(10), f"{n}") for n in range(count)]
@@ -338,7 +338,7 @@ def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box)
     def note(told: Notification | SubscribeFailed) -> None:
         assert isinstance(told, Notification)
         order.extend(row[0].value for row in told.delta.added)
-        if len(order) == 100:  # in the middle of them a client comes
+        if len(order) == 100:  # in the middle of them another client arrives
             box.engine.update([UpdateRequest(insert(-2), access=Access("client"), source="client")])
 
     box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), note).result(WAIT)
@@ -452,10 +452,10 @@ def test_a_clock_without_battery_counts_the_time_off_once_the_network_has_set_it
     box.start()
     box.advance(60)
     assert box.values() == []
-    box.set(START + 3600 * SECOND)  # the network: it was off for most of an hour
+    box.set(START + 3600 * SECOND)  # the network: the machine was off for most of an hour
     assert box.values() == [1]
     assert box.timer("two").at == START + 7200 * SECOND
-    box.set(START + 10**9 * SECOND)  # whoever sets it now, sets it wrong
+    box.set(START + 10**9 * SECOND)  # if the clock is set now, it is set wrong
     assert box.values() == [1]
     box.advance(3599)
     assert box.values() == [1]
@@ -487,7 +487,7 @@ def test_a_clock_that_was_wrong_before_tells_nothing_about_the_time_off(box):
 
 
 def test_the_clock_was_set_between_the_delay_and_the_power_cut(box):
-    """Otherwise the jump would count as time off."""
+    """Otherwise the jump would count as downtime."""
     box.set(0, right=False)
     box.schedule(1, after(7200))
     box.advance(10)
@@ -520,7 +520,7 @@ def test_time_off_counts_over_two_power_cuts(box):
 
 
 def test_a_delay_given_before_the_network_sets_the_clock_is_owed_nothing(box):
-    """The time that the machine was off is for those that were given before, however few there are."""
+    """Downtime counts for delays that started before it, however few there are."""
     box.schedule(1, after(40_000), "before")
     box.stop()
     box.clock.reboot(START - 100 * SECOND, right=False)
@@ -558,7 +558,7 @@ def test_the_same_where_none_waited_before(box):
 
 
 def test_the_clock_is_set_just_before_the_first_delay(box):
-    """What is stored beside a delay must be of the clock as it was set."""
+    """The time that is stored with a delay must be the time after the change."""
     box.restart()
     box.set(0, right=False)
     box.restart()
@@ -575,7 +575,7 @@ def test_the_clock_is_set_just_before_the_first_delay(box):
 
 
 def test_two_power_cuts_before_the_network_has_told_the_time(box):
-    """What the clock showed at the last update was before it was lost: of the time since it says nothing."""
+    """The clock at the last update was wrong already: it says nothing about the time since then."""
     box.schedule(1, after(1))
     box.advance(1)
     box.schedule(2, after(3600))
@@ -606,12 +606,12 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_no_delay_ends_early_whatever_happens_to_the_clock(steps, tmp_path_factory):
-    """A world whose true time is known: its clock is set by people, is lost in power cuts, is put right by NTP."""
+    """A world with a known true time: its clock is set by people, lost in power cuts, and corrected by NTP."""
     box = Box(tmp_path_factory.mktemp("clock"))
     true = START
     given: dict[str, tuple[int, int]] = {}
     ran: dict[str, int] = {}
-    """For each delay the true time at which it was given, how long it is, and how long it had run when it ran."""
+    """For each delay: the true time of its start, its length, and its elapsed time when it ran."""
 
     def note() -> None:
         for timer in box.engine.timers("done", 100).result(WAIT):
@@ -639,7 +639,7 @@ def test_no_delay_ends_early_whatever_happens_to_the_clock(steps, tmp_path_facto
                 box.clock.reboot(0, right=False)
                 box.start()
             note()
-        # Where a clock counted as right, it may have been set wrong before: by as much the time off is misjudged.
+        # If the clock counted as right, it may have been set wrong before: the downtime is wrong by this amount.
         error = sum(abs(value) for kind, value in steps if kind == "set") * SECOND
         for name, after_ in ran.items():
             assert after_ >= given[name][1] - error

@@ -1,4 +1,4 @@
-"""Updates: every form of SPARQL 1.1 Update does what it does in Oxigraph, and changes are exact."""
+"""Updates: every form of SPARQL 1.1 Update has the same effect as in Oxigraph, and change sets are exact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edge.engine.sparql.size_limits import MAX_JOINED
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import ParsingFailed, UpdateFailed
 
-# Each form beside Oxigraph
+# Each form, compared with Oxigraph
 
 FORMS = {
     "insert data": "INSERT DATA { ex:a ex:p ex:b , 1 ; ex:q 'x'@EN . GRAPH ex:g { ex:a ex:p 2 } . ex:z a ex:T }",
@@ -107,7 +107,7 @@ def test_form_does_what_it_does_in_oxigraph(form):
     world.check_no_leak()
 
 
-# Changes are exact
+# Exact change sets
 
 
 def test_no_change_is_no_change():

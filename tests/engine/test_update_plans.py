@@ -1,4 +1,4 @@
-"""Plans of updates, shared by texts of one shape: what was compiled before must not show in what an update does."""
+"""Plans of updates, shared by texts with the same fingerprint: an earlier compilation does not affect an update."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edge.protocol.syntax import tokenize
 
 @pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
 def often(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Texts are matched with moulds from the second on, or never."""
+    """Use text templates from the second text on, or never."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan_cache, "_OFTEN", request.param)
         yield
@@ -36,7 +36,7 @@ CONSTANT = re.compile(r"""(?<!PREFIX )ex:\w+|<rel>|(?<![\w?])-?\d[\w.]*|"[^"]*"(
 
 
 def outcome(engine: Engine, text: str, **more: object) -> object:
-    """What an update does, or how it is refused. Blank nodes are all alike."""
+    """Return the effect of an update, or its error. Blank nodes count as equal."""
     try:
         changes = run(engine, text, **more)
     except EdgeError as error:
@@ -45,7 +45,7 @@ def outcome(engine: Engine, text: str, **more: object) -> object:
 
 
 def engine_and_update(seed: int) -> tuple[list[str], str]:
-    """What to begin with, and an update."""
+    """Return an initial state and an update."""
     updates = Updates(seed)
     return updates.seed(), " ; ".join(updates.update())
 
@@ -62,7 +62,7 @@ def forget_plans(engine: Engine) -> None:
 
 
 def variant(source: random.Random, text: str) -> str:
-    """A text of the same shape, or nearly, with other constants."""
+    """Return a text with the same fingerprint, or nearly, and other constants."""
 
     def other(match: re.Match[str]) -> str:
         if source.random() < 0.5:
@@ -87,7 +87,7 @@ def test_updates_do_what_they_would_do_alone(seed):
 
 
 def with_term(text: str, name: str, term: ox.NamedNode | ox.Literal) -> str:
-    """A text with a term written where a variable was."""
+    """Return a text with a term in place of a variable."""
     for token in reversed(tokenize(text)):
         if token.text == name:
             text = f"{text[: token.start]}{term}{text[token.end :]}"
@@ -105,7 +105,7 @@ def test_a_forced_binding_is_the_term_in_place_of_the_variable(seed):
     bound, written = new(data), new(data)
     for term in source.sample(terms, 3):
         expected = outcome(written, with_term(text, name, term))
-        if not isinstance(expected, list):  # the term cannot be written there
+        if not isinstance(expected, list):  # the term is not permitted there
             break
         assert outcome(bound, text, bindings={name[1:]: term}) == expected, (text, term)
 
@@ -116,7 +116,7 @@ INSERT { :lamp0 :dim "0"^^<http://www.w3.org/2001/XMLSchema#integer> } WHERE { :
 
 
 def plans_of(engine: Engine, *requests: UpdateRequest) -> int:
-    """How many plans these updates have between them."""
+    """Return the number of plans that these updates share."""
     return len({id(engine.prepare(request).plan) for request in requests})
 
 

@@ -1,4 +1,4 @@
-"""Updates as text: declarations, comments, escapes, NOW, datasets; and nothing is fetched that is not allowed."""
+"""Updates as text: declarations, comments, escapes, NOW, datasets, and no unauthorized fetch."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_using_graph_uri_beside_using_or_with_is_refused():
     ],
 )
 def test_a_text_that_is_not_legal_is_refused_as_such_before_anything_is_forbidden(text):
-    """And nothing is fetched while that is found out."""
+    """The check fetches nothing."""
     refused(new_engine(), text, ParsingFailed)
 
 

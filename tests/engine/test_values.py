@@ -1,4 +1,4 @@
-"""VALUES of many rows and IN over long lists: looked up, not searched for, and the results are those of a search."""
+"""Long VALUES and IN lists use an index, with the same results as a sequential search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY = 200
 
 
 def rows(source: random.Random, columns: int) -> str:
-    """Rows with UNDEF and some rows twice."""
+    """Return rows with UNDEF, some of them twice."""
     drawn = []
     for _ in range(ROWS):
         cells = [source.choice((*NODES, "UNDEF")) for _ in range(columns)]
@@ -86,7 +86,7 @@ def test_texts_of_one_shape_have_their_own_values():
 )
 @pytest.mark.parametrize("form", ["ex:s%d", "%d"])
 def test_much_is_looked_up_in_updates_first_results_and_deltas(where, form):
-    """With a fifth of the steps that a search takes."""
+    """The index needs a fifth of the steps of a sequential search."""
     world = World(QueryRules(max_steps=MANY * MANY // 5))
     world.update(["INSERT DATA { " + " ".join(f"ex:s{n} ex:p {form % n} ." for n in range(MANY)) + " }"], PREFIX)
     items = [form % number for number in range(MANY // 2, MANY)]

@@ -1,4 +1,4 @@
-"""Long VALUES are indexed where their text is compiled, so that no update waits for an index."""
+"""Long VALUES are indexed on the compile thread, so that no update waits for an index."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATTERNS = {
 
 @pytest.fixture
 def indexed(monkeypatch):
-    """Rows that were put into indexes, by the name of the thread."""
+    """Return the number of indexed rows, by the name of the thread."""
     rows: Counter[str] = Counter()
     build = ValuesIndex._indexed
 

@@ -1,4 +1,4 @@
-"""A machine whose clock is turned by hand, with an engine that can be stopped and started."""
+"""A machine with a controllable clock, and an engine that can be stopped and started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT = PATIENCE
 
 
 class Box:
-    """A machine with a clock that is turned by hand, and an engine that can be stopped and started."""
+    """A machine with a controllable clock, and an engine that can be stopped and started."""
 
     def __init__(self, directory: Path | None, **settings: Any) -> None:
         self.directory = directory
@@ -44,10 +44,10 @@ class Box:
         self.start()
 
     def settle(self) -> None:
-        """Whatever is due now has run when this returns, or cannot run."""
+        """Wait until all due timers have run or cannot run."""
         deadline = time.monotonic() + WAIT
         while True:
-            for _ in range(3):  # the writer looks at the clock between two of them
+            for _ in range(3):  # the writer reads the clock between two of them
                 self.engine.timers().result(WAIT)
             if not self.engine.due_timers:
                 return

@@ -1,4 +1,4 @@
-"""Algebra as SPARQL text: every node in braces of its own, nothing abbreviated, so that it can mean only one thing."""
+"""Algebra as SPARQL text: every node in its own braces, without abbreviations, so that the text is unambiguous."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.engine.sparql import algebra as a
 
 
 def query_text(query: a.Query) -> str:
-    """The text of a query."""
+    """Return the text of a query."""
     base = f"BASE <{query.base}> " if query.base else ""
     graphs = "".join(f"FROM <{graph.value}> " for graph in query.default_graphs or ())
     graphs += "".join(f"FROM NAMED <{graph.value}> " for graph in query.named_graphs or ())
@@ -26,7 +26,7 @@ def query_text(query: a.Query) -> str:
 
 
 def quads_text(quads: tuple[a.Triple, ...]) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return " ".join(_in_graph(f"{slot(q.subject)} {slot(q.predicate)} {slot(q.object)} .", q.graph) for q in quads)
 
 
@@ -35,7 +35,7 @@ def _in_graph(text: str, graph: a.Slot | None) -> str:
 
 
 def group_text(node: a.Node, graph: a.Slot | None = None) -> str:
-    """What stands between the braces of a group. `graph` is that of the GRAPH clause around it."""
+    """Return the text between the braces of a group. `graph` is the graph of the GRAPH clause around it."""
     if isinstance(node, a.Triple | a.Path):
         assert node.graph == graph, "a pattern is of the graph around it"
         verb = slot(node.predicate) if isinstance(node, a.Triple) else _path(node.path)
@@ -75,7 +75,7 @@ def _braced(node: a.Node, graph: a.Slot | None) -> str:
 
 
 def _select(node: a.Node, graph: a.Slot | None, dataset: str) -> str:
-    """A node that only a SELECT can express, with those modifiers below it that belong to the same SELECT."""
+    """Return the text of a node that only a SELECT can express, with its modifiers below."""
     after = distinct = ""
     selected = "*"
     if isinstance(node, a.Group):
@@ -100,7 +100,7 @@ def _select(node: a.Node, graph: a.Slot | None, dataset: str) -> str:
 
 
 def _nothing(variables: tuple[a.Variable, ...]) -> str:
-    """SPARQL has no way to select nothing."""
+    """Return an empty selection, for which SPARQL has no syntax."""
     return "" if variables else " ?nothing"
 
 
@@ -147,7 +147,7 @@ def _path(path: a.PathExpression) -> str:
 
 
 def slot(slot: a.Slot) -> str:
-    """A slot. Blank nodes of patterns become variables, for they may stand in several groups here."""
+    """Return the text of a slot. Blank nodes of patterns become variables, because they may occur in several groups."""
     if isinstance(slot, a.Variable):
         return f"?internal_{slot.name[1:]}" if slot.name[0] == "." else f"?{slot.name}"
     if isinstance(slot, a.Blank):
@@ -158,7 +158,7 @@ def slot(slot: a.Slot) -> str:
 
 
 def parameters(node: object) -> dict[int, a.Parameter]:
-    """All parameters of a tree, by index."""
+    """Return all parameters of a tree, by index."""
     if isinstance(node, a.Parameter):
         return {node.index: node}
     found: dict[int, a.Parameter] = {}

@@ -1,4 +1,4 @@
-"""The chat as its README says, each client a process: Figure 8 of the SEPA paper, and the stream of its section 5.5."""
+"""The chat as in its README, each client a process: Figure 8 of the SEPA paper, and the stream of its section 5.5."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.waiting import wait_for
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat"
 PERSON = "http://schema.org/Person-"
 ROLES = {"SENT": "receiver", "RECEIVED": "sender"}
-"""The queries, and the variable that is the client in each."""
+"""The queries, and the variable for the client in each."""
 PEOPLE = """SELECT ?person ?name { ?person a <http://schema.org/Person> ; <http://schema.org/name> ?name }"""
 
 
 class Client:
-    """`client.py` in a terminal: what it shows, line by line."""
+    """`client.py` in a terminal, with its output line by line."""
 
     def __init__(self, profile: Path, me: str, other: str) -> None:
         command = [sys.executable, str(EXAMPLE / "client.py"), me, other, "--profile", str(profile)]
@@ -49,7 +49,7 @@ class Client:
         assert line in self.shown, self.shown
 
     def ends(self) -> list[str]:
-        """Ctrl-D; returns all that it showed but for its greeting, times left out."""
+        """Press Ctrl-D; return the output except the greeting, without times."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert self._process.wait(20) == 0, self.shown
@@ -73,7 +73,7 @@ class Client:
 
 
 class Chat:
-    """A gateway, and clients that come and go."""
+    """A gateway, and clients that connect and disconnect."""
 
     def __init__(self, directory: Path) -> None:
         settings = {"EDGE__HOST__ENABLED": "false", "EDGE__MQTT__ENABLED": "false"}
@@ -104,12 +104,12 @@ class Chat:
         return [{name: term["value"] for name, term in row.items()} for row in answer["results"]["bindings"]]
 
     def is_clean(self) -> bool:
-        """Whether nothing is left but the people: for each a type and a name."""
+        """Return whether only the people are left, each with a type and a name."""
         return len(self.rows("SELECT * { ?s ?p ?o }")) == 2 * len(self.rows(PEOPLE))
 
 
 class Watcher:
-    """A subscriber of its own to what the agents subscribe to, on one connection, so in the order of the changes."""
+    """A subscriber to the queries of the agents on one connection, so that it sees the changes in order."""
 
     def __init__(self, chat: Chat, socket: ClientConnection, *subscriptions: tuple[str, str, str]) -> None:
         self._socket = socket
@@ -119,7 +119,7 @@ class Watcher:
             assert self._told()["sequence"] == 0
 
     def changes(self, count: int) -> list[tuple[str, str, dict[str, str]]]:
-        """The next changes: whose result, `+` or `-`, and the row."""
+        """Return the next changes: the query, `+` or `-`, and the row."""
         found: list[tuple[str, str, dict[str, str]]] = []
         while len(found) < count:
             told = self._told()
@@ -164,7 +164,7 @@ def test_the_sequence_of_figure_8(chat: Chat) -> None:
         }
         assert received == ("RECEIVED Anna", "+", {"message": message, "time": received[2]["time"]})
         assert sent[2]["time"] <= received[2]["time"]
-        # One update removes it from both results; whose subscriber is told first is no part of the protocol.
+        # One update removes it from both results; the protocol does not define which is notified first.
         assert sorted(removed, key=lambda change: change[0]) == [
             ("RECEIVED Anna", "-", received[2]),
             ("SENT Bob", "-", sent[2]),

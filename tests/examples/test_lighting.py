@@ -1,4 +1,4 @@
-"""Smart lighting as its README says, each part a process: Figure 2 of the SPS paper, and a street full of people."""
+"""Smart lighting as in its README, each component a process: Figure 2 of the SPS paper, and a busy street."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Street:
         self.gateway.stop()
 
     def lit(self) -> dict[str, str]:
-        """What each lamp was told last."""
+        """Return the last message to each lamp."""
         with suppress(queue.Empty):
             while True:
                 post, state = self.lamps.get_nowait()
@@ -167,7 +167,7 @@ def test_the_lamp_goes_off_though_nobody_runs_any_more(street: Street):
 
 @pytest.mark.timeout(180)
 def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
-    """A hundred sensors say that nobody is there any more, and in the middle of it the gateway is killed."""
+    """A hundred sensors report that nobody is present any more, and meanwhile the gateway is killed."""
     posts = [str(number) for number in range(100)]
     for milliseconds in (20, 40, 80):
         for post in posts:
@@ -178,7 +178,7 @@ def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
         time.sleep(milliseconds / 1000)
         street.gateway.kill()
         street.gateway.start()
-        for post in posts:  # the embedded broker may have lost some; to those that it has not this is no news
+        for post in posts:  # the embedded broker may have lost some; for the others this repeats the value
             street.client.publish(f"street/{post}/presence", "false", qos=1)
         wait_for(lambda: street.lit() == dict.fromkeys(posts, "OFF"), what="no lamp")
         assert street.rows("SELECT ?post { ?post street:lamp 'ON' }") == []
@@ -245,7 +245,7 @@ def test_a_street_of_a_hundred_lamps(street: Street):
         program.send_signal(signal.SIGINT)
     assert program.wait(10) == 0, (street.directory / "street.py.log").read_text()
     wait_for(lambda: not street.timers("pending"), what="the last lamps")
-    # Who is still there has a light, and nobody else.
+    # Lamps next to a person are on, all others are off.
     lit = "SELECT ?post { ?post street:lamp 'ON' }"
     assert street.rows(lit) == street.rows("SELECT ?post { ?post street:presence true }")
     assert len(street.rows("SELECT ?post { ?post street:presence ?any }")) == 100

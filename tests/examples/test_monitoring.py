@@ -1,4 +1,4 @@
-"""The monitoring as its README says, each part a process: gateway and store, and the three programs."""
+"""The monitoring as in its README, each component a process: gateway, store, and three programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "monitoring"
 PARKING = Path(__file__).parents[3] / "shared" / "data" / "aarhus_parking.csv"
 MONITOR = "http://mml.arces.unibo.it/monitor#"
 BEGIN = Decimal(-1)
-"""The first value of every topic in these tests; no sensor says it."""
+"""The first value of every topic in these tests; no sensor sends it."""
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,7 +52,7 @@ class Plant:
         self._client.loop_start()
 
     def _profiles(self, mappings: dict[str, str]) -> None:
-        """The profiles of the example with the ports of these gateways, and with mappings."""
+        """Write the profiles of the example with the ports of these gateways, and with mappings."""
         ports = {
             "8000": httpx.URL(self._at["http"]).port,
             "8001": httpx.URL(self._stored_at["http"]).port,
@@ -85,7 +85,7 @@ class Plant:
             )
 
     def start_storing(self) -> None:
-        """Returns when it is told what changes."""
+        """Start the storing service. Returns when it is subscribed."""
         others = len([program for program in self._running.values() if program.poll() is None])
         self.start("storing_service.py", "storing.yaml")
         wait_for(lambda: self._subscriptions() == others + 1, what="the storing service")
@@ -106,7 +106,7 @@ class Plant:
         self._client.publish(topic, str(value), qos=1)
 
     def begin(self, topic: str, observation: str) -> None:
-        """The first value of a topic, until the adapter knows that it is mapped."""
+        """Send the first value of a topic until the adapter knows its mapping."""
 
         def there() -> bool:
             self.publish(topic, BEGIN)
@@ -115,19 +115,19 @@ class Plant:
         wait_for(there, what="the first value")
 
     def values(self) -> list[tuple[str, Decimal]]:
-        """Observation and value in the gateway."""
+        """Return observation and value in the gateway."""
         rows = self._rows(self._at["http"], self.profile.query("OBSERVATIONS_VALUES").text())
         return [(row["observation"], Decimal(row["value"])) for row in rows]
 
     def history(self, observation: str) -> list[Decimal]:
-        """The values in the store, in the order of their times. No two have the same."""
+        """Return the values in the store, in the order of their times. All times differ."""
         rows = self._rows(self._stored_at["http"], self.profile.query("HISTORY").text())
         rows = [row for row in rows if row["observation"] == observation]
         assert len({row["time"] for row in rows}) == len(rows)
         return [Decimal(row["value"]) for row in rows]
 
     def stores(self, observation: str, *wanted: object) -> None:
-        """Wait for the last value, then look at all."""
+        """Wait for the last value, then return all."""
         numbers = [Decimal(str(value)) for value in wanted]
         wait_for(lambda: self.history(observation)[-1:] == numbers[-1:], what=f"the history of {observation}")
         assert self.history(observation) == numbers
@@ -153,7 +153,7 @@ class Plant:
 
 
 def without_repetitions(values: Sequence[Decimal]) -> list[Decimal]:
-    """A value that is said again changes nothing, and is no event."""
+    """Return the values without repetitions: a repeated value is not a change and causes no notification."""
     return [value for value, _ in groupby(values)]
 
 
@@ -185,7 +185,7 @@ def test_every_value_of_the_car_parks_is_shown_and_stored(tmp_path: Path) -> Non
 
 
 def shown(plant: Plant) -> dict[str, Decimal]:
-    """Garage and value in the last table that the terminal had."""
+    """Return garage and value of the last table in the terminal."""
     table = plant.shown("live_values.py").rpartition("\033[H")[2]
     lines = re.findall(r"^\S+ +(-?\d+) Unitless +Label parking/(\w+), Aarhus", table, re.MULTILINE)
     return {garage: Decimal(value) for value, garage in lines}
@@ -203,7 +203,10 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
 
 
 def test_the_storing_service_is_killed_and_goes_on(plant: Plant) -> None:
-    """At rest nothing is lost; while it is away, what the next value takes the place of. Nothing comes twice."""
+    """At rest no value is lost.
+
+    While the service is away, newer values replace older ones. No value is stored twice.
+    """
     plant.publish("t", 1)
     plant.publish("t", 2.5)
     plant.stores(MONITOR + "t", BEGIN, 1, 2.5)
@@ -238,7 +241,7 @@ def test_the_storing_service_is_killed_at_work(plant: Plant) -> None:
 
 
 def test_the_store_is_away_for_a_while(plant: Plant) -> None:
-    """What comes meanwhile waits."""
+    """Values wait meanwhile."""
     plant.store.kill()
     for value in (1, 2, 3):
         plant.publish("t", value)

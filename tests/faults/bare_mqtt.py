@@ -1,4 +1,4 @@
-"""An MQTT 3.1.1 client of bare packets, which reads when it pleases and vanishes without a word."""
+"""An MQTT 3.1.1 client that builds its packets itself, reads on request, and can vanish without a DISCONNECT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.device import ROOT
 
 
 class BareDevice:
-    """A client with a will and a clean session that listens to its responses at QoS 1."""
+    """A client with a will and a clean session that subscribes to its responses at QoS 1."""
 
     def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.name = name
@@ -23,7 +23,8 @@ class BareDevice:
     @classmethod
     async def connect(cls, name: str, port: int, keepalive: int = 60) -> BareDevice:
         sock = socket.create_connection(("127.0.0.1", port), 20)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)  # what it does not read is not in the kernel
+        # a small receive buffer: unread data does not stay in the kernel
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         reader, writer = await asyncio.open_connection(sock=sock, limit=16 * 1024)
         device = cls(name, reader, writer)
         will = _text(f"{ROOT}/status/{name}") + _text("offline")
@@ -41,7 +42,7 @@ class BareDevice:
         return await self.notification()
 
     async def notification(self) -> dict[str, Any]:
-        """The next one, which is acknowledged."""
+        """Return the next notification and acknowledge it."""
         kind, body = await self._packet()
         while kind != PacketTypes.PUBLISH:
             kind, body = await self._packet()
@@ -50,7 +51,7 @@ class BareDevice:
         return json.loads(body[topic + 2 :])["notification"]
 
     def pause(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         self._writer.transport.pause_reading()
 
     def resume(self) -> None:
@@ -60,7 +61,7 @@ class BareDevice:
         self._writer.transport.abort()
 
     def _send(self, kind: int, body: bytes, flags: int = 0) -> None:
-        """With the remaining length as a variable byte integer (MQTT 3.1.1, section 2.2.3)."""
+        """Send a packet with its remaining length as a variable byte integer (MQTT 3.1.1, section 2.2.3)."""
         length, rest = b"", len(body)
         while rest > 127:
             length += bytes([rest % 128 + 128])

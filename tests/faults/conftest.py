@@ -1,4 +1,4 @@
-"""Real faults: cables that are pulled, disks that are full, brokers and gateways that are killed."""
+"""Real faults: broken links, full disks, killed brokers and gateways."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.processes import GatewayProcess, Mosquitto
 
 @pytest.fixture
 def cable() -> Iterator[Cable]:
-    """The test and all that it starts are at one end."""
+    """A network link. The test and its processes are at one end."""
     with Cable().laid() as cable:
         yield cable
 
 
 @pytest.fixture
 def mosquitto(tmp_path: Path) -> Iterator[Callable[..., Mosquitto]]:
-    """`mosquitto("a line of its configuration")`: a broker that runs."""
+    """`mosquitto("a line of its configuration")` starts a broker."""
     brokers: list[Mosquitto] = []
 
     def start(extra: str = "") -> Mosquitto:
@@ -39,7 +39,7 @@ def mosquitto(tmp_path: Path) -> Iterator[Callable[..., Mosquitto]]:
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
-    """`gateway(EDGE__WS__PING_TIMEOUT="1")`: a gateway as a process, to be started."""
+    """`gateway(EDGE__WS__PING_TIMEOUT="1")` returns a gateway process to be started."""
     processes: list[GatewayProcess] = []
 
     def make(data_dir: Path | None = None, **settings: str) -> GatewayProcess:

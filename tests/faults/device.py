@@ -1,4 +1,4 @@
-"""A client that speaks only MQTT and has a will, as docs/mqtt-gate.md tells it to be."""
+"""An MQTT client with a will, as docs/mqtt-gate.md recommends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ROOT = "sepa/gateway"
 
 
 class Device:
-    """Asks the gateway through the broker. Its sockets are of the network namespace in which it is made."""
+    """A client of the gateway through the broker.
+
+    Its sockets belong to the network namespace in which it is created.
+    """
 
     def __init__(self, name: str, host: str, port: int, keepalive: int = 60) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, seen from outside: what it says of itself, and what it takes from the machine."""
+"""A gateway in a separate process, observed from outside: its reports, and its resource usage."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.support.processes import GatewayProcess
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process takes from the machine."""
+    """The resource usage of a process."""
 
     memory: int
-    """Bytes of it that are resident."""
+    """Resident bytes."""
     descriptors: int
     threads: int
 
 
 class Watched:
-    """A gateway that runs."""
+    """A running gateway."""
 
     def __init__(self, process: GatewayProcess) -> None:
         self.process = process
@@ -36,7 +36,7 @@ class Watched:
         return int(re.search(r":(\d+)", self.endpoints[service].partition("//")[2])[1])
 
     def ask(self, path: str, **form: str) -> tuple[int, dict[str, Any]]:
-        """GET, or POST of a form: status and body."""
+        """Send a GET, or a POST of a form; return status and body."""
         body = urlencode(form).encode() if form else None
         try:
             with urllib.request.urlopen(self.endpoints["http"] + path, body, timeout=30) as answer:
@@ -51,14 +51,14 @@ class Watched:
         return answer
 
     def values(self, query: str) -> list[str]:
-        """The values of the first variable, sorted."""
+        """Return the sorted values of the first variable."""
         status, answer = self.ask("/query", query=query)
         assert status == 200, answer
         name = answer["head"]["vars"][0]
         return sorted(row[name]["value"] for row in answer["results"]["bindings"])
 
     def metric(self, name: str, gate: str = "") -> float:
-        """The value of a metric; 0 where there is none."""
+        """Return the value of a metric, or 0 without one."""
         with urllib.request.urlopen(self.endpoints["http"] + "/metrics", timeout=30) as answer:
             text = answer.read().decode()
         label = re.escape(f'{{gate="{gate}"}}') if gate else ""
@@ -71,6 +71,6 @@ class Watched:
             return Usage(process.memory_info().rss, process.num_fds(), process.num_threads())
 
     def processor(self) -> float:
-        """Seconds of processor time so far."""
+        """Return the processor time so far, in seconds."""
         times = psutil.Process(self.process.pid).cpu_times()
         return times.user + times.system

@@ -1,4 +1,4 @@
-"""A cable that can be pulled: two network namespaces and a virtual cable between them (Linux, root)."""
+"""A network link that can be cut: two network namespaces with a virtual cable between them (Linux, root)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 NEAR: Final = "198.18.0.1"
 FAR: Final = "198.18.0.2"
-"""From the block for tests of networks (RFC 2544)."""
+"""Addresses from the block for tests of networks (RFC 2544)."""
 
 _NEW_NETWORK: Final = 0x40000000
 """CLONE_NEWNET of setns(2)."""
@@ -28,9 +28,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Cable:
-    """Between this test, which is in the namespace "near" with all that it starts, and the far end.
+    """The link between the namespace "near", which contains this test and its processes, and the far end.
 
-    A socket, thread or process belongs to the namespace in which it was made, wherever it is used.
+    A socket, thread or process belongs to the namespace in which it was created, wherever it is used.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Cable:
 
     @contextmanager
     def laid(self) -> Iterator[Cable]:
-        """Make it, be at the near end, and take it away again."""
+        """Create the link, enter the near end, and remove the link afterwards."""
         if os.geteuid() != 0 or shutil.which("ip") is None:
             pytest.skip("network namespaces need root, and ip of the package iproute2")
         with ExitStack() as stack:
@@ -61,21 +61,21 @@ class Cable:
 
     @contextmanager
     def far(self) -> Iterator[None]:
-        """What is made in here is at the far end. Not to be awaited in: other work of the event loop would be, too."""
+        """Create sockets at the far end. Do not await inside: other tasks of the event loop would be there, too."""
         with _inside(self._names["far"]):
             yield
 
     def connect(self, port: int) -> socket.socket:
-        """A TCP connection from the far end."""
+        """Open a TCP connection from the far end."""
         with self.far():
             return socket.create_connection((NEAR, port), 20)
 
     def cut(self) -> None:
-        """Pull it. Packets get lost both ways and nobody is told, as behind a switch that lost its power."""
+        """Cut the link. Packets are lost in both directions without an error, as behind a switch without power."""
         self._send_to(dict.fromkeys(_HARDWARE, _NOBODY))
 
     def mend(self) -> None:
-        """Plug it in."""
+        """Restore the link."""
         self._send_to({"near": _HARDWARE["far"], "far": _HARDWARE["near"]})
 
     def _send_to(self, hardware: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ class Cable:
 
 @contextmanager
 def _inside(name: str) -> Iterator[None]:
-    """Have this thread be in a namespace."""
+    """Move this thread into a namespace."""
     with _OWN.open() as before, Path("/run/netns", name).open() as wanted:
         _enter(wanted.fileno())
         try:

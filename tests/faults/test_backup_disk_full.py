@@ -1,4 +1,4 @@
-"""Backups where there is no room for them."""
+"""Backups on a full disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Mosquitto is killed under load and comes back: no reading is lost, none is told twice, subscribers notice nothing.
+"""Mosquitto is killed under load and restarted: no reading is lost or notified twice, and subscribers notice nothing.
 
-What Mosquitto has acknowledged and not handed over when it dies is lost where it does not save every change, and that
-is nothing the gateway could mend. So it hands everything over at once here, and is stopped for a moment before it is
-killed, at any point of its work: what it has not acknowledged by then it will never have.
+Mosquitto loses messages that it has acknowledged and not delivered when it dies, unless it saves every change, and the
+gateway cannot prevent that. So here it delivers at once, and is paused for a moment before the kill, at any point of
+its work: messages that it has not acknowledged by then are not acknowledged at all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SELECT ?o ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue 
 
 
 class Sensor:
-    """Publishes 1, 2, 3 and so on at QoS 1, in a session that outlives the broker."""
+    """A sensor that publishes 1, 2, 3 and so on at QoS 1, in a session that outlives the broker."""
 
     def __init__(self, number: int, port: int) -> None:
         self._topic = f"sensor/{number}"
@@ -57,7 +57,7 @@ class Sensor:
 
 
 class Subscriber:
-    """Sees the values of each sensor in the order in which they come, over one connection."""
+    """A subscriber that records the values of each sensor in order, over one connection."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[int]] = {}
@@ -80,13 +80,13 @@ class Subscriber:
     async def until(self, count: int, following: asyncio.Task[None]) -> None:
         await eventually(lambda: following.done() or self.count >= count, f"{count} readings")
         if following.done():
-            following.result()  # what it failed with
+            following.result()  # its exception
 
 
 async def freeze_and_kill(broker: Mosquitto, watched: Watched, subscriber: Subscriber) -> None:
-    """Kill it when all that it let go has arrived, while the sensors go on.
+    """Kill the broker when all its delivered messages have arrived, while the sensors continue.
 
-    The gateway says how much it has received: where the machine is busy with other things, that answer is late, too.
+    The gateway reports how much it has received; on a loaded machine this report is late.
     """
     assert broker.process is not None
     os.kill(broker.process.pid, signal.SIGSTOP)

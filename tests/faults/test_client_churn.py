@@ -1,4 +1,4 @@
-"""A thousand clients at each gate that subscribe and vanish without a word: nothing of them stays."""
+"""A thousand clients at each gate subscribe and vanish without closing: the gateway releases all their resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 CYCLES = 1000
 WARMING = 600
-"""Cycles before the first look: what a gateway loads and allocates once is there then."""
+"""Cycles before the first measurement, so that one-time loads and allocations are done."""
 
 Cycle = Callable[[Watched, int], Awaitable[None]]
 
@@ -45,7 +45,7 @@ async def coap(watched: Watched, number: int) -> None:
     assert created.opt.location_path, created.payload
     await device.ask(GET, "/".join(created.opt.location_path), observe=0)
     device.close()
-    # There may be only so many at a time; its end is found out at the next look.
+    # The number of observers is limited; the next check finds that this one is gone.
     await eventually(lambda: watched.metric("edge_subscriptions", "coap") < 900, "room for more")
 
 
@@ -64,20 +64,20 @@ SETTINGS = {
 @pytest.mark.parametrize(
     ("cycle", "growth"),
     [
-        (websocket, 2_000_000),  # a thousand that stayed would take 8 MB and more
+        (websocket, 2_000_000),  # a thousand leaked clients would take 8 MB and more
         (mqtt, 2_000_000),
-        (coap, 15_000_000),  # what a client sent is remembered for 247 s, lest it be carried out twice (RFC 7252, 4.5)
+        (coap, 15_000_000),  # the gateway caches requests for 247 s to detect duplicates (RFC 7252, 4.5)
     ],
 )
 async def test_nothing_of_them_stays(gateway, cycle, growth):
-    """`growth`: bytes that the gateway's memory may differ by at the most."""
+    """`growth`: bytes that the memory of the gateway may grow at most."""
     watched = await asyncio.to_thread(Watched, gateway(**SETTINGS))
     spus = watched.metric("edge_spus")
 
     async def run(cycles: int) -> None:
         for number in range(cycles):
             await cycle(watched, number)
-        # Those that might have come back are kept for a while.
+        # Suspended subscriptions are kept for some time.
         await eventually(lambda: watched.metric("edge_spus") == spus, "the end of all that they subscribed to")
         for gate in ("ws", "mqtt", "coap"):
             for metric in ("edge_connections", "edge_subscriptions", "edge_parked_subscriptions"):

@@ -1,4 +1,4 @@
-"""The machine's clock is set by hours, forwards and backwards, under a gateway that runs (libfaketime)."""
+"""The clock of the machine jumps by hours, forwards and backwards, under a running gateway (libfaketime)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SET = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 
 class FakeClock:
-    """The clock of a process, as seconds that it goes before ours. The steady clocks go on as they are."""
+    """The wall clock of a process, as an offset in seconds. Its monotonic clocks are unchanged."""
 
     def __init__(self, file: Path) -> None:
         if shutil.which("faketime") is None:
@@ -53,7 +53,7 @@ class FakeClock:
         self.ahead = ahead
 
     def after(self, seconds: float) -> str:
-        """A time that it will show, in microseconds since 1970."""
+        """Return a time on this clock, in microseconds since 1970."""
         return str(int((time.time() + self.ahead + seconds) * 1e6))
 
 
@@ -92,7 +92,7 @@ async def test_delays_pings_and_subscriptions_go_on_and_times_follow_the_clock(s
     later(watched, "in three hours", delay="PT3H")
 
     clock.set(2 * HOUR)
-    # Its time has come on the clock; of the delays not a minute has passed.
+    # It is due by the clock; of the delays not a minute has passed.
     assert rows((await client.notification())["addedResults"]) == [("at an hour from now",)]
     later(watched, "in a second", delay="PT1S")
     assert rows((await client.notification())["addedResults"]) == [("in a second",)]
@@ -151,7 +151,7 @@ def post(watched: Watched, path: str, body: Any, authorization: str = "") -> dic
 
 
 def asked(watched: Watched, token: str) -> int:
-    """The status of a query."""
+    """Return the status of a query."""
     request = urllib.request.Request(watched.endpoints["http"] + "/query?query=ASK%7B%7D")
     request.add_header("Authorization", f"Bearer {token}")
     try:

@@ -1,4 +1,4 @@
-"""The disk becomes full under a gateway that runs: somebody else fills it up, or the gateway itself."""
+"""The disk becomes full under a running gateway: another program fills it, or the gateway itself."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_
     assert "before" in watched.values(SET)
     sensor = publishing(broker.port, 20)
     with pytest.raises(TimeoutError):
-        await client.receive(5)  # neither what was refused, nor what is due, nor readings
+        await client.receive(5)  # neither refused updates, nor due timers, nor readings
     assert watched.values(VALUES) == []
 
     disk.make_room()
@@ -89,7 +89,7 @@ async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_
 
 
 def until_refused(watched: Watched) -> dict[str, Any]:
-    """Why nothing more is taken, as soon as the journal has used up all the room that it had taken before."""
+    """Return the reason of the refusal, as soon as the journal has used up its preallocated space."""
     in_turn = 0
     for number in range(20_000):
         status, answer = watched.ask(
@@ -103,7 +103,7 @@ def until_refused(watched: Watched) -> dict[str, Any]:
 
 
 def noise(length: int) -> str:
-    """Text that cannot be made shorter."""
+    """Return a text that does not compress."""
     return secrets.token_hex(length // 2)
 
 
@@ -158,7 +158,7 @@ def test_a_gateway_with_security_that_was_stopped_starts_where_the_disk_was_fill
 
 
 def started(process: GatewayProcess) -> subprocess.Popen[bytes]:
-    """It again, with no room for the file that tells where it listens, which is where it was."""
+    """Start the gateway again without space for `endpoints.json`; its ports are as before."""
     command = [sys.executable, "-m", "edge", "run", "--data-dir", str(process.data_dir)]
     output = subprocess.DEVNULL
     return subprocess.Popen(command, env=process.environment, stdin=output, stdout=output, stderr=output)

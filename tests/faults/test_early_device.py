@@ -1,4 +1,4 @@
-"""A device that knocks while the gateway starts: as soon as it is let in, it is served."""
+"""A device that connects during the start of the gateway: it is served as soon as it is accepted."""
 
 from __future__ import annotations
 

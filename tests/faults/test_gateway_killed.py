@@ -1,4 +1,4 @@
-"""A gateway is killed under load and comes back: its subscribers go on where they were."""
+"""A gateway is killed under load and restarted: its subscribers resume at their last position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ QUERY = "SELECT ?s ?n { ?s <urn:is> ?n }"
 
 
 class Follower:
-    """Applies what it is told, strictly, and comes back with what it knows. It never begins anew."""
+    """A subscriber that checks and applies its notifications, and resumes after a loss.
+
+    It never restarts from scratch.
+    """
 
     def __init__(self) -> None:
         self.result: Counter[tuple[str, ...]] = Counter()
@@ -57,7 +60,7 @@ class Follower:
 
 
 async def load(watched: Watched, number: int, done: list[int]) -> None:
-    """Overwrite one value and add another, until the gateway is gone. `done`: what it has acknowledged."""
+    """Overwrite one value and add another until the gateway is gone. `done`: the acknowledged updates."""
     for step in range(EACH):
         value = number * EACH + step
         insert = f"INSERT DATA {{ <urn:a> <urn:is> {value} . <urn:b> <urn:is> {value} }}"
@@ -76,7 +79,7 @@ async def test_a_subscriber_resumes_after_each_kill_and_misses_nothing(gateway):
         following = asyncio.create_task(follower.follow(client))
         await load(watched, number, done)
         killing = asyncio.create_task(asyncio.to_thread(process.kill))
-        with contextlib.suppress(OSError, HTTPException):  # in the middle of this one it is killed
+        with contextlib.suppress(OSError, HTTPException):  # the gateway is killed in the middle of this one
             await load(watched, number + 1000, done)
         await killing
         await asyncio.wait_for(following, 20)
@@ -104,7 +107,7 @@ async def test_a_client_over_mqtt_resumes_as_well(gateway, mosquitto):
     watched.update("INSERT DATA { <urn:a> <urn:is> 2 }")
     missed = await device.subscribe(QUERY, spuid=first["spuid"], sequence=1)
     assert missed["spuid"] == first["spuid"]
-    if missed["sequence"] == 1:  # who asks while the change is on its way gets it next
+    if missed["sequence"] == 1:  # a client that resumes while the change is in progress gets it next
         assert rows(missed["addedResults"]) == []
         missed = await device.notification()
     assert missed["sequence"] == 2

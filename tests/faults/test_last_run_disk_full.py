@@ -1,4 +1,4 @@
-"""How the last run ended is told where the disk has no room, too."""
+"""The gateway reports the end of the last run even if the disk is full."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from tests.gates.gate_client import Client, rows
 
 COUNT = 2000
 QUERIES = 100
-"""Different ones; each has as many subscribers as any other."""
+"""Number of different queries, each with the same number of subscribers."""
 EACH = 40_000
-"""Bytes of the gateway's memory that one of them may take."""
+"""Bytes of the gateway's memory that one subscriber may take."""
 
 
 @pytest.fixture
 def many_files():
-    """As many descriptors as the system allows, for the gateway as well, which inherits them."""
+    """Raise the limit of descriptors to the maximum, also for the gateway, which inherits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < COUNT + 500:
         pytest.skip(f"{COUNT} connections need as many descriptors; `ulimit -Hn` is {hard}")
@@ -42,7 +42,7 @@ async def test_they_take_little_memory_and_each_is_told(gateway, many_files):
         clients.append(client)
     full = await asyncio.to_thread(watched.usage)
     each = (full.memory - before.memory) / COUNT
-    began, rest = watched.processor(), 5.0  # in which each is sent a ping
+    began, rest = watched.processor(), 5.0  # during this time each client gets a ping
     await asyncio.sleep(rest)
     print(f"{each / 1000:.1f} KB of memory each; processor at rest: {(watched.processor() - began) / rest:.2%}")
     assert watched.metric("edge_connections", "ws") == COUNT

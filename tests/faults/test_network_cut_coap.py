@@ -1,4 +1,4 @@
-"""The network between a CoAP observer and the gateway breaks: it confirms neither notifications nor pings."""
+"""The network between a CoAP observer and the gateway fails: the observer confirms neither notifications nor pings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 
 
 class FarDevice(Datagrams):
-    """Bare datagrams from the far end; what the gateway sends is confirmed as soon as it is received."""
+    """A client with plain datagrams at the far end. It confirms messages of the gateway on receipt."""
 
     def __init__(self, cable: Any, port: int) -> None:
         with cable.far():
@@ -40,7 +40,7 @@ class FarDevice(Datagrams):
 
 @pytest.fixture
 def serving() -> Any:
-    """A gate on a real engine that listens at the near end. Its own settings file allows loopback addresses alone."""
+    """Run a gate on a real engine at the near end. Its own settings file permits loopback addresses only."""
 
     @asynccontextmanager
     async def start(**settings: Any) -> AsyncIterator[tuple[Any, int]]:
@@ -65,7 +65,7 @@ async def update(engine: Any, number: int) -> None:
 
 
 async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, serving, monkeypatch):
-    """As RFC 7252, 4.2 has it, forty times as fast."""
+    """The intervals of RFC 7252, section 4.2, divided by forty."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.05)
     async with (
         serving(ping_interval=0.5, follow_within=0.5) as (engine, port),
@@ -87,7 +87,7 @@ async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, se
 
 
 async def test_after_a_short_cut_an_observer_is_told_all_it_missed(cable, serving, monkeypatch):
-    """What it did not confirm is sent again, and what came meanwhile is one net change."""
+    """The gateway repeats unconfirmed notifications and merges later ones into one delta."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.2)
     async with serving() as (engine, port):
         far = FarDevice(cable, port)

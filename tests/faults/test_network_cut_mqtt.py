@@ -1,4 +1,4 @@
-"""The network between an MQTT client and its broker breaks, whose will tells the gateway; or the gateway's own."""
+"""The network between an MQTT client and its broker fails, and the will informs the gateway; or its own link fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put(*numbers: int) -> str:
 
 @pytest.fixture
 def place(cable, mosquitto, gateway):
-    """A gateway that runs at a Mosquitto, and where that listens for the far end."""
+    """Return a gateway at a Mosquitto, and the address of the broker for the far end."""
     port = free_port()
     broker = mosquitto(f"listener {port} {NEAR}")
     settings = {"EDGE__MQTT__BROKER": broker.url, "EDGE__MQTT_GATE__ENABLED": "always"}
@@ -47,7 +47,7 @@ def test_a_client_that_is_cut_off_is_noticed_and_gets_the_net_change_when_it_is_
             assert {far.notification()["spuid"], far.notification()["spuid"]} == {kept["spuid"], lost["spuid"]}
             far.subscribed.clear()
             cable.cut()
-            # 1.5 times the keep-alive: that is the broker's to find out.
+            # 1.5 times the keep-alive interval, after which the broker notices
             wait_for(lambda: watched.metric("edge_connections", "mqtt") == 1, what="the end of the session")
             assert subscriptions(watched) == 1
             assert watched.metric("edge_parked_subscriptions", "mqtt") == 1
@@ -73,7 +73,7 @@ SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v 
 
 
 async def test_a_gateway_that_is_cut_off_from_its_broker_gets_all_readings_once_afterwards(cable, mosquitto, gateway):
-    """The broker is at the far end, with the sensor; it keeps what comes meanwhile."""
+    """The broker is at the far end, with the sensor, and queues the messages meanwhile."""
     with cable.far():
         port = free_port()
         broker = mosquitto(f"listener {port} {FAR}")

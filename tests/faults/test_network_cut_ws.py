@@ -1,4 +1,4 @@
-"""The network between a WebSocket client and the gateway breaks: TLS, tokens, a whole gateway, a real cable."""
+"""The network between a WebSocket client and the gateway fails: TLS, tokens, a whole gateway, a real link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 
 class Place:
-    """A gateway, and clients at both ends of the cable."""
+    """A gateway, and clients at both ends of the link."""
 
     def __init__(self, gateway: Gateway, cable: Cable, token: str) -> None:
         self._gateway = gateway
@@ -38,7 +38,7 @@ class Place:
         return await self._opened(connect(self._gateway.endpoints["ws"]))
 
     async def far(self) -> Client:
-        """A client that sends no pings of its own: it is the gateway that is to notice."""
+        """Connect a client that sends no pings of its own, so that the gateway must notice the loss."""
         sock = self._cable.connect(int(self._gateway.endpoints["wss"].rpartition(":")[2].partition("/")[0]))
         authority = ssl.create_default_context(cafile=self._gateway.settings.tls_dir / "ca.pem")
         url = self._gateway.endpoints["wss"]
@@ -110,7 +110,7 @@ async def test_a_subscriber_that_is_cut_off_is_noticed_and_gets_the_net_change_w
         for client in (near, kept, lost):
             assert (await client.notification())["sequence"] == 1
         cable.cut()
-        # Nothing need be sent to them for that; without pings TCP would not notice at all.
+        # Nothing need be sent to the clients for that; without pings TCP would not notice the loss.
         await eventually(lambda: place.metric("edge_connections") == 1, "the loss of both")
         await eventually(lambda: place.subscriptions == 2, "the end of what nobody wants kept")
         assert place.metric("edge_parked_subscriptions") == 1

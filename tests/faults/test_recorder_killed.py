@@ -1,4 +1,4 @@
-"""A gateway is killed under load, again and again: all that it acknowledged is in its outbox, once, without gaps."""
+"""A gateway is killed under load repeatedly: its outbox has all acknowledged observations, once and without gaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INSERT {{
 
 
 def stored(data_dir: Path) -> list[tuple[str | None, str]]:
-    """Series and value of all that waits; their numbers have no gaps."""
+    """Return series and value of all waiting observations. Their numbers must have no gaps."""
     uri = f"{(data_dir / FILE_NAME).as_uri()}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         rows = list(table.read_rows(connection.execute, 1, 1_000_000))
@@ -51,7 +51,7 @@ def stored(data_dir: Path) -> list[tuple[str | None, str]]:
 
 
 async def store(watched: Watched, acknowledged: list[str], attempted: list[str], seconds: float) -> None:
-    """Store one value after the other by HTTP, until the time is over or the gateway is gone."""
+    """Store values over HTTP one after the other, until the time is over or the gateway is gone."""
     end = asyncio.get_running_loop().time() + seconds
     with contextlib.suppress(OSError, HTTPException):
         while asyncio.get_running_loop().time() < end:
@@ -63,7 +63,7 @@ async def store(watched: Watched, acknowledged: list[str], attempted: list[str],
 
 
 def publish(port: int, values: Sequence[int]) -> tuple[paho.Client, paho.MQTTMessageInfo]:
-    """Hand all to the broker, which keeps them while the gateway is gone. The last one may still be on its way."""
+    """Publish all messages to the broker, which queues them while the gateway is down. The last may be in flight."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)
     client.max_queued_messages_set(0)
     client.connect("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Thousands of connections of strangers who say nothing, at a gateway that has few descriptors: nobody is kept out."""
+"""Thousands of silent unauthenticated connections to a gateway with few descriptors: clients still get in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def watched(cable, tmp_path) -> Iterator[GatewayProcess]:
 
 @contextmanager
 def enough_descriptors(count: int) -> Iterator[None]:
-    """For this process."""
+    """Raise the limit of descriptors for this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count:
         pytest.skip(f"needs {count} descriptors")
@@ -52,7 +52,7 @@ def port_of(url: str) -> int:
 
 
 def shakes_hands(cable, port: int, trust: ssl.SSLContext) -> bool:
-    """Not where the gateway closes the connection, since those before still count for a moment."""
+    """Return whether the TLS handshake succeeds. A gateway under load may close the connection at first."""
     try:
         with cable.connect(port) as plain, trust.wrap_socket(plain) as secure:
             return secure.version() is not None
@@ -65,7 +65,7 @@ def descriptors(pid: int) -> int:
 
 
 def memory(pid: int) -> int:
-    """Resident, in MiB."""
+    """Return the resident memory in MiB."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
@@ -82,7 +82,7 @@ def test_strangers_who_say_nothing_keep_nobody_out(cable, watched, service):
         wait_for(lambda: descriptors(watched.pid) < DESCRIPTORS // 2, what="few descriptors")
         for other in {*SERVICES} - {service}:
             assert shakes_hands(cable, port_of(endpoints[other]), trust)
-        # The address of the strangers has all that it may have; this machine comes in.
+        # The address of the silent connections has used its quota; this address is still accepted.
         with (
             socket.create_connection((NEAR, port_of(endpoints[service])), 20) as plain,
             trust.wrap_socket(plain) as secure,

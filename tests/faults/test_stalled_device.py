@@ -1,4 +1,4 @@
-"""An MQTT client that stops reading, and a broker that stands still: nobody else waits."""
+"""An MQTT client that stops reading, and a broker that hangs: they delay no other client."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.waiting import eventually, wait_for
 VALUES = "SELECT ?n { <urn:a> <urn:is> ?n }"
 COUNT = 200
 LONG = "x" * 50_000
-"""So that all of them are more than every buffer on the way holds."""
+"""Large enough that all messages together exceed every buffer on the way."""
 
 
 class Follower:
-    """What a client makes of what it is told."""
+    """A client that applies its notifications."""
 
     def __init__(self, first: dict[str, Any]) -> None:
         self.sequence = first["sequence"]
@@ -51,7 +51,7 @@ async def write(watched: Watched, number: int) -> None:
 
 @pytest.fixture
 async def at_mosquitto(gateway, mosquitto):
-    """A gateway and its broker."""
+    """Start a gateway with its broker."""
     broker = mosquitto("set_tcp_nodelay true")
     settings = {"EDGE__MQTT__BROKER": broker.url, "EDGE__MQTT_GATE__ENABLED": "always"}
     watched = await asyncio.to_thread(Watched, gateway(**settings))
@@ -60,9 +60,9 @@ async def at_mosquitto(gateway, mosquitto):
 
 
 async def tell(watched: Watched, port: int, slow: BareDevice) -> int:
-    """Update again and again while one client reads nothing; a quick one and a WebSocket are told of each in time.
+    """Send updates while one client reads nothing; a fast one and a WebSocket are notified of each in time.
 
-    Returns by how many bytes the gateway's memory has grown.
+    Returns the growth of the gateway's memory in bytes.
     """
     quick, socket = await BareDevice.connect("quick", port), Client(await connect(watched.endpoints["ws"]))
     quick_follows, socket_follows = Follower(await quick.subscribe(VALUES)), Follower(await socket.subscribe(VALUES))
@@ -84,7 +84,7 @@ async def test_at_mosquitto_it_gets_everything_when_it_reads_again(at_mosquitto)
     watched, broker = at_mosquitto
     slow = await BareDevice.connect("slow", broker.port)
     follower = Follower(await slow.subscribe(VALUES))
-    # Each notification has the value that came and the one that went. The graph and its mirror take a part as well.
+    # Each notification has the added and the removed value. The graph and its mirror take memory as well.
     assert await tell(watched, broker.port, slow) < 2 * COUNT * len(LONG), "what waits for it, waits at the broker"
     slow.resume()
     while follower.sequence < COUNT:

@@ -1,4 +1,4 @@
-"""Well-behaved clients, one for each gate: they go on while others send what they like."""
+"""Well-behaved clients, one for each gate, that continue while others send random messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from tests.fuzz.fuzz_target import House
 
 _PATIENCE = 20.0
-# A graph of their own: an update of another client may run at any time.
+# A separate graph: an update of another client may run at any time.
 QUERY = "SELECT ?n { GRAPH <urn:neighbour> { <urn:neighbour> <urn:%s> ?n } }"
 UPDATE = (
     "DELETE WHERE {{ GRAPH <urn:neighbour> {{ <urn:neighbour> <urn:{0}> ?n }} }} ; "
@@ -35,11 +35,11 @@ class Neighbour(Protocol):
     """A client of one gate."""
 
     def goes_on(self) -> None:
-        """It changes something, and is told that, and nothing was left out meanwhile. Fails the test if not."""
+        """Change a value and check the notification. Fails the test if one is missing."""
 
 
 class _Follower:
-    """One that speaks the messages of the protocol. It may be told of changes by others, too."""
+    """A client that speaks the messages of the protocol. Other clients may cause notifications, too."""
 
     def __init__(self, gate: str) -> None:
         self._gate = gate
@@ -125,7 +125,7 @@ class _OverHttp:
 
 
 class _OverCoap:
-    """It observes with bare datagrams, so that nothing but the gate is tried out."""
+    """An observer with plain datagrams, so that the test covers the gate only."""
 
     def __init__(self, house: House) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -170,7 +170,7 @@ class _OverCoap:
         return message
 
     def _take(self, message: Message, waiting: Any) -> None:
-        """A notification of what it observes."""
+        """Accept a notification of the observed resource."""
         if message.token != b"obs" or not message.payload:
             return
         told = json.loads(message.payload)
@@ -184,7 +184,7 @@ class _OverCoap:
 
 @contextmanager
 def neighbour(house: House, gate: str) -> Iterator[Neighbour]:
-    """A client of that gate: "ws", "mqtt", "http" or "coap"."""
+    """Return a client of this gate: "ws", "mqtt", "http" or "coap"."""
     if gate == "ws":
         over_ws = _OverWebSocket(house)
         with over_ws.socket:

@@ -1,4 +1,4 @@
-"""One gateway for all that a module sends to it, and another client of the same gate."""
+"""One gateway for all messages of a module, and another client of the same gate."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @pytest.fixture(scope="module")
 def beside(request: pytest.FixtureRequest, house: House) -> Iterator[Neighbour]:
-    """A client of the gate that the module names in `GATE`."""
+    """Return a client of the gate that the module names in `GATE`."""
     with neighbour(house, request.module.GATE) as found:
         yield found

@@ -1,4 +1,4 @@
-"""A whole gateway with every gate open, as a process of its own, and a watch on its log and its metrics."""
+"""A gateway process with all gates enabled, with checks of its log and metrics."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SETTINGS = {
     "EDGE__MQTT__RECONNECT_MAX": "0.2",
     "EDGE__COAP__ENABLED": "true",
     "EDGE__COAP__PORT": "0",
-    # What nobody follows is to be gone before a test ends.
+    # Suspended subscriptions expire before a test ends.
     "EDGE__COAP__FOLLOW_WITHIN": "1",
     "EDGE__COAP__PING_INTERVAL": "1",
-    # A random update may multiply; it is to be refused before it takes long.
+    # A random update may multiply the graph; it is refused before it takes long.
     "EDGE__ENGINE__MAX_STEPS": "20000",
     "EDGE__ENGINE__MAX_SOLUTIONS": "2000",
     "EDGE__ENGINE__QUERY_TIMEOUT": "5",
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 class House:
-    """A gateway that runs."""
+    """A running gateway."""
 
     def __init__(self, process: GatewayProcess) -> None:
         self._process = process
@@ -41,18 +41,18 @@ class House:
         self._http.close()
 
     def authorize(self, token: str) -> None:
-        """Look at the metrics as this client; for a gateway with security."""
+        """Read the metrics as this client, for a gateway with security."""
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def address(self, service: str) -> tuple[str, int]:
-        """Where a gate listens: "http", "ws", "mqtt" or "coap"."""
+        """Return the address of a gate: "http", "ws", "mqtt" or "coap"."""
         found = urlsplit(self.endpoints[service])
         assert found.hostname is not None
         assert found.port is not None
         return found.hostname, found.port
 
     def metric(self, name: str) -> float:
-        """A metric, with its labels as Prometheus writes them."""
+        """Return a metric, with its labels in the format of Prometheus."""
         answer = self._http.get("/metrics")
         assert answer.status_code == 200
         for line in answer.text.splitlines():
@@ -61,16 +61,16 @@ class House:
         return 0.0
 
     def is_sound(self) -> None:
-        """Nothing in it has failed so far."""
+        """Check that the gateway has not failed so far."""
         assert self.metric("edge_internal_errors_total") == 0
         errors = [line for line in self._process.log().splitlines() if is_failure(line)]
         assert not errors, errors
 
 
 def is_failure(line: str) -> bool:
-    """Whether a line of the log tells of a fault of the gateway, such as an exception that nobody took.
+    """Return whether a log line reports a fault of the gateway, such as an unhandled exception.
 
-    amqtt, the library of the embedded broker, calls it an error, too, when a client broke the protocol or went away.
+    amqtt, the library of the embedded broker, also logs an error if a client violates the protocol or disconnects.
     """
     if not line.startswith("{"):
         return "Traceback" in line or "Warning" in line
@@ -79,7 +79,7 @@ def is_failure(line: str) -> bool:
 
 @contextmanager
 def running(data_dir: Path, **settings: str) -> Iterator[House]:
-    """A gateway. `settings` are environment variables. It must end well, too."""
+    """Run a gateway and check that it ends without errors. `settings` are environment variables."""
     process = GatewayProcess(data_dir, {**SETTINGS, **settings})
     try:
         house = House(process)

@@ -1,4 +1,4 @@
-"""What clients might send: requests that are right, those that are nearly right, and noise."""
+"""Random client messages: valid requests, nearly valid ones, and noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ TEXTS = [
     "LOAD <http://127.0.0.1:1/x>",
     "SELECT * { SERVICE <http://127.0.0.1:1/x> { ?s ?p ?o } }",
 ]
-"""No text, nor a part of one, clears or drops all graphs: the data of neighbours must stay (`test_messages.py`)."""
+"""No text, nor a part of one, clears or drops all graphs: the data of other clients must stay
+(`test_fuzz_messages.py`).
+"""
 WORDS = sorted({word for text in TEXTS for word in text.split()})
 
 
@@ -37,7 +39,7 @@ def sendable(text: str) -> str:
 
 @st.composite
 def _cut_up(draw: st.DrawFn) -> str:
-    """SPARQL with some of its words exchanged, doubled or left out."""
+    """Return SPARQL with some words exchanged, doubled or left out."""
     words = draw(st.sampled_from(TEXTS)).split()
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(words) - 1)) if words else 0
@@ -101,7 +103,7 @@ NEEDED = {
 
 @st.composite
 def _request(draw: st.DrawFn) -> dict[str, Any]:
-    """A request with members of its kind, which are mostly what they should be; one member may be anything."""
+    """Return a request whose members mostly have the right kind; one member may be anything."""
     kind = draw(st.sampled_from([*KINDS]))
     body: dict[str, Any] = {}
     for name in KINDS[kind]:
@@ -116,7 +118,7 @@ def _request(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def _text(draw: st.DrawFn) -> str:
-    """A request as JSON text, now and then with a flaw in it."""
+    """Return a request as JSON text, sometimes with an error in it."""
     text = json.dumps(draw(JSON if draw(st.integers(0, 9)) == 9 else _request()))
     if draw(st.integers(0, 9)) == 9:
         place = draw(st.integers(0, len(text)))
@@ -130,11 +132,11 @@ NOISE: st.SearchStrategy[str | bytes] = (
     | st.sampled_from([("[", 100_000), ('{"query":', 5000), ("\ufeff{}", 1), ("NaN", 1), ("", 1)]).map(_repeated)
 )
 MESSAGES: st.SearchStrategy[str | bytes] = st.integers(0, 9).flatmap(lambda n: NOISE if n == 9 else _text())
-"""Text, or bytes that may be none."""
+"""Text, or bytes that may not be valid text."""
 
 
 def is_error(message: dict[str, Any]) -> bool:
-    """Whether it is a flat error of the protocol, and none that says the gateway is broken."""
+    """Return whether a message is a protocol error that does not report a fault of the gateway."""
     return (
         message.keys() >= {"error", "error_description", "status_code"}
         and message.keys() <= {"error", "error_description", "status_code", "alias", "spuid"}
@@ -149,12 +151,12 @@ ANSWERS = {"notification", "unsubscribed", "updated", "scheduled", "result", "ti
 
 
 def is_answer(message: Any) -> bool:
-    """Whether it is something that the protocol knows."""
+    """Return whether a message is known to the protocol."""
     return isinstance(message, dict) and (len(message.keys() & ANSWERS) == 1 or is_error(message))
 
 
 def answers_a_request(message: dict[str, Any]) -> bool:
-    """Whether it is the one answer to a request, and not what a subscription tells later."""
+    """Return whether a message is the answer to a request, not a later notification."""
     if "notification" in message:
         return bool(message["notification"]["sequence"] == 0)
     return message.get("error") != "subscription_failed"

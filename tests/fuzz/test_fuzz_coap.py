@@ -1,4 +1,4 @@
-"""Whatever comes in by UDP: who sends it right is answered, and observers beside are told everything."""
+"""Random messages over UDP: valid requests are answered, and other observers get all notifications."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PAYLOADS = (
 
 @st.composite
 def messages(draw):
-    """A message that can be read as one (RFC 7252, 3)."""
+    """Return a message that can be parsed (RFC 7252, section 3)."""
     message = Message(
         code=Code(draw(st.integers(1, 7) | st.sampled_from([0, 69, 128, 160, 255]))),
         payload=draw(PAYLOADS),
@@ -78,7 +78,7 @@ def messages(draw):
 
 @st.composite
 def damaged(draw):
-    """A message with some bytes of it exchanged: version, token length, option deltas, the payload marker."""
+    """Return a message with some bytes changed: version, token length, option deltas, the payload marker."""
     whole = draw(messages())
     place = draw(st.integers(0, min(len(whole), 30)))
     return whole[:place] + draw(st.binary(max_size=4)) + whole[place + draw(st.integers(0, 4)) :]
@@ -98,7 +98,7 @@ def test_any_datagram(house, beside, datagrams):
 
 @pytest.fixture(scope="module")
 def device(house):
-    """One for all examples: a number that comes twice from one address is one message (RFC 7252, 4.5)."""
+    """One device for all examples: a number that repeats from one address is one message (RFC 7252, 4.5)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
         device.connect(house.address("coap"))
         device.settimeout(20)
@@ -113,7 +113,7 @@ def device(house):
     st.booleans(),
 )
 def test_blocks_in_any_order(house, beside, device, path, body, blocks, same_token):
-    """Pieces of a request that do not fit together (RFC 7959): each is answered, with an error or what comes next."""
+    """Random blocks of requests (RFC 7959): each is answered, with an error or a continuation."""
     for block, more, exponent in blocks:
         size = 2 ** (exponent + 4)
         number = next(numbers)

@@ -1,4 +1,4 @@
-"""Whatever comes in over HTTP: answers are as /api/openapi.json describes them, and broken requests harm nobody."""
+"""Random HTTP requests: answers match /api/openapi.json, and broken requests do not affect other clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_open_gateway_is_as_described(case, house, beside):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
-    """A gateway with security, and the token of a client that may do everything."""
+    """Return a gateway with security, and the token of a client with all permissions."""
     data_dir = tmp_path_factory.mktemp("secured")
     with clients_of(data_dir) as clients:
         clients.allow("fuzz", Rights(actions=ACTIONS))
@@ -87,7 +87,7 @@ def test_the_secured_gateway_is_as_described(case, secured):
     house.is_sound()
 
 
-# The neighbour's data is elsewhere: the connection is closed at once, and the update may run while it is checked.
+# The data of the other client is separate: the connection closes at once, and the update may run during its check.
 REQUEST = (
     b"POST /update?using-graph-uri=urn:g HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
     b"Content-Length: 26\r\nAccept: */*\r\n\r\nCLEAR SILENT GRAPH <urn:g>"
@@ -113,7 +113,7 @@ LINES = st.sampled_from(
 
 @st.composite
 def requests(draw):
-    """A request with lines in it that do not belong there, and some bytes exchanged."""
+    """Return a request with invalid header lines and some changed bytes."""
     lines = REQUEST.split(b"\r\n", 1)
     text = lines[0] + b"\r\n" + b"".join(draw(st.lists(LINES, max_size=2))) + lines[1]
     if draw(st.booleans()):

@@ -1,7 +1,7 @@
-"""Requests of the fuzzer leave the data of its neighbours alone.
+"""Requests of the fuzzer do not change the data of other clients.
 
-Many clients do not wait for their answers, and delayed updates run later. So such a request may run while a neighbour
-checks its own data.
+Many clients do not wait for their answers, and delayed updates run later. So such a request may run while another
+client checks its own data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.fuzz.messages import SPARQL, TEXTS
 
 
 def spares_the_neighbour(text: str) -> bool:
-    """Whether the neighbour's data is still there after an update. A text that is none changes nothing."""
+    """Return whether the data of the other client survives an update. An invalid text changes nothing."""
     store = ox.Store()
     store.update(UPDATE.format("ws", 1))
     store.update("INSERT DATA { <urn:s> <urn:p> 'o' . GRAPH <urn:g> { <urn:s> <urn:p> 1 } }")

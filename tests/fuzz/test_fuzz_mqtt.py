@@ -1,4 +1,4 @@
-"""What is published below the gateway's root: each request is answered once, and only where its client listens."""
+"""Random messages below the gateway's root topic: each request is answered once, on the topic of its client only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = "sepa/gateway"
 
 
 class Stranger:
-    """A client that publishes what it likes, and hears all that is published."""
+    """A client that publishes random messages, and receives all messages."""
 
     def __init__(self, address: tuple[str, int], *, five: bool = False) -> None:
         self.came: queue.Queue[paho.MQTTMessage] = queue.Queue()
@@ -53,11 +53,11 @@ class Stranger:
         assert about.is_published(), "the broker has closed the connection"
 
     def ends(self, name: str) -> None:
-        """The session of that name has ended, and nothing of it is still under way."""
+        """Wait until the session of this name has ended, with no work left."""
         self.publish(f"{ROOT}/status/{name}", "offline", qos=1)
 
     def answers(self, name: str, count: int) -> list[paho.MQTTMessage]:
-        """All that comes for the client of that name, until as many requests are answered."""
+        """Return all messages for the client of this name, until this number of requests is answered."""
         came = []
         while count:
             message = self.came.get(timeout=20)
@@ -105,7 +105,7 @@ STATUSES = st.sampled_from([b"online", b"offline", b" OFFLINE\n", b"", b"{}", b"
 def test_any_topic(house, beside, published):
     with stranger(house.address("mqtt")) as client:
         for topic, payload, retain in published:
-            with suppress(ValueError):  # no topic at all, says the library
+            with suppress(ValueError):  # the library refuses this topic
                 client.publish(topic, payload, qos=1, retain=retain)
         beside.goes_on()
         for topic, _, _ in published:
@@ -122,7 +122,7 @@ def test_sessions_and_subscriptions_end(house, beside):
 
 @st.composite
 def packets(draw):
-    """An MQTT packet (MQTT 3.1.1, section 2) of which any part may be wrong: type, flags, length, content."""
+    """Return an MQTT packet (MQTT 3.1.1, section 2) with errors in any part: type, flags, length, content."""
     connect = bytes.fromhex("00044d51545404020005000466757a7a")
     publish = len(topic := f"{ROOT}/request/raw".encode()).to_bytes(2) + topic + b"\0\1" + b"{}"
     subscribe = b"\0\1\0\1#\1"
@@ -155,7 +155,7 @@ def test_broken_packets_at_the_embedded_broker(house, beside, connected, sent):
 
 @pytest.fixture(scope="module")
 def at_mosquitto(tmp_path_factory):
-    """A gateway at a broker that speaks MQTT 5, a neighbour, and the broker's address."""
+    """Return a gateway at a broker with MQTT 5, another client, and the broker's address."""
     broker = Mosquitto(tmp_path_factory.mktemp("broker") / "mosquitto", "set_tcp_nodelay true")
     broker.start()
     try:
@@ -170,7 +170,7 @@ OWN = f"{ROOT}/response/five"
 RESPONSE_TOPICS = st.sampled_from(
     [OWN, f"{OWN}/x", f"{OWN}/x/y", f"{OWN}x", f"{OWN}/€", f"{ROOT}/response/neighbour", "zigbee2mqtt/lamp/set", "a"]
 ) | st.text('ab/ €"\\', min_size=1, max_size=10)
-"""Those that a broker lets through."""
+"""Topics that a broker accepts."""
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -192,7 +192,7 @@ def test_answers_go_to_the_clients_own_topics_alone(at_mosquitto, messages):
                 continue
             correlation = getattr(message.properties, "CorrelationData", b"")
             if not correlation and message.topic == f"{ROOT}/response/neighbour":
-                continue  # what the neighbour asked for itself
+                continue  # the requests of the other client
             seen.append(message.topic)
             answer = json.loads(message.payload)
             assert is_answer(answer), answer

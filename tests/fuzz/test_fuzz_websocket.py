@@ -1,4 +1,4 @@
-"""Whatever comes in by WebSocket is answered, each request once; broken frames end their own connection."""
+"""Random WebSocket messages: each request is answered once, and broken frames end their own connection only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HANDSHAKE = (
 
 @st.composite
 def frames(draw):
-    """A frame (RFC 6455, 5.2) of which any part may be wrong: reserved bits, opcode, mask, length."""
+    """Return a frame (RFC 6455, 5.2) with errors in any part: reserved bits, opcode, mask, length."""
     payload = draw(
         st.binary(max_size=130) | MESSAGES.map(lambda text: text.encode() if isinstance(text, str) else text)
     )
@@ -62,7 +62,7 @@ def frames(draw):
 
 @st.composite
 def openings(draw):
-    """The handshake, with some bytes of it exchanged."""
+    """Return the opening handshake with some bytes changed."""
     place = draw(st.integers(0, len(HANDSHAKE)))
     return HANDSHAKE[:place] + draw(st.binary(max_size=8)) + HANDSHAKE[place + draw(st.integers(0, 8)) :]
 
