@@ -1,4 +1,4 @@
-"""A real engine and both gates over it."""
+"""A real engine with both gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A subscriber as a test needs it: says what it sends, waits for what it expects."""
+"""A subscriber for tests: it sends requests and waits for expected messages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Client:
         return await self.receive()
 
     async def subscribe(self, sparql: str = ALL, alias: str | None = None, **members: Any) -> dict[str, Any]:
-        """Subscribe; the content of the notification with sequence 0."""
+        """Subscribe; return the content of the notification with sequence 0."""
         answer = await self.ask({"subscribe": {"sparql": sparql, "alias": alias, **members}})
         assert "notification" in answer, answer
         return answer["notification"]
 
     async def until_closed(self) -> list[dict[str, Any]]:
-        """Everything up to the end of the connection."""
+        """Return all messages until the connection ends."""
         messages = []
         with contextlib.suppress(ConnectionClosed):
             while True:
@@ -46,6 +46,6 @@ class Client:
 
 
 def rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The values of bindings, in the order of the variables."""
+    """Return the values of bindings, in the order of the variables."""
     names = results["head"]["vars"]
     return sorted(tuple(row[name]["value"] for name in names if name in row) for row in results["results"]["bindings"])

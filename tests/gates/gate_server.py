@@ -23,7 +23,7 @@ from edge.metrics import Metrics
 
 @dataclass
 class Gateway:
-    """Where the gates of a test are."""
+    """Addresses of the gates of a test."""
 
     engine: Any
     metrics: Metrics

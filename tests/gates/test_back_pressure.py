@@ -1,4 +1,4 @@
-"""A client that reads when it pleases: what it was sent gives the result exactly, whatever was merged meanwhile."""
+"""A slow client: its notifications give the exact result, whichever were merged meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.waiting import eventually
 
 
 class Reader:
-    """A connection whose client reads only as many messages as it is allowed to."""
+    """A connection whose client reads only as many messages as the test permits."""
 
     unsent = 0
 
@@ -65,17 +65,17 @@ class Reader:
         self.closed = 1006
 
     async def read(self, messages: int) -> None:
-        """Have up to so many of the messages that wait taken."""
+        """Let the client read up to this number of waiting messages."""
         for _ in range(messages):
             self._allowed.release()
         for _ in range(2 * messages + 2):
             await asyncio.sleep(0)
-        while not self._allowed.locked():  # what was not used is not saved up
+        while not self._allowed.locked():  # unused permits expire
             await self._allowed.acquire()
 
 
 class Clock:
-    """A time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -85,7 +85,7 @@ class Clock:
 
 
 class Teller:
-    """One subscription: its result, a bag of small numbers, and notifications of how it changes."""
+    """A publisher of one subscription: its result, a bag of small numbers, and the notifications of its changes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -93,7 +93,7 @@ class Teller:
         self.sequence = 0
 
     def change(self, target: Counter[int]) -> Notification:
-        """The notification of the step from the result to another one."""
+        """Return the notification of the step from the result to another one."""
         added, removed = target - self.result, self.result - target
         self.result = target
         notification = Notification(
@@ -107,7 +107,7 @@ class Teller:
 
 
 class Follower:
-    """What a client makes of the notifications of one subscription."""
+    """A client that applies the notifications of one subscription."""
 
     def __init__(self) -> None:
         self.result: Counter[int] = Counter()
@@ -145,7 +145,7 @@ def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_
 async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int) -> None:
     reader, clock = Reader(), Clock()
     outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: None, merge_after=1, kept=kept, now=clock)
-    whole = kept == 1_000_000  # nothing that was sent is forgotten, so that everybody can be told
+    whole = kept == 1_000_000  # all sent notifications are kept, so that every client can resume
     teller = Teller("0")
     outgoing.remember(teller.name)
     outgoing.send(teller.change(Counter()))
@@ -157,7 +157,7 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
     outgoing.close()
     parked.add(teller.change(last))
     follower = Follower()
-    for message in reader.received:  # any of them may be the last that arrived
+    for message in reader.received:  # any of them may be the last one that arrived
         follower.take(message["notification"])
         missed = parked.since("again", follower.sequence)
         assert missed is not None or not whole
@@ -285,7 +285,7 @@ async def test_what_waits_of_answers_is_counted_and_told_when_it_becomes_less():
     outgoing.send(teller.change(Counter(range(100))))
     for length in (1000, 100_000):
         outgoing.send(json.dumps({"answer": "x" * length}))
-    outgoing.send(teller.change(Counter([1])))  # there is always something that waits for a slow client
+    outgoing.send(teller.change(Counter([1])))  # a slow client always has waiting messages
     answers, size = outgoing.waiting
     assert answers == 3
     await reader.read(4)
@@ -325,7 +325,7 @@ async def test_what_has_waited_for_long_goes_as_one_and_what_has_not_goes_as_it_
 
 
 async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change(serve):
-    # On a busy machine the client stands still for longer than a gateway usually waits.
+    # On a loaded machine the client pauses for longer than the gateway's usual limit.
     settings = WsGateSettings(port=0, max_pending_answers=5, max_unmerged=0, ping_interval=0, ping_timeout=600)
     async with serve(ws=settings) as gateway:
         slow, quick = await gateway.client(max_queue=1, ping_interval=None), await gateway.client()
@@ -358,7 +358,7 @@ async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change
 
 
 class Asked:
-    """An engine whose queries are answered when they are told to be."""
+    """An engine whose queries are answered on request."""
 
     def __init__(self) -> None:
         self.running: list[Future[str]] = []
@@ -375,7 +375,7 @@ class Asked:
         return self.updates[-1]
 
     async def answer(self, length: int) -> None:
-        """Answer the query that was asked first with so many characters."""
+        """Answer the oldest query with this number of characters."""
         self.running.pop(0).set_result(json.dumps({"x": "x" * (length - 10)}))
         for _ in range(4):
             await asyncio.sleep(0)
@@ -469,7 +469,7 @@ async def test_what_comes_after_a_client_turned_out_to_be_gone_is_kept_for_when_
     reader.reading, reader.lost = False, True
     outgoing.send(teller.change(Counter([1])))
     await reader.read(1)
-    reader.reading = True  # nothing is on the way any more
+    reader.reading = True  # nothing is in flight any more
     for number in range(2, 5):
         outgoing.send(teller.change(Counter([number])))
     unread = outgoing.unread()["one"]
@@ -498,7 +498,7 @@ async def test_a_result_is_forgotten_when_it_has_left():
 
 
 class Result(str):
-    """A text of which one can see whether it is there."""
+    """A text whose lifetime can be observed."""
 
     __slots__ = ("__weakref__",)
 

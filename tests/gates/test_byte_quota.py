@@ -1,4 +1,4 @@
-"""What the gates keep for clients counts in one account, has one limit, and is given back on every way out."""
+"""The byte quota: all memory that the gates hold for clients counts, has one limit, and is released in every case."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_merged_changes_take_what_their_rows_take(changes):
 
 
 class Still:
-    """A connection whose client reads nothing until it is told to."""
+    """A connection whose client reads nothing until the test permits it."""
 
     unsent = 0
 
@@ -104,7 +104,7 @@ class Still:
         self.reads = asyncio.Event()
 
     def write(self, text: str) -> None:
-        """It goes out."""
+        """Send the message."""
 
     async def write_and_wait(self, text: str) -> bool:
         await self.reads.wait()

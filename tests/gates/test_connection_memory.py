@@ -1,4 +1,4 @@
-"""What a connection took is free as soon as it is closed, without the collector of what refers to itself."""
+"""The memory of a closed connection is free at once, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLOSE = b"\x88\x82abcd" + bytes(a ^ b for a, b in zip((1000).to_bytes(2), b"ab",
 
 
 def left() -> dict[str, int]:
-    """How many objects of connections there are, by type."""
+    """Return the number of connection objects by type."""
     found = [type(each).__name__ for each in gc.get_objects() if isinstance(each, TYPES)]
     return {name: found.count(name) for name in sorted(set(found))}
 
@@ -41,7 +41,7 @@ def uncollected() -> Iterator[None]:
 
 
 class Client:
-    """A WebSocket client of bare bytes, which reads when it pleases. Its methods block."""
+    """A WebSocket client with plain bytes that reads on request. Its methods block."""
 
     def __init__(self, port: int, path: str = "/subscribe", compression: str = "") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 20)
@@ -62,14 +62,14 @@ class Client:
         assert b'"notification"' in self.socket.recv(2000)
 
     def leave(self) -> None:
-        """Close as RFC 6455 has it."""
+        """Close with the closing handshake of RFC 6455."""
         self.socket.sendall(CLOSE)
         while self.socket.recv(65536):
             pass
         self.socket.close()
 
     def vanish(self) -> None:
-        """Close without a word."""
+        """Close without a closing handshake."""
         self.socket.close()
 
     def reset(self) -> None:
@@ -78,7 +78,7 @@ class Client:
 
 
 async def change(gateway: Any, number: int) -> None:
-    """Have each subscriber told 200 KB."""
+    """Send each subscription a notification of 200 KB."""
     rows = " ".join(f"<urn:s{row}> <urn:long> '{number} {row} {'x' * 1000}' ." for row in range(100))
     await gateway.update(f"DELETE WHERE {{ ?s <urn:long> ?o }} ; INSERT DATA {{ {rows} }}")
 

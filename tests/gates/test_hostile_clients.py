@@ -1,4 +1,4 @@
-"""Clients that break the rules of HTTP, or connections, seen from outside: answers, and what they leave in the log."""
+"""Clients that violate HTTP or their connections: the answers, and the lines in the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start(directory, **settings) -> tuple[GatewayProcess, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
-    """The endpoints of a gateway that has all its TCP ports."""
+    """Run a gateway with all its TCP ports; return its endpoints."""
     settings = {f"EDGE__SECURITY__{port}_PORT": "0" for port in ("HTTPS", "WSS")}
     gateway, endpoints = start(tmp_path_factory.mktemp("secure"), EDGE__SECURITY__ENABLED="true", **settings)
     yield endpoints
@@ -54,7 +54,7 @@ def connect(endpoint: str) -> socket.socket:
 
 
 def ask(endpoint: str, request: bytes) -> tuple[int, dict[str, str], dict]:
-    """Status, headers and JSON body of the answer."""
+    """Return status, headers and JSON body of the answer."""
     with connect(endpoint) as connection:
         connection.sendall(request)
         answer = b""
@@ -139,7 +139,7 @@ def test_another_415_names_no_encoding(plain):
 
 
 def leave(endpoint: str, request: bytes, *, reset: bool) -> None:
-    """Send something and go away without reading an answer."""
+    """Send a request and disconnect without reading the answer."""
     with socket.create_connection(("127.0.0.1", urlsplit(endpoint).port), 20) as connection:
         if reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -148,7 +148,7 @@ def leave(endpoint: str, request: bytes, *, reset: bool) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_clients_that_vanish_leave_no_errors_and_few_lines(tmp_path, reset):
-    # The second connection is refused while it is made: that answer fails most easily.
+    # The second connection is refused while it opens: that answer fails most easily.
     gateway, endpoints = start(tmp_path, EDGE__HTTP__MAX_CONNECTIONS="1", EDGE__HTTP__MAX_HEADER="8192")
     large = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 9000
     upgrade = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"

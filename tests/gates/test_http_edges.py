@@ -1,4 +1,4 @@
-"""The HTTP gate's borders: limits, errors, browsers, health, metrics and views."""
+"""Edge cases of the HTTP gate: limits, errors, browsers, health, metrics and views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 async def raw(gateway, data: bytes) -> bytes:
-    """What the gate answers to bytes, up to the end of the connection."""
+    """Return all bytes that the gate answers until the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     writer.write(data)
     answer = await asyncio.wait_for(reader.read(), 20)
@@ -91,7 +91,7 @@ async def test_a_body_has_an_end_however_steadily_it_comes(serve):
 
         dripping = asyncio.create_task(drip())
         answer = b""
-        # Who still sends when the connection ends has it reset; the answer is there before.
+        # A client that still sends when the connection ends gets a reset, after the answer.
         with contextlib.suppress(ConnectionResetError):
             while part := await reader.read(65_536):
                 answer += part

@@ -1,4 +1,4 @@
-"""The engine as a resource of the HTTP gate: what updates cost, and how they are processed."""
+"""The engine as a resource of the HTTP gate: the cost of updates, and the processing mode."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_only_json_is_taken_and_only_get_and_put_apply(gateway):
 
 
 async def test_pages_of_other_origins_may_not_change_it(serve):
-    """A browser asks first, and PUT is not among what it may do, whatever origins may call."""
+    """A browser sends a preflight request, and PUT is not an allowed method, whatever origins are allowed."""
     preflight = {"Origin": "https://example.org", "Access-Control-Request-Method": "PUT"}
     async with serve(http=HttpGateSettings(port=0, cors_origins=("*",))) as gateway, gateway.http() as http:
         answer = await http.options(PATH, headers=preflight)

@@ -1,4 +1,4 @@
-"""`/explain`: what a subscription costs, asked for as a query is."""
+"""`/explain`: the cost of a subscription, requested like a query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def http(gateway):
 
 
 async def every_way(http, query: str, *parameters: tuple[str, str]):
-    """The query by each of the three operations of the SPARQL 1.1 Protocol."""
+    """Send the query with each of the three operations of the SPARQL 1.1 Protocol."""
     yield await http.get("/explain?" + urlencode([("query", query), *parameters]))
     text = urlencode([("query", query), *parameters])
     yield await http.post("/explain", content=text, headers={"Content-Type": FORM})

@@ -46,7 +46,7 @@ def found(answer) -> list[str]:
 
 
 async def every_query(http, query: str, parameters: list[tuple[str, str]]):
-    """The query by each of the three operations of section 2.1."""
+    """Send the query with each of the three operations of section 2.1."""
     yield await http.get("/query?" + urlencode([("query", query), *parameters]))
     yield await http.post("/query", content=urlencode([("query", query), *parameters]), headers=kind(FORM))
     yield await http.post("/query?" + urlencode(parameters), content=query, headers=kind(QUERY))

@@ -1,4 +1,4 @@
-"""Large updates of one client, seen from outside: whole or not at all, durable, and others are served meanwhile."""
+"""Large updates of one client from outside: atomic and durable, and other clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data(verb: str = "INSERT", first: int = 0, count: int = COUNT) -> str:
 
 
 class Site:
-    """A gateway process, and what clients do with it."""
+    """A gateway process and its clients."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.gateway = GatewayProcess(directory, {"EDGE__HOST__ENABLED": "false", **settings})
@@ -33,7 +33,7 @@ class Site:
         self._pool = ThreadPoolExecutor(8)
 
     def post(self, text: str) -> Future[httpx.Response]:
-        """Send an update over a connection of its own."""
+        """Send an update over a separate connection."""
         headers = {"Content-Type": "application/sparql-update"}
         url = f"{self.endpoints['http']}/update"
         return self._pool.submit(lambda: httpx.post(url, content=text, headers=headers, timeout=120))
@@ -103,7 +103,7 @@ def test_what_was_acknowledged_is_there_after_kill_and_what_was_not_is_there_who
 
 
 class _SlowServer(ThreadingHTTPServer):
-    """Sends a document when it is told to."""
+    """A server that sends a document on request."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _SlowHandler)

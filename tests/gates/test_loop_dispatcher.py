@@ -1,4 +1,4 @@
-"""The bridge from the engine's thread to the event loop."""
+"""The dispatcher from the engine's thread to the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 
 class CountingLoop:
-    """An event loop whose wake-ups are counted."""
+    """An event loop that counts its wake-ups."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -29,7 +29,7 @@ async def test_a_burst_is_one_wake_up_and_keeps_its_order():
     bridge, got = LoopDispatcher(loop), []  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: [bridge.put(got.append, number) for number in range(5000)])
     thread.start()
-    thread.join()  # the loop cannot run meanwhile, so all of it is one burst
+    thread.join()  # the loop cannot run meanwhile, so all calls are one burst
     await eventually(lambda: len(got) == 5000, "delivery")
     assert got == list(range(5000))
     assert loop.wakeups == 1

@@ -1,6 +1,6 @@
-"""What clients send over and over: the gateway's memory stays flat, and other clients are served meanwhile.
+"""Repeated messages of clients: the memory of the gateway stays flat, and other clients are served meanwhile.
 
-Each case sends for a bounded amount of bytes; `EDGE_TEST_HELD_SECONDS=60` sends for that long instead.
+Each case sends a bounded number of bytes; `EDGE_TEST_HELD_SECONDS=60` sends for that long instead.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from websockets.sync.client import ClientConnection, connect
 MIB = 1024 * 1024
 SECONDS = float(os.environ.get("EDGE_TEST_HELD_SECONDS", "0"))
 BYTES = 8 * MIB
-"""That one attacker sends where no time is given."""
+"""Bytes that one attacker sends if no time is given."""
 ROOM = 24 * MIB
-"""That the process may grow: the limits of these gateways, the allocator's share, and what one chunk takes a moment."""
+"""Permitted growth of the process: the limits of these gateways, the allocator's overhead, and the memory of one chunk.
+"""
 LIMITS = {
     "EDGE__LIMITS__MAX_CLIENT_BYTES": str(4 * MIB),
     "EDGE__LIMITS__MAX_TOTAL_BYTES": str(8 * MIB),
@@ -47,7 +48,7 @@ ALL = "SELECT * WHERE { ?s ?p ?o }"
 
 
 class House:
-    """A gateway that is attacked."""
+    """A gateway under attack."""
 
     def __init__(self, gateway: GatewayProcess, endpoints: dict[str, str]) -> None:
         self.gateway = gateway
@@ -67,7 +68,7 @@ class House:
         return socket.create_connection(("127.0.0.1", urlsplit(self.endpoints[service]).port), 20)
 
     def serves(self) -> None:
-        """Another client is answered."""
+        """Check that another client is answered."""
         with connect(self.endpoints["ws"], open_timeout=20) as other:
             other.send(json.dumps({"query": {"sparql": "ASK {}"}}))
             assert json.loads(other.recv(20))["result"]["boolean"] is True
@@ -84,14 +85,14 @@ def house(tmp_path) -> Iterator[House]:
 
 @pytest.fixture(autouse=True)
 def _report(request: pytest.FixtureRequest, house: House) -> Iterator[None]:
-    """Report what the process takes before and after (`pytest -s`)."""
+    """Report the memory of the process before and after (`pytest -s`)."""
     before = house.rss
     yield
     print(f"\n{request.node.name}: {before // 1024} KiB before, {house.rss // 1024} KiB after")
 
 
 def answer_of(client: ClientConnection) -> dict[str, Any]:
-    """The next answer; notifications of changes come in between, as the gateway observes its own machine."""
+    """Return the next answer; skip notifications, which the gateway's observations of its host cause."""
     while True:
         message: dict[str, Any] = json.loads(client.recv(20))
         if not message.get("notification", {}).get("sequence"):
@@ -99,14 +100,14 @@ def answer_of(client: ClientConnection) -> dict[str, Any]:
 
 
 def keep_on(once: Callable[[], int], most: int = BYTES) -> None:
-    """Call what sends and returns how many bytes, until enough was sent, or the time is over."""
+    """Repeat a function that sends and returns the number of bytes, until enough is sent or the time is over."""
     sent, end = 0, time.monotonic() + SECONDS
     while sent < most if not SECONDS else time.monotonic() < end:
         sent += once()
 
 
 def flood(house: House, first: bytes, frame: bytes, *, read: bool) -> bytes:
-    """Send a frame over and over on new connections as soon as one is closed; returns what the last one was told."""
+    """Send a frame repeatedly, on new connections when one is closed; return the last answer."""
     chunk, told = frame * (65536 // len(frame)), b""
 
     def once() -> int:
@@ -147,13 +148,13 @@ def test_frames_that_carry_nothing_take_neither_memory_nor_time(house, first, fr
     before, busy = house.rss, house.processor_seconds
     assert told in flood(house, first, frame, read=False)
     assert house.rss - before < ROOM
-    if not SECONDS:  # a frame takes 2 us: all that were sent would take 0.4 to 2.7 s
+    if not SECONDS:  # a frame takes 2 us: the number of sent frames would take 0.4 to 2.7 s
         assert house.processor_seconds - busy < 2.0
     house.serves()
 
 
 def test_messages_that_are_never_completed_share_one_limit(house):
-    """Each alone is within `ws.max_message`; before anybody knows the clients all of them are within the total."""
+    """Each connection may hold `ws.max_message`; before authentication, all share the total limit."""
     before = house.rss
     clients = []
     for _ in range(40):
@@ -189,7 +190,7 @@ def test_a_long_alias_is_refused_and_not_sent_back(house):
 
 
 def test_a_message_in_many_fragments_is_still_taken(house):
-    """A client may send in parts as it likes, as long as they are no more than a few thousand."""
+    """A client may split a message into up to a few thousand fragments."""
     with connect(house.endpoints["ws"]) as client:
         text = json.dumps({"query": {"sparql": "ASK {}" + " " * 100_000}})
         client.send(text[start : start + 100] for start in range(0, len(text), 100))
@@ -274,7 +275,7 @@ def test_many_header_fields_are_refused(house):
 
 
 def test_answers_and_notifications_that_are_not_read_are_bounded(house):
-    """Each connection alone may have `ws.max_waiting`; together they stay within the total."""
+    """Each connection may hold `ws.max_waiting`; all share the total limit."""
     with connect(house.endpoints["ws"]) as writer:
         writer.send(json.dumps({"update": {"sparql": f'INSERT DATA {{ <urn:a> <urn:b> "{"x" * 500_000}" }}'}}))
         assert "updated" in json.loads(writer.recv(20))
@@ -301,7 +302,7 @@ def test_answers_and_notifications_that_are_not_read_are_bounded(house):
 
 
 def test_first_results_that_are_not_read_are_bounded(house):
-    """Each is written when its client subscribes; what the kernel does not take of it is held."""
+    """Each result is written when its client subscribes; the gateway holds the part that the kernel does not accept."""
     with connect(house.endpoints["ws"]) as writer:
         values = " ".join(f"<urn:s{number}> <urn:long> '{number} {'x' * 5000}' ." for number in range(100))
         writer.send(json.dumps({"update": {"sparql": f"INSERT DATA {{ {values} }}"}}))
@@ -351,7 +352,7 @@ def test_retained_messages_are_bounded(house):
 
 @contextmanager
 def changes(house: House) -> Iterator[Callable[[], int]]:
-    """What changes a hundred long values, by a short text that makes none, and returns how many bytes they are."""
+    """Change a hundred long values with a short update; return their bytes."""
     texts = itertools.cycle(("<urn:even>", "<urn:odd>"))
     with connect(house.endpoints["ws"], max_size=None) as writer:
 
@@ -379,7 +380,7 @@ def subscription(sparql: str, **members: Any) -> str:
 
 
 def test_notifications_for_clients_that_may_resume_are_bounded(house):
-    """Each new client asks for all of them, and is lost without a word."""
+    """Each new client subscribes to all of them, and disconnects without closing."""
     with changes(house) as change:
         before = house.rss
 
@@ -431,7 +432,7 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
                 clients.pop(0).close()
             clients.append(
                 connect(house.endpoints["ws"], max_size=None, close_timeout=0.1, ping_interval=None)
-            )  # what it did not read is lost; a ping meanwhile would end the library's thread with an error
+            )  # unread messages are lost; a ping meanwhile would end the library's thread with an error
             for _ in range(10):
                 sparql = f'SELECT DISTINCT (CONCAT(?o, STR(?s), "{next(numbers)}") AS ?t) {{ ?s <urn:long> ?o }}'
                 try:
@@ -443,7 +444,7 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
             return change()
 
         keep_on(once, 5 * MIB)
-        while not refused:  # on a busy machine less was sent in the time
+        while not refused:  # a loaded machine sends less in this time
             once()
         assert house.rss - before < 2 * ROOM, "what is kept is text and indexes, and notifications come on top"
         for client in clients:
@@ -452,11 +453,11 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
 
 
 def coap(house: House, client: socket.socket, code: Code, path: str, body: bytes, **options: Any) -> Message:
-    """The answer to a request on a UDP socket."""
+    """Return the answer to a request on a UDP socket."""
     number = next(MESSAGE_IDS) % 65536
     token = number.to_bytes(2)
     message = Message(code=code, uri_path=(path,), payload=body, _mtype=CON, _mid=number, _token=token, **options)
-    for _ in range(5):  # datagrams are lost
+    for _ in range(5):  # datagrams can be lost
         client.send(message.encode())
         with suppress(TimeoutError):
             while True:

@@ -1,4 +1,4 @@
-"""The description of the HTTP interface tells what there is: paths, methods, errors."""
+"""The OpenAPI description matches the HTTP interface: paths, methods, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web pages that are open on the machine: of whom the gateway takes requests, and by which names."""
+"""Web pages in a browser on the machine: the origins and host names that the gateway accepts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ REBOUND = {"Host": "rebind.evil:8000", "Origin": "http://rebind.evil:8000"}
     ("headers", "setting"), [({"Origin": FOREIGN[0]}, "http.cors_origins"), (REBOUND, "http.hosts")]
 )
 async def test_by_default_no_page_of_others_reads_or_changes_anything(gateway, headers, setting):
-    """Such as a form, for which no browser asks first."""
+    """For example a form, for which a browser sends no preflight request."""
     await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
     async with gateway.http() as http:
         for answer in (
@@ -136,7 +136,7 @@ async def test_names_that_are_listed_are_answered(serve):
     ("origins", "told"), [(("https://app.example",), "true"), (("*",), None), (("*", "https://app.example"), "true")]
 )
 async def test_only_pages_that_are_named_come_in_from_another_network(serve, origins, told):
-    """Private Network Access: a page of the internet that asks for the local network."""
+    """Private Network Access: a page of the internet that sends a request to the local network."""
     asked = {
         "Origin": "https://app.example",
         "Access-Control-Request-Method": "POST",

@@ -1,4 +1,4 @@
-"""What one client may take, over all gates, and how it is told that it takes more."""
+"""The rate limit of a client over all gates, and the errors when it is exceeded."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from edge.protocol.errors import MissingAuthorization, TooManyRequests
 from tests.support.waiting import eventually
 
 SLOW = 0.001
-"""Requests a second: none comes back while a test lasts."""
+"""Requests per second: no token is refilled during a test."""
 
 
 class ByName:
-    """A guard that takes the token for the client's name."""
+    """A guard that uses the token as the name of the client."""
 
     def access(self, authorization):
         if not authorization:
@@ -43,7 +43,7 @@ def goes(rate_limit: RateLimit, who: str, now: float) -> bool:
     return True
 
 
-# The rate_limit
+# The rate limiter
 
 
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.floats(0, 3), max_size=80))
@@ -246,7 +246,7 @@ async def test_on_this_machine_connections_are_not_counted_by_address(serve):
 
 
 async def test_one_client_that_floods_does_not_fill_the_queue(engine, serve):
-    """Its updates are refused; those of others are carried out."""
+    """Its updates are refused; those of others are executed."""
     async with serve() as gateway, gateway.http() as http:
         told = []
         original = engine.update

@@ -1,4 +1,4 @@
-"""Published clients, unmodified, against the gates: sepa-js (npm) and sepy (PyPI)."""
+"""Unmodified published clients with the gates: sepa-js (npm) and sepy (PyPI)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def switch(value: str) -> str:
 
 
 class Driver:
-    """A client in a process of its own, told by lines of JSON what to do, telling by lines what it saw."""
+    """A client in a separate process, controlled by lines of JSON."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Driver:
         await self.process.stdin.drain()
 
     async def see(self, **members: Any) -> dict[str, Any]:
-        """The next thing the client sees that has these members; what comes before it is kept in `seen`."""
+        """Return the next report of the client with these members; `seen` keeps the earlier ones."""
         assert self.process.stdout is not None
         async with asyncio.timeout(30):
             while line := await self.process.stdout.readline():
@@ -75,7 +75,7 @@ async def drive(*command: str, env: dict[str, str] | None = None) -> Driver:
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """sepa-js as its lock file has it, installed once beside the tree."""
+    """sepa-js with the versions of its lock file, installed once outside the source tree."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program}: install the packages nodejs and npm")

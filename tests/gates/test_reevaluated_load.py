@@ -1,4 +1,4 @@
-"""Two hundred re-evaluated subscriptions at a gateway: no update waits for them, all end with the right result."""
+"""Two hundred re-evaluated subscriptions: no update waits for them, and all reach the right result."""
 
 from __future__ import annotations
 

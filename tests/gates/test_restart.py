@@ -1,4 +1,4 @@
-"""Subscribers whose gateway is stopped or killed and comes back: they get what they missed, and nothing twice."""
+"""Subscribers whose gateway is stopped or killed and restarted: they receive missed changes, and nothing twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 
 class House:
-    """Gateways on one data directory, one after the other, in this process."""
+    """A series of gateways on one data directory, in this process."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,7 +50,7 @@ class House:
         return self.clients[-1]
 
     async def update(self, sparql: str) -> None:
-        """Update, and wait until its notifications have reached the gate: they leave after the answer."""
+        """Execute an update, and wait until its notifications have reached the gate: they are sent after the answer."""
         async with httpx.AsyncClient() as http:
             answer = await http.post(self.gateway.endpoints["http"] + "/update", data={"update": sparql})
         assert answer.status_code == 200, answer.text
@@ -162,7 +162,7 @@ async def test_what_was_never_told_begins_anew(house, wrong):
         first = await (await house.client()).subscribe(VALUES, resume=True)
         await house.update(put(1))
     async with house.run():
-        await house.update(put(2))  # there is a notification 2 by now, but nobody has had one
+        await house.update(put(2))  # notification 2 exists by now, but no client has received it
         client = await house.client()
         again = await client.subscribe(**{"sparql": VALUES, "spuid": first["spuid"], "sequence": 1, **wrong})
         assert (again["spuid"] != first["spuid"], again["sequence"]) == (True, 0)
@@ -189,23 +189,23 @@ async def test_those_that_are_too_many_begin_anew(house):
 
 
 class Follower:
-    """A client that is connected over and over, and keeps the result."""
+    """A client that reconnects repeatedly and maintains the result."""
 
     def __init__(self, number: int, author: random.Random) -> None:
         self.query = f"SELECT ?n {{ <urn:set{number % 3}> <urn:has> ?n }}"
         self._author = author
         self._told: list[tuple[int, Counter[int]]] = []
-        """The last few results, with their sequences: what has arrived last may not have been taken in."""
+        """The last few results with their sequences: the newest may not have been processed."""
         self._spuid = ""
         self.begun = self.resumed = self.heard = 0
-        """Connections; those of them that went on; notifications of the last one."""
+        """Number of connections; of resumed ones; of notifications on the last one."""
 
     @property
     def result(self) -> Counter[int]:
         return self._told[-1][1]
 
     async def follow(self, url: str) -> None:
-        """Until the connection is lost."""
+        """Apply notifications until the connection is lost."""
         self.heard = 0
         again: dict[str, Any] = {"resume": True}
         if self._spuid:
@@ -236,7 +236,7 @@ class Follower:
 
 
 async def _publish(url: str, author: random.Random) -> None:
-    """Change the sets as fast as the gateway lets one, until it is gone."""
+    """Change the sets as fast as the gateway permits, until it is gone."""
     async with httpx.AsyncClient(timeout=20) as http:
         with contextlib.suppress(httpx.TransportError):
             while True:
@@ -311,7 +311,7 @@ async def test_without_security_changes_that_nobody_comes_back_for_are_bounded_a
     async with house.run(limits={"max_client_bytes": 1_048_576}):
         for number in range(0, 20_000, 2000):
             await house.update(put(*range(number, number + 2000)))
-            # The writer answers the update; the event loop ends what is too much.
+            # The writer answers the update; the event loop ends subscriptions beyond the limit.
             await eventually(lambda: house.gateway._quota.total <= 1_048_576, "room")
         await eventually(lambda: not house.metric("edge_parked_subscriptions", gate="restart"), "its end")
         await eventually(lambda: house.gateway._quota.total == 0, "release")

@@ -1,4 +1,4 @@
-"""Subscribers whose connection is lost and who come back: they get what they missed, and nothing twice."""
+"""Subscribers that lose their connection and resume: they receive missed changes, and nothing twice."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def bag(results: dict[str, Any]) -> list[int]:
 
 
 async def update(gateway: Any, sparql: str) -> None:
-    """Update, and wait until its notifications have reached the gate: they leave after the answer."""
+    """Execute an update, and wait until its notifications have reached the gate: they are sent after the answer."""
     await gateway.update(sparql)
     await asyncio.wrap_future(gateway.engine.explain(QueryRequest("ASK {}")))
 
 
 async def vanish(gateway: Any, client: Client) -> None:
-    """End the connection without a word, and wait until the gateway knows."""
+    """Break the connection without closing it, and wait until the gateway notices."""
     before = gateway.metric("edge_connections", gate="ws")
     client.socket.transport.abort()
     await eventually(lambda: gateway.metric("edge_connections", gate="ws") < before, "the loss")
@@ -173,7 +173,8 @@ async def test_what_waited_for_a_client_that_did_not_read_is_not_lost_with_the_c
     await vanish(gateway, client)
     client = await gateway.client(max_size=None)
     body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
-    assert bag(body["addedResults"]) == [7]  # as a net change or as sequence 0: what was sent was too long to be kept
+    # as a merged delta or as sequence 0: the sent notifications were too long to be kept
+    assert bag(body["addedResults"]) == [7]
     assert bag(body["removedResults"]) == []
 
 

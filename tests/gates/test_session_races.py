@@ -1,6 +1,6 @@
-"""Moments between a client and the engine that cannot be timed from outside: the engine's calls are held up here.
+"""Race conditions between a client and the engine: the test delays the engine's answers.
 
-The engine itself is real; only when its answers travel is decided by the test.
+The engine is real; the test only decides when its answers arrive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 
 class Held:
-    """An engine whose subscribes wait until the test lets them go."""
+    """An engine whose subscribe requests wait until the test releases them."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -32,7 +32,7 @@ class Held:
         return future
 
     def go(self) -> None:
-        """Let all that wait happen."""
+        """Release all waiting requests."""
         while self.waiting:
             query, sink, alias, future = self.waiting.pop(0)
             if future.set_running_or_notify_cancel():
@@ -44,7 +44,7 @@ class Held:
 
 
 class Uncancellable(Held):
-    """The engine has begun with the request, so that it cannot be taken back."""
+    """The engine has started the request, so that it cannot be cancelled."""
 
     def subscribe(self, query, sink, alias=None, keep=False):
         future = super().subscribe(query, sink, alias)
@@ -67,7 +67,7 @@ async def test_a_subscribe_that_is_not_answered_in_its_timeout_is_an_error_and_l
         held.go()
         await eventually(lambda: engine.subscriptions == 0, "unsubscription")
         await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
-        unknown = await client.ask({"unsubscribe": {"spuid": "x"}})  # nothing else came in between
+        unknown = await client.ask({"unsubscribe": {"spuid": "x"}})  # no other message came in between
         assert unknown["error"] == "not_found"
 
 
@@ -98,7 +98,7 @@ async def test_requests_in_work_are_bounded_and_none_is_lost(engine):
             await client.send({"subscribe": {"sparql": ALL, "alias": str(number)}})
         await eventually(lambda: len(held.waiting) == 5, "five requests")
         other = await gateway.client()
-        assert (await other.ask("{"))["error"] == "invalid_request"  # others are served meanwhile
+        assert (await other.ask("{"))["error"] == "invalid_request"  # other clients are served meanwhile
         assert len(held.waiting) == 5
         answers = []
         while len(answers) < 40:

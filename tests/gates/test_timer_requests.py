@@ -1,4 +1,4 @@
-"""Delayed updates and queries as clients ask for them."""
+"""Requests of clients for delayed updates, and for queries of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The WebSocket gate as a client sees it."""
+"""The WebSocket gate from a client's view."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_a_client_that_leaves_is_unsubscribed_everywhere(gateway):
 
 
 async def test_the_same_query_with_different_datasets_gets_different_results(gateway):
-    """The reference engine lets the two share one SPU."""
+    """In the reference engine both share one SPU."""
     await gateway.update("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 } GRAPH <urn:h> { <urn:a> <urn:b> 2 } }")
     client = await gateway.client()
     for graph, value in (("urn:g", "1"), ("urn:h", "2")):

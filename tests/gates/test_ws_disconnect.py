@@ -1,4 +1,4 @@
-"""A client that has vanished while answers were on their way to it."""
+"""A client that disconnects while answers are being sent."""
 
 from __future__ import annotations
 

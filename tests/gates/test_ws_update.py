@@ -1,4 +1,4 @@
-"""Updates over the socket that subscriptions use."""
+"""Updates over the socket of subscriptions."""
 
 from __future__ import annotations
 

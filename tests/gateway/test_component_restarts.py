@@ -1,4 +1,4 @@
-"""Parts of a gateway that stand still, and are restarted alone."""
+"""Components of a gateway that stop responding, and are restarted alone."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
 
 
 def deafen(port: int) -> None:
-    """Have what listens on a port hear nobody any more, without its knowing."""
+    """Make a listening port stop accepting without an error."""
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # no socket of the internet, or gone
+        with contextlib.suppress(OSError):  # not a socket of the internet, or closed
             if not stat.S_ISSOCK(entry.stat().st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as found:
@@ -101,7 +101,7 @@ VALUES = "SELECT ?v { ?r <http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
 
 
 async def publish(gateway: Gateway, value: float) -> None:
-    """As a device does that sends again until it was heard."""
+    """Publish like a device that repeats a message until it is acknowledged."""
     address = urlsplit(gateway.endpoints["mqtt"])
     async with asyncio.timeout(60):
         while True:
@@ -173,7 +173,7 @@ async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, 
         await eventually(lambda: is_stored(gateway, 2.5))
         found = [name for name in ("mqtt", "mqtt_broker", "mqtt_gate", "host") if restarts(gateway, name)]
         assert part in found
-        assert set(found) <= {part, "mqtt_gate"}  # which has to reconnect, too, and these times are short
+        assert set(found) <= {part, "mqtt_gate"}  # the client has to reconnect, too, and these timeouts are short
 
 
 def test_clients_are_told_of_ports_and_not_of_devices():
@@ -214,7 +214,7 @@ async def test_serial_ports_that_have_ended_begin_again_alone(tmp_path, thread):
 
 
 def off() -> dict[str, dict[str, int]]:
-    """Every numeric setting that can be 0, at 0: most of them switch something off."""
+    """Set every numeric setting that permits it to 0, which disables most of them."""
     found: dict[str, dict[str, int]] = {}
     for section, field in Settings.model_fields.items():
         table = field.annotation
@@ -227,7 +227,7 @@ def off() -> dict[str, dict[str, int]]:
 
 
 async def test_a_setting_of_0_makes_no_part_stand_still(tmp_path):
-    """What is switched off does not move, and need not."""
+    """A disabled component makes no progress, and need not."""
     sections = off()
     assert sections["mappings"] == {"reload_interval": 0}
     for section in ("mqtt", "coap", "host", "serial"):

@@ -1,4 +1,4 @@
-"""A process that cannot mend itself ends, so that systemd starts another one, which has everything."""
+"""A process that cannot recover ends, so that systemd restarts it with all its data."""
 
 from __future__ import annotations
 

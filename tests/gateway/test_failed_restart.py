@@ -1,4 +1,4 @@
-"""A part whose restart fails leaves nothing open, and the next restart finds its port free."""
+"""A component whose restart fails leaves no socket open, and the next restart finds its port free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edge.gateway import Gateway
 from edge.listener import Listener
 
 SERVICES = {"http": "http", "ws": "ws", "https": "https", "wss": "wss", "mqtt": "mqtt_broker", "mqtts": "mqtt_broker"}
-"""Services and the parts that open their ports."""
+"""Services, and the components that open their ports."""
 
 
 def settings(data_dir: Path) -> Settings:
@@ -36,7 +36,7 @@ def restart_of(gateway: Gateway, part: str) -> Callable[[], Awaitable[None]]:
 
 
 def open_listeners() -> set[int]:
-    """The ports of those that are open, whoever has them."""
+    """Return the listening ports among these, whichever process has them."""
     gc.collect()
     return {one.port for one in gc.get_objects() if isinstance(one, Listener) and one.fileno() >= 0}
 

@@ -1,4 +1,4 @@
-"""What systemd hears of a gateway that it has started."""
+"""Notifications of a gateway to systemd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUIET = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
 
 @pytest.fixture
 def heard(tmp_path: Path) -> Iterator[socket.socket]:
-    """systemd's ear, at `tmp_path/notify`."""
+    """Listen on systemd's notification socket, at `tmp_path/notify`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(tmp_path / "notify"))
         ear.settimeout(20)
@@ -36,7 +36,7 @@ def test_it_is_ready_when_it_serves_then_gives_signs_of_life_and_says_that_it_st
         first = lines(heard)
         assert (first["READY"], first["STATUS"]) == ("1", "Serves clients; all parts move")
         assert urllib.request.urlopen(f"{http}/health", timeout=20).status == 200
-        # Though the gateway's own interval is 10 s: who asks for a sign every 0.6 s hears one.
+        # The gateway's own interval is 10 s; a watchdog of 1.2 s gets a notification every 0.6 s.
         assert [lines(heard)["WATCHDOG"] for _ in range(3)] == ["1"] * 3
     finally:
         gateway.stop()

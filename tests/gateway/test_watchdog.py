@@ -1,4 +1,4 @@
-"""The watchdog of progress, with times that are passed in."""
+"""The watchdog of progress, with explicit times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edge.metrics import Metrics
 
 
 class Fake:
-    """A part that can be told what to do."""
+    """A component that behaves as the test says."""
 
     def __init__(self, name: str = "gate", *, alone: bool = True, mended: bool = True) -> None:
         self.moves = True
@@ -63,7 +63,7 @@ async def test_what_stands_still_is_restarted_alone():
         if now < 130:
             assert made.still(now) == []
     assert (still.restarts, other.restarts) == ([130], [])
-    assert made.states() == {"still": "it was told to", "other": "moves"}  # until it has proved the contrary
+    assert made.states() == {"still": "it was told to", "other": "moves"}  # until it has made progress
     await look(made, 140, still, other)
     assert made.states() == {"still": "moves", "other": "moves"}
 

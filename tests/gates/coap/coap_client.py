@@ -1,4 +1,6 @@
-"""A CoAP client as a test needs it, by another road than the server's code where it matters: bare datagrams."""
+"""CoAP clients for tests: the library's client, and plain datagrams where a test must be independent of the server's
+code.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +60,13 @@ class CoapClient:
 
 
 class Observation:
-    """All notifications of one, in order."""
+    """All notifications of an observation, in order."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.came: asyncio.Queue[Any] = asyncio.Queue()
         with warnings.catch_warnings():
-            # The iterator that one should use forgets what is not taken at once.
+            # The library's iterator drops notifications that are not read at once.
             warnings.simplefilter("ignore", DeprecationWarning)
             request.observation.register_callback(self.came.put_nowait)
             request.observation.register_errback(self.came.put_nowait)
@@ -81,7 +83,7 @@ class Observation:
 
 
 class Datagrams:
-    """A client that does with single messages what it likes."""
+    """A client that sends and receives single messages."""
 
     open: ClassVar[list[Datagrams]] = []
 
@@ -108,7 +110,9 @@ class Datagrams:
         return Message.decode(data)
 
     async def ask(self, code: Any, path: str, payload: bytes = b"", **options: Any) -> Message:
-        """The answer, which comes with the acknowledgement or, on a busy machine, after it (RFC 7252, 5.2.2)."""
+        """Return the answer, which arrives with the acknowledgement or, on a loaded machine, after it (RFC 7252,
+        5.2.2).
+        """
         self.send(code, path, payload, **options)
         while (answer := await self.receive()).code == Code.EMPTY:
             pass
@@ -127,7 +131,7 @@ class Datagrams:
 
 
 def body(message: Message) -> dict[str, Any]:
-    """What is in an answer, in either format."""
+    """Return the content of an answer in either format."""
     return cbor2.loads(message.payload) if message.opt.content_format == 60 else json.loads(message.payload)
 
 

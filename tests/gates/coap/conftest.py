@@ -16,7 +16,7 @@ from edge.metrics import Metrics
 
 
 class Gate:
-    """A gate, and what came to it."""
+    """A gate, and the messages it received."""
 
     def __init__(self, engine: Any, port: int, metrics: Metrics, came: list[tuple[str, bytes]]) -> None:
         self.engine = engine

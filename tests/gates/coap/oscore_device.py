@@ -1,4 +1,4 @@
-"""A gate that clients share keys with, and what such a client, or who listens on its way, can do with datagrams."""
+"""A gate with OSCORE clients; such a client, and an attacker on the network path."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProtectedGate:
 
     @asynccontextmanager
     async def client(self, keys: SharedContext, directory: Path) -> AsyncIterator[CoapClient]:
-        """The library's client with the file that `edge clients oscore --form aiocoap` prints."""
+        """Return the library's client with the file that `edge clients oscore --form aiocoap` prints."""
         directory.mkdir()  # noqa: ASYNC240
         (directory / "secret.json").write_text(as_aiocoap(keys))
         async with CoapClient(self.url, "oscore") as client:
@@ -83,7 +83,7 @@ async def protected_gate(engine: Any, data_dir: Path, **limits: Any) -> AsyncIte
 
 
 class Keys(CanProtect, CanUnprotect, SecurityContextUtils):
-    """The device's side of a context, in memory."""
+    """The device's side of a security context, in memory."""
 
     id_context = None
     echo_recovery = None
@@ -102,7 +102,7 @@ class Keys(CanProtect, CanUnprotect, SecurityContextUtils):
 
 
 class Device:
-    """A client that seals and opens its messages one by one."""
+    """A client that encrypts and decrypts its messages one by one."""
 
     def __init__(self, port: int, keys: SharedContext, sent: int = 0) -> None:
         self.port = port
@@ -128,7 +128,7 @@ class Device:
         return opened
 
     async def ask(self, code: Any, path: str, payload: bytes = b"", **options: Any) -> Message:
-        """The answer; where the gate wants to see that it is no recording, it is shown (RFC 8613, B.1.2)."""
+        """Return the answer; if the gate asks for a proof of freshness, send it (RFC 8613, B.1.2)."""
         sealed, request = self.seal(code, path, payload, **options)
         answer = self.open(await self.exchange(sealed), request)
         if answer.code == Code.UNAUTHORIZED and answer.opt.echo is not None:
@@ -137,7 +137,7 @@ class Device:
         return answer
 
     async def exchange(self, message: Message, line: Datagrams | None = None) -> Message:
-        """Send a message as it is. The answer as it came."""
+        """Send a message unchanged. Return the answer unchanged."""
         line = line or self.line
         line.send_message(message)
         while (answer := await line.receive()).code == Code.EMPTY:
@@ -147,7 +147,7 @@ class Device:
         return answer
 
     async def stranger(self, message: Message) -> Message:
-        """What somebody else is answered who sends it."""
+        """Return the answer to another client that sends this message."""
         return await self.exchange(message, Datagrams(self.port))
 
 

@@ -1,4 +1,4 @@
-"""What is kept while clients send and fetch in blocks counts in their account."""
+"""Data of block-wise transfers counts in the byte quota of its client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_more_than_the_limit_is_refused_and_given_back(serving):
         assert number == pytest.approx(28, abs=2)
         assert limits.bytes.total == 0, "what was refused is not kept"
         assert await send(other, 0) == Code.CONTINUE
-        for each in range(100):  # as many bodies as one likes, all of them begun
+        for each in range(100):  # any number of incomplete bodies
             if (code := await send(client, 0, f"{each}")) != Code.CONTINUE:
                 break
         assert code == Code.TOO_MANY_REQUESTS

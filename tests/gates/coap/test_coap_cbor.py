@@ -1,4 +1,4 @@
-"""What devices say in CBOR, as the mapping language reads it: RFC 8949, RFC 8428, section 6."""
+"""CBOR payloads of devices in the mapping language: RFC 8949, RFC 8428, section 6."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The examples of docs/coap.md, run as they stand, by the program that they name."""
+"""The examples of docs/coap.md run unchanged with the program that they name."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no coap-client here; in
 
 
 def commands(name, url):
-    """Those of an example, for the gateway at this address."""
+    """Return the commands of an example, for the gateway at this address."""
     lines = EXAMPLES[name].replace("coap://127.0.0.1", url).splitlines()
     return [[PROGRAM, *shlex.split(line)[1:]] for line in lines]
 
@@ -70,6 +70,6 @@ async def test_follow(house, tmp_path):  # noqa: F811
     await eventually(
         lambda: house.metrics.registry.get_sample_value("edge_subscriptions", {"gate": "coap"}) == 0, "its end"
     )
-    with contextlib.suppress(ProcessLookupError):  # newer ones end by themselves when there is nothing to follow
+    with contextlib.suppress(ProcessLookupError):  # newer versions end by themselves if there is nothing to observe
         process.kill()
     await process.communicate()

@@ -1,4 +1,4 @@
-"""CoAP in a whole gateway: readings through the mapping language, security, settings."""
+"""CoAP in a whole gateway: readings with mappings, security, settings."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Notifications that go in blocks, while there is more to tell: RFC 7641 with RFC 7959, section 2.6."""
+"""Block-wise notifications while newer ones arrive: RFC 7641 with RFC 7959, section 2.6."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def names(length, number=0):
 
 
 class Kept:
-    """A result as somebody keeps it who is told what came and went."""
+    """A result that a client maintains from its notifications."""
 
     def __init__(self):
         self._rows = Counter()
@@ -64,7 +64,8 @@ async def test_a_result_kept_by_deltas_is_exact_however_often_it_changes_meanwhi
         assert kept.sequences == sorted(kept.sequences)
         await other.update(replace("last"))
         wanted = await result(other)
-        while kept.rows != wanted:  # what changed nothing for it may have been on its way
+        # the notification may have been sent before a change that does not affect the result
+        while kept.rows != wanted:
             kept.take(await observation.notification())
         assert kept.sequences == sorted(kept.sequences)
 
@@ -93,7 +94,7 @@ async def test_libcoap_keeps_an_exact_result_too(gate, client):
 
 
 class Device(Datagrams):
-    """Follows, and asks for blocks one at a time, each by a token of its own: that of what it follows is in use."""
+    """An observer that fetches one block at a time, each with its own token: that of the observation is in use."""
 
     def send_message(self, message, kind=CON):
         self._number += 1
@@ -106,7 +107,7 @@ class Device(Datagrams):
         return await self.ask(GET, self.path, observe=0)
 
     async def told(self):
-        """The next notification, acknowledged; what was sent again before it was is not another one."""
+        """Return the next notification and acknowledge it; earlier repetitions are skipped."""
         while (message := await self.receive()).opt.observe is None:
             assert message.code == Code.EMPTY, message
         self.acknowledge(message)
@@ -116,7 +117,7 @@ class Device(Datagrams):
         return await self.ask(GET, self.path, block2=(number, False, 6))
 
     async def rest(self, first):
-        """All of a message of which the first block is here."""
+        """Return all of a message whose first block has arrived."""
         payload, part = first.payload, first
         while part.opt.block2 is not None and part.opt.block2.more:
             part = await self.block(part.opt.block2.block_number + 1)
@@ -126,7 +127,7 @@ class Device(Datagrams):
 
 
 async def silence(device):
-    """Nothing comes: what is asked for next is what is answered next."""
+    """Check that nothing arrives: the next answer is that of the next request."""
     assert (await device.ask(GET, "/.well-known/core")).opt.observe is None
 
 
@@ -151,7 +152,7 @@ async def test_the_next_notification_waits_until_the_last_block_was_asked_for(ga
     while kept.sequences[-1] < LAST:
         kept.take(await device.rest(await device.told()))
     assert kept.rows == await result(client)
-    assert len(kept.sequences) < LAST  # some were merged; on a busy machine not all were there at the same time
+    assert len(kept.sequences) < LAST  # some were merged; on a loaded machine not all were waiting at the same time
 
 
 async def test_a_get_does_not_take_the_place_of_a_notification(gate, client, device):
@@ -189,7 +190,7 @@ async def test_who_does_not_ask_for_the_rest_begins_anew_when_there_is_more_to_t
 
 
 async def test_so_does_whose_rest_had_to_go(serving):
-    """There is only so much room for what all clients fetch."""
+    """The space for the messages that clients fetch is limited."""
     async with serving(max_blocks=1024 * 1024) as gate, CoapClient(gate.url) as client:
         gate.engine.update([UpdateRequest(insert(*names(2000)))]).result(10)
         device, greedy = Device(gate.port), Datagrams(gate.port)

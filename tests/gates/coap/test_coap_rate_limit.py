@@ -1,4 +1,4 @@
-"""Who asks too much over CoAP is told when to ask again: RFC 8516."""
+"""A client that exceeds its rate limit over CoAP gets the time of its next attempt: RFC 8516."""
 
 import pytest
 from aiocoap import FETCH, POST, Code

@@ -92,7 +92,7 @@ async def test_blocks_are_as_small_as_the_client_wants_them(gate, client):
     await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(9)) + "}")
     device = Datagrams(gate.port)
     parts = []
-    while not parts or answer.opt.block2.more:  # noqa: F821 - the first of it is made in the loop
+    while not parts or answer.opt.block2.more:  # noqa: F821 - its first value is created in the loop
         answer = await device.ask(FETCH, "/query", ALL, block2=(len(parts), False, 2))
         assert len(answer.payload) <= 64
         parts.append(answer.payload)
@@ -176,7 +176,7 @@ async def test_what_is_wrong_is_told(client, code, path, payload, options, wante
 
 
 async def test_references_in_cbor_do_not_make_much_of_little(client):
-    """A text that is shared (tag 28), in an array that refers to it again and again (tag 29)."""
+    """A shared text (tag 28) in an array that refers to it repeatedly (tag 29)."""
     text = b"\xd8\x1c\x79\x04\x00" + b"x" * 1024
     times = 5000
     array = b"\x99" + times.to_bytes(2, "big") + text + b"\xd8\x1d\x00" * (times - 1)
@@ -197,7 +197,7 @@ async def test_the_resources_are_listed(client):
 
 
 async def test_an_update_that_comes_twice_is_carried_out_once(gate, client):
-    """RFC 7252, 4.5: the answer was lost, so the device sends the same message again."""
+    """RFC 7252, 4.5: the answer was lost, so the device repeats the message."""
     await client.update("INSERT DATA { <urn:n> <urn:is> 0 }")
     device = Datagrams(gate.port)
     count = b"DELETE { ?s ?p ?n } INSERT { ?s ?p ?m } WHERE { ?s ?p ?n BIND(?n + 1 AS ?m) }"
@@ -224,7 +224,7 @@ async def test_after_the_stop_the_port_is_free(serving):
 
 
 async def test_the_token_is_no_parameter(client):
-    """Without security it is taken and not looked at."""
+    """Without security the gateway accepts and ignores it."""
     message = aiocoap.Message(code=FETCH, uri=client.base + "/query", payload=b"ASK {}")
     message.opt.add_option(OptionNumber(65000).create_option(value=b"any"))
     assert (await client.send(message)).code == Code.CONTENT
@@ -274,7 +274,7 @@ async def test_paths_and_parameters_that_are_no_text_are_answered(gate, option, 
 
 
 def header(option):
-    """Of an option of two bytes, the first of a message (RFC 7252, 3.1)."""
+    """Return the start of a message with an option of two bytes (RFC 7252, 3.1)."""
     return bytes([option << 4 | 2]) if option < 13 else bytes([0xD2, option - 13])
 
 

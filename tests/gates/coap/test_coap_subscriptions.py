@@ -16,7 +16,7 @@ def insert(value):
 
 
 async def over(gate):
-    """The engine has nothing to keep up to date any more."""
+    """Wait until the engine has no subscription left."""
     await eventually(lambda: gate.engine.subscriptions == 0, "the end of the subscription")
     assert gate.metric("edge_subscriptions") == 0
 
@@ -124,7 +124,7 @@ async def test_an_observer_that_deregisters_ends_it(gate):
 
 
 async def following(gate, device, kind=CON, *, several=False):
-    """A device follows; what it observes."""
+    """Let a device observe; return the observation."""
     created = await device.ask(POST, "/subscribe", ALL)
     path = "/".join(created.opt.location_path)
     assert json.loads((await device.ask(GET, path, observe=0, kind=kind)).payload)["sequence"] == 0
@@ -144,7 +144,7 @@ async def test_who_answers_with_a_reset_is_gone(serving):
 
 @pytest.mark.parametrize("kind", [CON, NON])
 async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
-    """Nothing need change for that, and it is no matter how the observer asked."""
+    """This needs no change of the result, and holds for both ways to observe."""
     async with serving(follow_within=2.0, ping_interval=0.2) as gate:
         device = Datagrams(gate.port)
         await following(gate, device, kind)
@@ -153,7 +153,7 @@ async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
 
 
 async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
-    """As RFC 7252, 4.2 has it, a thousand times as fast. The observer is there, and does not read."""
+    """The intervals of RFC 7252, section 4.2, divided by a thousand. The observer is alive and does not read."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.002)
     async with serving(follow_within=2.0) as gate:
         device = Datagrams(gate.port)
@@ -204,7 +204,7 @@ async def test_a_slow_observer_gets_one_net_change_and_delays_nobody(gate, clien
     while "last" not in seen:
         told = await device.receive()
         if told.mid == first.mid:
-            continue  # sent again before it was acknowledged
+            continue  # repeated before it was acknowledged
         device.acknowledge(told)
         notification = json.loads(told.payload)
         seen += values(notification["addedResults"])
@@ -229,7 +229,7 @@ async def test_another_observer_begins_with_the_result_and_the_first_is_told(gat
 
 
 async def test_an_observer_can_register_again(gate, client):
-    """RFC 7641, 3.3.1: the same token, to make sure that it is still on the list."""
+    """RFC 7641, 3.3.1: the same token, to verify that it is still registered."""
     device = Datagrams(gate.port)
     path = await following(gate, device)
     await client.update(insert("x"))
@@ -288,7 +288,7 @@ async def test_queries_go_on_while_many_follow(client):
 
 
 async def test_those_who_vanish_harm_nobody(serving):
-    """What the system says about one client comes with what is sent to another."""
+    """An ICMP error about one client is reported with a message to another."""
     async with serving(follow_within=2.0) as gate, CoapClient(gate.url) as client:
         gone, there = [Datagrams(gate.port) for _ in range(30)], Datagrams(gate.port)
         for device in (*gone[:15], there, *gone[15:]):

@@ -1,4 +1,4 @@
-"""What is remembered of requests, so that one that comes again is carried out once."""
+"""Deduplication: the gateway remembers requests, so that it executes a repeated one once."""
 
 import asyncio
 
@@ -75,12 +75,12 @@ async def test_it_is_answered_as_the_first_time(gate):
         device.send(POST, "/subscribe", ALL)
         again = await device.receive()
         assert (again.mid, again.mtype) == (1, ACK)
-        if first.mtype is ACK:  # it was answered with the acknowledgement
+        if first.mtype is ACK:  # answered with the acknowledgement
             assert again.opt.location_path == first.opt.location_path
 
 
 async def test_a_device_that_begins_its_numbers_anew_says_something_new(gate):
-    """After a restart, say. Of its old request nothing is left then."""
+    """For example after a restart. Nothing of its old request is left then."""
     device = Datagrams(gate.port)
     for value in b"1", b"2", b"2", b"1":
         device._number = 0

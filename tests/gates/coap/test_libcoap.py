@@ -1,4 +1,4 @@
-"""Another implementation: libcoap's `coap-client`."""
+"""Interoperability with another implementation: libcoap's `coap-client`."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no coap-client here; in
 
 
 async def coap(url, method="get", *options, text=None):
-    """What `coap-client` prints."""
+    """Return the output of `coap-client`."""
     arguments = ["-m", method, *options]
     process = await asyncio.create_subprocess_exec(
         PROGRAM, *arguments, *(["-f", "-"] if text is not None else []), url,
@@ -65,7 +65,7 @@ async def test_the_list_of_resources(gate):
 
 
 async def test_a_subscription_is_followed(gate, client):
-    """Large at first, so that the first notification comes in blocks."""
+    """The first result is large, so that the first notification is block-wise."""
     await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(50)) + "}")
     path = await client.subscribe()
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""OSCORE with another implementation: libcoap's `coap-client` from version 4.3.2 on; Debian 12 has an older one."""
+"""OSCORE with libcoap's `coap-client` from version 4.3.2 on; Debian 12 has an older one."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ class Device:
         return [PROGRAM, "-E", f"{self.settings},{self.numbers}", "-m", method, *options, self.url + path]
 
     async def ask(self, path, method="get", *options, text=None):
-        """What it prints: the answer, and errors."""
+        """Return the output: the answer, and errors."""
         process = await asyncio.create_subprocess_exec(
             *self.command(path, method, *options, *(["-f", "-"] if text is not None else [])),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -102,7 +102,7 @@ async def test_a_subscription_is_followed(device, gate, tmp_path):
     (tmp_path / "other").mkdir()
     writer = Device(gate, tmp_path / "other", gate.keys("writer"))
     await writer.ask("/update", "post", text=b'INSERT DATA { <urn:s> <urn:p> "0" }')
-    # The program does not tell what it has made. So it goes on where another has begun, after the last number used.
+    # The program does not print its sequence numbers. So it continues after the last number that another one used.
     beginner = oscore_device.Device(gate.port, device.keys)
     path = "/" + "/".join((await beginner.ask(POST, "/subscribe", ALL)).opt.location_path)
     device.numbers.write_text(f"{beginner.keys.sender_sequence_number}\n")

@@ -1,4 +1,4 @@
-"""Requests protected with OSCORE (RFC 8613), by the library's client and by single datagrams."""
+"""Requests protected with OSCORE (RFC 8613), with the library's client and with single datagrams."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def test_errors_and_readings(client, gate):
 
 
 async def test_a_subscription_is_followed(client):
-    """Large at first, so that the first notification comes in blocks."""
+    """The first result is large, so that the first notification is block-wise."""
     await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(50)) + "}")
     path = await client.subscribe()
     observation = await client.observe(path)
@@ -85,7 +85,7 @@ async def test_notifications_have_numbers_of_their_own(device):
     told = [device.open(message, request) for message in outer]
     assert [json.loads(message.payload)["sequence"] for message in told] == [0, 1, 2, 3]
     assert all(message.opt.observe is not None for message in outer)
-    assert len(set(device.numbers)) == 3  # the first is bound to the request's
+    assert len(set(device.numbers)) == 3  # the first one is bound to the nonce of the request
     assert device.numbers == sorted(device.numbers)
 
 
@@ -97,7 +97,7 @@ async def test_who_deregisters_ends_the_subscription(device, gate):
 
 
 async def test_on_its_way_a_request_is_not_made_a_deregistration(device):
-    """Observe is for everybody to see and change; what is inside counts."""
+    """Anyone on the path can see and change the outer Observe option; the inner one counts."""
     path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
     sealed, request = device.seal(GET, path)
     sealed.opt.observe = 1
@@ -163,7 +163,7 @@ async def test_what_is_not_protected_is_refused_where_others_can_listen(gate):
             answer = await client.send(message)
             assert answer.code == Code.UNAUTHORIZED, path
             assert b"OSCORE" in answer.payload
-            assert len(answer.payload) < 60  # whoever is named as the sender gets it
+            assert len(answer.payload) < 60  # the answer goes to the address of the sender
         listed = await client.ask(GET, "/.well-known/core")
         assert listed.payload.count(b";osc") == 4
         assert listed.payload.count(b"</") == 4
@@ -217,7 +217,7 @@ async def test_new_keys_end_the_old_ones_at_once(gate, device, ended):
 
 
 async def test_a_message_that_was_cut_on_its_way(device, gate):
-    """By a proxy, say, that knows nothing of what is inside (RFC 8613, 4.1.3.4.2)."""
+    """For example by a proxy that cannot decrypt it (RFC 8613, 4.1.3.4.2)."""
     await device.ask(FETCH, "/query", ASK)
     text = "INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(20)) + "}"
     sealed, request = device.seal(POST, "/update", text.encode())
@@ -244,13 +244,13 @@ async def test_a_message_that_was_cut_on_its_way(device, gate):
     assert (missing.code, missing.payload) == (Code.REQUEST_ENTITY_INCOMPLETE, b"Blocks are missing")
     opened = device.open(answer.copy(payload=whole), request)
     assert opened.code == Code.CONTENT
-    assert opened.opt.block2.more  # it is cut inside, too
+    assert opened.opt.block2.more  # the inner message is block-wise, too
     assert opened.payload.startswith(b'{"head"')
     assert gate.metrics.registry.get_sample_value("edge_internal_errors_total") == 0
 
 
 async def test_who_has_no_keys_uses_up_no_room(device):
-    """Blocks of what nobody can open are not kept."""
+    """The gateway does not store blocks that nobody can decrypt."""
     sealed, _ = device.seal(POST, "/update", bytes(100))
     sealed.opt.oscore = sealed.opt.oscore[:-1] + b"\x77"
     sealed.opt.block1 = (0, True, 2)
@@ -260,7 +260,7 @@ async def test_who_has_no_keys_uses_up_no_room(device):
 
 
 async def test_the_disk_is_seldom_written(gate, device):
-    """RFC 8613, B.1: nothing for what comes, a step of 1,024 for what leaves with a number of its own."""
+    """RFC 8613, B.1: no write for a received message, one per 1,024 sequence numbers sent."""
     _, before = gate.security._store.version
     for _ in range(20):
         assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
@@ -279,7 +279,7 @@ async def test_many_at_once(client):
 
 
 async def test_where_tokens_will_do_too_a_request_without_either_is_told_of_both(engine, tmp_path):
-    """A client that was set up to protect its requests, and does not, is not looking for a token."""
+    """A client that should protect its requests and does not do so is not looking for a token."""
     async with protected_gate(engine, tmp_path / "data") as gate, CoapClient(gate.url) as client:
         answer = await client.ask(FETCH, "/query", ASK)
         assert answer.code == Code.UNAUTHORIZED

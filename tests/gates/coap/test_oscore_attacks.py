@@ -1,4 +1,4 @@
-"""Who listens on the way, changes, repeats or invents protected messages (RFC 8613, sections 7 and 8)."""
+"""An attacker on the path reads, changes, replays or forges protected messages (RFC 8613, sections 7 and 8)."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def gate(engine, tmp_path):
 
 @pytest.fixture
 async def device(gate):
-    """That has been heard since the gate started."""
+    """Return a device that has sent a valid message since the gate started."""
     device = Device(gate.port, gate.keys())
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
     return device
@@ -45,7 +45,7 @@ async def test_a_request_that_was_held_back_is_taken_once_and_not_too_late(gate,
     for _ in range(WINDOW - 2):
         device.seal(FETCH, "/query", ASK)
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
-    assert (await device.stranger(too_late)).code == Code.CHANGED  # the last that fits
+    assert (await device.stranger(too_late)).code == Code.CHANGED  # the last number in the window
     assert gate.came == [("too-late", b"1")]
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
     assert (await device.stranger(late)).payload == b"Replay detected"
@@ -70,8 +70,8 @@ async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(en
         again = Device(gate.port, keys, device.keys.sender_sequence_number)
         for sealed in recorded:
             sealed_answer = await again.stranger(sealed)
-            assert sealed_answer.opt.oscore is not None  # to be sent back by who can open it
-        # Whoever has the keys is heard again, at the cost of one more exchange; others are not.
+            assert sealed_answer.opt.oscore is not None  # a value that only a client with the keys can return
+        # A client with the keys is accepted after one more exchange; others are not.
         assert (await again.ask(POST, "/reading/now", b"1")).code == Code.CHANGED
         for sealed in recorded:
             assert (await again.stranger(sealed)).payload == b"Replay detected"
@@ -79,7 +79,7 @@ async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(en
 
 
 async def test_what_a_client_showed_once_is_of_no_use_to_others(gate):
-    """The value that proves freshness is inside what is protected, and each client has its own."""
+    """The freshness value is inside the protected message, and each client has its own."""
     one, two = Device(gate.port, gate.keys("one")), Device(gate.port, gate.keys("two"))
     sealed, request = one.seal(FETCH, "/query", ASK)
     echo = one.open(await one.exchange(sealed), request).opt.echo
@@ -94,7 +94,7 @@ async def test_the_wrong_keys_open_nothing(gate, device):
     sealed, _ = Device(gate.port, wrong, 1000).seal(POST, "/reading/a", b"1")
     answer = await device.stranger(sealed)
     assert (answer.code, answer.payload) == (Code.BAD_REQUEST, b"Decryption failed")
-    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT  # its number was not used up
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT  # its sequence number was not consumed
     assert gate.came == []
 
 
@@ -127,7 +127,7 @@ async def test_a_changed_message_is_not_carried_out(gate, device):
 
 
 async def test_what_stands_outside_does_not_count(gate, device):
-    """Options that belong inside are not read outside (RFC 8613, section 4.1.1)."""
+    """Inner options are not read from the outer message (RFC 8613, section 4.1.1)."""
     sealed, request = device.seal(POST, "/reading/a", b"1")
     sealed.opt.uri_path = ["update"]
     sealed.opt.uri_query = ["update=CLEAR ALL"]
@@ -136,7 +136,7 @@ async def test_what_stands_outside_does_not_count(gate, device):
 
 
 async def test_an_answer_belongs_to_its_request(device):
-    """Two requests, the answers exchanged on the way: the client notices."""
+    """An attacker exchanges the answers of two requests: the client notices."""
     first, one = device.seal(FETCH, "/query", b"ASK { <urn:a> <urn:b> <urn:c> }")
     second, two = device.seal(FETCH, "/query", ASK)
     answers = [await device.exchange(first), await device.exchange(second)]
@@ -148,7 +148,7 @@ async def test_an_answer_belongs_to_its_request(device):
 async def test_of_a_protected_answer_others_see_nothing(gate, device):
     sealed, request = device.seal(FETCH, "/query", b"nonsense")
     answer = await device.exchange(sealed)
-    assert answer.code == Code.CHANGED  # success, whatever it says inside
+    assert answer.code == Code.CHANGED  # success, whatever the inner code is
     assert answer.opt.content_format is None
     assert b"parsing_failed" not in answer.payload
     assert device.open(answer, request).code == Code.BAD_REQUEST
@@ -165,7 +165,7 @@ async def test_protection_within_protection_is_refused(device):
 
 
 async def test_a_protected_message_that_makes_no_sense_inside(gate, device):
-    """From who has the keys, and does not know CoAP."""
+    """From a client with keys whose inner message is not valid CoAP."""
     aad_of, build = device.keys, device.keys._split_message
     for inside in (b"\x02\xff\xff\xff\xff", b"\x02\xf1", b"\xff", b"\x45", b"\x02\xde\x00"):
         aad_of._split_message = lambda *_, inside=inside: (build(*_)[0], inside)
@@ -202,7 +202,7 @@ def test_no_option_stops_it(engine, tmp_path_factory, messages):
 
 
 async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
-    """Nor is anything sent in the clear; afterwards all is well."""
+    """Nothing is sent unprotected either; when there is space, everything works again."""
     device = Device(gate.port, gate.keys())
 
     def full(kid, count):
@@ -219,7 +219,8 @@ async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
     assert device.open(await device.exchange(follow), followed).code == Code.CONTENT
     monkeypatch.setattr("edge.gates.coap.oscore.SecurityContext.new_sequence_number", lambda context: full(b"", 1))
     update, updated = device.seal(POST, "/update", b'INSERT DATA { <urn:a> <urn:b> "x" }')
-    assert device.open(await device.stranger(update), updated).code == Code.CHANGED  # with the request's own number
+    # with the sequence number of the request
+    assert device.open(await device.stranger(update), updated).code == Code.CHANGED
     last = await device.line.receive()
     device.line.acknowledge(last)
     assert (last.code, last.payload) == (Code.INTERNAL_SERVER_ERROR, b"Not protected")
@@ -228,7 +229,7 @@ async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
 
 
 async def test_no_number_of_the_gateway_comes_twice_when_it_is_killed(engine, tmp_path):
-    """Whatever it had not stored is gone: as after a power cut, nothing is stored at the end."""
+    """Everything that was not stored is lost: as after a power cut, nothing is stored at the end."""
     numbers, sent, keys = [], 0, None
     for _ in range(4):
         async with protected_gate(engine, tmp_path / "data") as gate:

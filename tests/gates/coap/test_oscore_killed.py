@@ -1,4 +1,4 @@
-"""A gateway that is killed while it notifies a device that shares keys with it."""
+"""A gateway that is killed while it notifies an OSCORE device."""
 
 import json
 from pathlib import Path

@@ -16,7 +16,7 @@ def mosquitto(tmp_path):
 
 @pytest.fixture(params=["embedded", "mosquitto", "mosquitto 5"])
 def gateway(request, tmp_path):
-    """At each broker, and what is spoken to it."""
+    """Run a gateway at each broker; return it with a client."""
     if request.param == "embedded":
         url, version = "", "3.1.1"
     else:

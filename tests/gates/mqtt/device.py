@@ -1,4 +1,4 @@
-"""An MQTT client that tries to get into the embedded broker, and says how it was answered."""
+"""An MQTT client that tries to connect to the embedded broker and reports the answer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.waiting import wait_for
 
 
 def token(gateway: Gateway, name: str, rights: Rights | None = None, seconds: int = 3600) -> str:
-    """A token of a client, which gets these rights."""
+    """Return a token of a client with these permissions."""
     gateway._security.clients.allow(name, rights or Rights())
     return gateway._security.token(name, seconds)
 
 
 class Device:
-    """A paho client that comes back for nothing. `with Device(port, token) as device`."""
+    """A paho client that never reconnects. `with Device(port, token) as device`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Device:
         ca: str | None = None,
     ) -> None:
         self.code: int | None = None
-        """Of CONNACK."""
+        """Reason code of CONNACK."""
         self.gone = threading.Event()
         self.came: queue.Queue[tuple[str, str, bool]] = queue.Queue()
         self._codes: queue.Queue[int] = queue.Queue()
@@ -66,15 +66,15 @@ class Device:
     ) -> None:
         self.client.disconnect()
         self.client.loop_stop()
-        self.client._reset_sockets()  # it leaves that to the garbage collector, which has no order
+        self.client._reset_sockets()  # paho leaves closing to the garbage collector, in any order
 
     @property
     def inside(self) -> bool:
-        """Whether the broker let it in."""
+        """Return whether the broker accepted the client."""
         return self.code == 0
 
     def subscribe(self, topic_filter: str) -> bool:
-        """Whether the broker took it."""
+        """Return whether the broker granted the subscription."""
         self.client.subscribe(topic_filter, 1)
         return self._codes.get(timeout=20) < 0x80
 
@@ -82,11 +82,11 @@ class Device:
         self.client.publish(topic, payload, qos, retain).wait_for_publish(20)
 
     def hear(self) -> tuple[str, str]:
-        """The next message: topic and payload."""
+        """Return topic and payload of the next message."""
         return self.came.get(timeout=20)[:2]
 
     def heard_before(self, topic: str) -> list[str]:
-        """Topics of all that came before this one."""
+        """Return the topics of all messages before this one."""
         topics = []
         while (found := self.hear()[0]) != topic:
             topics.append(found)
@@ -94,9 +94,9 @@ class Device:
 
     def _message(self, _: object, __: object, message: paho.MQTTMessage) -> None:
         if (payload := message.payload.decode()).startswith('{"status"'):
-            return  # how the gateway is comes at any time
+            return  # the status of the gateway can arrive at any time
         self.came.put((message.topic, payload, message.retain))
 
     def _connected(self, _: object, __: object, ___: object, reason: Any, ____: object) -> None:
-        # paho gives codes of MQTT 5 for those of 3.1.1.
+        # paho translates reason codes of 3.1.1 to those of MQTT 5.
         self.code = {0: 0, 0x84: 1, 0x85: 2, 0x88: 3, 0x86: 4, 0x87: 5}[reason.value]

@@ -1,4 +1,4 @@
-"""A whole gateway on a loop of its own, and clients that speak only MQTT."""
+"""A whole gateway on its own event loop, and clients that only use MQTT."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
 
 @contextmanager
 def house(tmp_path, broker: str = "", **sections: Any):
-    """A gateway, at the embedded broker or at another one."""
+    """Run a gateway at the embedded broker or at another one."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -63,7 +63,7 @@ def port_of(gateway: Gateway) -> int:
 
 
 class MqttClient:
-    """A client as a device would be one: it publishes requests, and waits for what comes to its own topic."""
+    """A client like a device: it publishes requests and waits for messages on its own topic."""
 
     def __init__(self, port: int, name: str = "me", *, five: bool = False, will: bool = False) -> None:
         self.name = name
@@ -102,13 +102,13 @@ class MqttClient:
             self.came.put(message)
 
     def status(self, wanted: str) -> dict[str, Any]:
-        """The next status of the gateway that is as wanted."""
+        """Return the next status of the gateway that satisfies the condition."""
         while (found := self.statuses.get(timeout=20))["status"] != wanted:
             pass
         return found
 
     def online(self, besides: str) -> str:
-        """Wait until the gateway is at the broker by another connection than `besides`; returns which."""
+        """Wait until the gateway has a connection to the broker other than `besides`; return it."""
         while (found := self.status("online"))["connection"] == besides:
             pass
         return found["connection"]
@@ -144,8 +144,8 @@ class MqttClient:
         assert "updated" in self.ask({"update": {"sparql": sparql}})
 
     def vanish(self) -> None:
-        """The connection breaks, without a word."""
-        self.client._sock.close()  # paho has no public way to die
+        """Break the connection without a DISCONNECT."""
+        self.client._sock.close()  # paho has no public method for an unclean end
         self.client.loop_stop()
 
 

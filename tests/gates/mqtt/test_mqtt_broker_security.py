@@ -1,4 +1,4 @@
-"""The embedded broker where there is security: who gets in, and what he may say and hear."""
+"""The embedded broker with security: authentication, and the topics that each client may publish and receive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edge.security.clients import Rights
 from tests.support.waiting import wait_for
 
 KITCHEN = Rights(actions=frozenset(), publish=frozenset({"kitchen/#"}), receive=frozenset({"kitchen/+/set"}))
-"""A device that may do nothing but this."""
+"""A device that may do only this."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def port(gateway):
 
 @pytest.fixture
 def operator(gateway, port):
-    """Hears all that is a reading, to see what comes through."""
+    """Subscribe to all readings, to see those that the broker forwards."""
     with Device(port, token(gateway, "operator")) as operator:
         assert operator.subscribe("#")
         yield operator
@@ -74,7 +74,7 @@ def test_no_forged_expired_or_revoked_token_gets_in(gateway, port):
 
 
 def test_who_is_not_let_in_takes_nothing_from_who_is(gateway, port, operator):
-    """The name of a session, its will and its connection are those of who knows the token."""
+    """The session name, will and connection belong to the client with the valid token."""
     mine = token(gateway, "lamp")
     with Device(port, mine, name="one", will="lamp/gone", clean=False) as lamp:
         assert lamp.subscribe("lamp/set")
@@ -166,7 +166,7 @@ def test_who_may_hear_everything_hears_no_answers_of_others(gateway, port, opera
 
 
 def test_nobody_asks_or_answers_in_the_name_of_another(gateway, port):
-    """Who may publish everything may not say that the gateway has gone, what it answers, or what another asks."""
+    """A client that may publish everything still cannot fake the gateway's status, its answers or others' requests."""
     with (
         Device(port, token(gateway, "mine")) as client,
         Device(port, token(gateway, "thief")) as thief,
@@ -268,8 +268,8 @@ def test_topics_with_wildcards_and_system_topics_cannot_be_published(gateway, po
     for topic in ("kitchen/+", "kitchen/#", "#", "$SYS/broker"):
         with Device(port, token(gateway, "lamp"), will="lamp/gone") as lamp:
             connection = lamp.client._sock
-            lamp.client._send_publish(1, topic.encode(), b"1", info=MQTTMessageInfo(1))  # publish() would refuse
-            with contextlib.suppress(OSError):  # the broker may have ended it by now
+            lamp.client._send_publish(1, topic.encode(), b"1", info=MQTTMessageInfo(1))  # publish() would raise
+            with contextlib.suppress(OSError):  # the broker may have closed it by now
                 connection.shutdown(socket.SHUT_WR)
         assert operator.heard_before("lamp/gone") == [], topic
 
@@ -343,7 +343,7 @@ def test_mosquittos_clients(gateway, port):
 
 @pytest.mark.parametrize("sources", [1, 4])
 def test_strangers_who_say_nothing_keep_no_device_out(gateway, port, monkeypatch, sources):
-    """They finish the TLS handshake and leave it at that: of one address, and of several."""
+    """They stop after the TLS handshake: connections from one address, and from several."""
     monkeypatch.setattr("edge.listener.is_local", lambda host: False)
     secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])
     authority = str(gateway.settings.tls_dir / "ca.pem")

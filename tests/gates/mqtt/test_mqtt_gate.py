@@ -71,7 +71,7 @@ def test_notifications_come_in_order_and_without_gaps(gateway):
         sequence, values = 0, []
         while len(values) < count:
             notification = listener.receive()["notification"]
-            # Where the broker is slower than the updates, several come as one.
+            # If the broker is slower than the updates, the gateway merges several.
             sequence += notification.get("merged", 1)
             assert notification["sequence"] == sequence
             values += [int(row["o"]["value"]) for row in notification["addedResults"]["results"]["bindings"]]
@@ -264,7 +264,7 @@ def told_of(caplog, event):
 
 
 def test_when_there_is_no_room_who_was_silent_the_longest_gives_up_its_place(tmp_path, caplog):
-    """It said that it has a will, and left with a DISCONNECT, at which a broker publishes none."""
+    """It announced a will, and left with a DISCONNECT, after which a broker publishes no will."""
     with house(tmp_path, mqtt_gate={"max_clients": 2, "idle_timeout": 0.3}) as gateway:
         port = port_of(gateway)
         for name in "one", "two":
@@ -426,7 +426,7 @@ def test_another_broker_has_no_gate_unless_it_is_asked_for_and_the_log_says_so(
 
 
 def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
-    """Security also is what opens the gate at a broker that others can reach."""
+    """Security also enables the gate at a broker that others can reach."""
     security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0}
     with (
         house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}, security=security) as gateway,

@@ -1,4 +1,4 @@
-"""MQTT 5: answers go where the request says, under what it says."""
+"""MQTT 5 response topics and correlation data."""
 
 import json
 from uuid import uuid4
@@ -72,7 +72,7 @@ def test_errors_carry_it_too(client, text):
 
 @pytest.mark.parametrize("topic", ["zigbee2mqtt/lamp/set", f"{ROOT}/response/other", f"{MINE}else", f"{ROOT}/status"])
 def test_nobody_is_answered_where_it_may_not_be_its_own(client, topic):
-    """A client writes by us where it may not write itself, otherwise."""
+    """Otherwise a client could use the gateway to publish where it may not publish itself."""
     client.send({"query": {"sparql": "ASK {}"}}, ResponseTopic=topic, CorrelationData=b"1")
     message = client.message()
     assert message.topic == MINE

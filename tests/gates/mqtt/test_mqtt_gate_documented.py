@@ -1,4 +1,4 @@
-"""The examples of docs/mqtt-gate.md, run as they stand, by the programs that they name."""
+"""The examples of docs/mqtt-gate.md run unchanged with the programs that they name."""
 
 import json
 import re
@@ -21,7 +21,7 @@ EXAMPLES = dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
 
 
 def commands(name: str, port: int) -> list[list[str]]:
-    """The commands of an example, for the broker at this port."""
+    """Return the commands of an example, for the broker at this port."""
     found = [shlex.split(line) for line in EXAMPLES[name].splitlines()]
     if shutil.which(found[0][0]) is None:
         pytest.skip(f"needs {found[0][0]} (Debian package mosquitto-clients)")
@@ -34,7 +34,7 @@ def run(command: list[str]) -> str:
 
 @contextmanager
 def listening(command: list[str]):
-    """A mosquitto_sub that is subscribed; with -d it tells that, among lines of its own."""
+    """Start mosquitto_sub and wait for its subscription; with -d it prints that among other lines."""
     process = subprocess.Popen(["stdbuf", "-oL", *command, "-d"], stdout=subprocess.PIPE, text=True)
     try:
         while not process.stdout.readline().startswith("Subscribed"):
@@ -47,7 +47,7 @@ def listening(command: list[str]):
 
 
 def messages(process, count: int) -> list[str]:
-    """Lines with messages, which hold JSON."""
+    """Return the lines with messages, which contain JSON."""
     found = []
     while len(found) < count:
         line = process.stdout.readline()
@@ -163,11 +163,11 @@ def test_mosquittos_files(tmp_path):
             Device(broker.port, "dashboard", user="dashboard") as dashboard,
         ):
             for topic_filter in (f"{ROOT}/response/+", f"{ROOT}/status/+", "kitchen/#"):
-                dashboard.subscribe(topic_filter)  # which Mosquitto grants to everybody, and gives nobody more by
+                dashboard.subscribe(topic_filter)  # Mosquitto grants this to everybody, without further effect
             sensor.subscribe(f"{ROOT}/response/kitchen-sensor")
             with Device(broker.port, "dashboard", user="dashboard") as intruder:
                 refused = intruder.client.publish(f"{ROOT}/request/kitchen-sensor", "[1]", 1)
-                # Mosquitto 2.0.11 ends the connection of who does this, others acknowledge it.
+                # Mosquitto 2.0.11 closes the connection then; later versions acknowledge.
                 wait_for(lambda: intruder.gone.is_set() or refused.is_published())
             sensor.publish("kitchen/a", "1")
             sensor.publish(f"{ROOT}/status/kitchen-sensor", "online")

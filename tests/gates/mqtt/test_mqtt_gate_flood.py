@@ -1,4 +1,4 @@
-"""More messages than the event loop can take."""
+"""More messages than the event loop can process."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Standing queries: everybody can follow the result at the broker, knowing nothing but a topic."""
+"""Continuous queries: an MQTT client needs only the topic to follow the result at the broker."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ QUERY = "SELECT ?lamp ?state { ?lamp <urn:is> ?state }"
 
 
 class Dashboard:
-    """What a plain MQTT client sees of a standing query."""
+    """A plain MQTT client of a continuous query."""
 
     def __init__(self, port: int, name: str = "lamps") -> None:
         self.results: list[dict] = []
