@@ -1,4 +1,4 @@
-"""Free memory goes back to the system when the process has grown."""
+"""Free memory returns to the system after the process has grown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(before - allocator.resident())
 
 
 class Process:
-    """A process of which half of what it grows by can go back."""
+    """A process that can release half of its growth."""
 
     def __init__(self) -> None:
         self.size = self.used = 100 * MIB

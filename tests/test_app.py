@@ -1,4 +1,4 @@
-"""The gateway composed, inside this process: settings reach every part, and two gateways do not meet."""
+"""The composed gateway inside this process: settings reach every component, and two gateways do not interfere."""
 
 import asyncio
 import dataclasses
@@ -30,7 +30,7 @@ ELSEWHERE = {
     CoapGateSettings: {"plain", "query_timeout"},
     adapters.MqttSettings: {"own_topics"},
 }
-"""What is given by another section, or by the protocol."""
+"""Fields set by another section, or by the protocol."""
 
 
 def settings(data_dir, **sections):
@@ -220,7 +220,7 @@ async def test_health_tells_a_writer_that_does_not_move_on(tmp_path):
 
 
 async def test_health_reports_a_busy_writer_that_does_move_on(tmp_path):
-    """What is slow is not stuck: the watchdog does not end it."""
+    """Slow is not stuck: the watchdog does not end the process."""
     ended = threading.Event()
     async with Gateway(settings(tmp_path, engine={"stall_after": 1})) as gateway, httpx.AsyncClient() as client:
         health = gateway.endpoints["http"] + "/health"

@@ -1,4 +1,4 @@
-"""A gateway that is told to stop keeps what its embedded broker has acknowledged."""
+"""A clean shutdown preserves the messages that the embedded broker has acknowledged."""
 
 from __future__ import annotations
 

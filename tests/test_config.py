@@ -1,4 +1,4 @@
-"""Settings: what beats what, and what a person is told who got one wrong."""
+"""Settings: precedence, and messages for invalid values."""
 
 import json
 from pathlib import Path

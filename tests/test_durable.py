@@ -1,4 +1,4 @@
-"""Files that the gateway writes beside its databases, with the power cut while it does."""
+"""State files outside the databases, with power cuts during their writes."""
 
 import ssl
 
@@ -72,7 +72,7 @@ def test_state_files_are_whole(root, write, read):
 
 
 def test_a_power_cut_between_key_and_certificate_is_mended_at_the_start(root):
-    """The two are two files; the gateway makes another pair if they do not fit, with the names of before."""
+    """They are two files; the gateway generates another pair if they do not match, with the previous names."""
     directory = root / "tls"
     make(directory, ["gateway.example.org"])
     cuts = power_cuts(root, lambda: make(directory, ["gateway.example.org"]))

@@ -1,4 +1,4 @@
-"""Garbage collection: all objects are searched where connections can explain the growth, and else once an hour."""
+"""Garbage collection: a full collection runs if connections can explain the growth, otherwise once an hour."""
 
 from __future__ import annotations
 

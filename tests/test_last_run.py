@@ -1,4 +1,4 @@
-"""Why the gateway was started: what it writes down of each run, and where it tells."""
+"""The reason of the last restart: its record, and the places that report it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gateway(tmp_path):
 
 
 def told(endpoints) -> tuple[dict, str]:
-    """`last_restart` of /health, and the metrics."""
+    """Return `last_restart` of /health, and the metrics."""
     with urllib.request.urlopen(endpoints["http"] + "/health", timeout=30) as answer:
         health = json.load(answer)
     with urllib.request.urlopen(endpoints["http"] + "/metrics", timeout=30) as answer:
@@ -49,7 +49,7 @@ def test_each_start_knows_how_the_run_before_it_ended(gateway):
     assert (restart["reason"], restart["starts"], restart["ended"]) == ("crashed", 3, "")
     assert '"last_restart": "it was killed, or crashed, while the machine ran on"' in gateway.log()
 
-    # What a power cut leaves: no end, and the machine has another number since.
+    # A power cut leaves no end, and a new boot id.
     gateway.kill()
     record = last_run.read(gateway.data_dir)
     last_run.write(gateway.data_dir, replace(record, run=replace(record.run, boot="another", version="0.0.1")))
@@ -122,7 +122,7 @@ def test_the_file_stays_small(tmp_path):
 
 def test_who_has_no_room_for_a_new_file_writes_over_the_old_one(tmp_path):
     LastRun.begin(tmp_path, __version__, "here").end("stopped")
-    (tmp_path / "last-run.part").mkdir()  # no such file can be made
+    (tmp_path / "last-run.part").mkdir()  # such a file cannot be created
     LastRun.begin(tmp_path, __version__, "here").end("lost", "because")
     assert last_run.read(tmp_path).run.detail == "because"
     assert last_run.read(tmp_path).starts == 2

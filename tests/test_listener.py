@@ -1,4 +1,4 @@
-"""A listening socket that strangers fill: who comes in, who is turned away, and what is left for others."""
+"""A listening socket under many unauthenticated connections: acceptance, refusal, and capacity for known clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listener(most: int = MOST, of_one: int = OF_ONE) -> Iterator[Listener]:
 
 @pytest.fixture
 def remote(monkeypatch):
-    """Addresses 127.0.0.x stand for other machines."""
+    """Let addresses 127.0.0.x stand for other machines."""
     monkeypatch.setattr(listening, "is_local", lambda host: False)
 
 
@@ -43,7 +43,7 @@ def small_room(monkeypatch):
 
 
 class Clients:
-    """Clients of a listener, and what it made of them."""
+    """Clients of a listener, and the state of their connections."""
 
     def __init__(self, to: Listener, stack: ExitStack) -> None:
         self.to = to
@@ -51,7 +51,7 @@ class Clients:
         self.accepted: list[tuple[socket.socket, tuple[str, int]]] = []
 
     def connect(self, host: str = "127.0.0.1") -> socket.socket:
-        """One more, which the listener has looked at."""
+        """Open a connection and wait until the listener has processed it."""
         client = socket.create_connection(("127.0.0.1", self.to.port), 5, source_address=(host, 0))
         self.stack.enter_context(client)
         try:
@@ -146,7 +146,7 @@ def test_strangers_do_not_keep_those_out_who_are_known(remote):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["connect", "know", "close"]), st.integers(0, 9)), max_size=40))
 def test_whatever_happens_the_count_is_right(steps):
-    """Connections by address, strangers, and those that are known: nothing is left of who has gone."""
+    """Connections by address, unauthenticated ones and known ones: closed connections leave no count behind."""
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
@@ -173,7 +173,7 @@ def test_whatever_happens_the_count_is_right(steps):
 
 def test_the_lowest_descriptors_are_not_for_clients():
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = 400 + 4 * len(list(Path("/proc/self/fd").iterdir()))  # the lowest quarter has room
+    highest = 400 + 4 * len(list(Path("/proc/self/fd").iterdir()))  # the lowest quarter has free slots
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits[1]))
     try:
         with clients(most=10_000) as those:
@@ -217,7 +217,7 @@ def test_without_descriptors_asyncio_is_told_once_a_second_only(monkeypatch):
 
 
 async def test_a_port_that_is_deaf_is_logged_once_and_leaves_the_loop_alone(caplog):
-    """Its socket stays readable for ever, and accepts nobody."""
+    """Its socket stays readable forever, and accepts no connection."""
     caplog.set_level(logging.WARNING)
     with Listener("127.0.0.1", 0, MOST, OF_ONE) as to:
         async with await asyncio.start_server(lambda *_: None, sock=to, backlog=AT_ONCE):
@@ -239,7 +239,7 @@ def test_one_line_tells_of_many_that_were_turned_away(caplog):
 
 
 async def test_silent_connections_do_not_keep_a_client_from_its_tls_handshake(tmp_path, remote, small_room):
-    """Far more than there is room for, from several addresses."""
+    """Far more connections than free slots, from several addresses."""
     files = certificates.make(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.server, files.server_key)

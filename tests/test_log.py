@@ -1,4 +1,4 @@
-"""Log lines: one line an event, readable by people or by programs, and no secrets."""
+"""Log lines: one line per event, readable by people or programs, without secrets."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from edge import log, log_limit
 
 
 class Lines:
-    """What was written to standard error so far."""
+    """The lines on standard error so far."""
 
     def __init__(self, capsys):
         self._capsys = capsys

@@ -1,4 +1,4 @@
-"""The project's files: what a newcomer types works, locks and walls hold, documentation tells what there is."""
+"""The files of the project: commands for newcomers work, lock files and import rules hold, documentation matches."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def make(*arguments, **environ):
 
 
 def locked(name):
-    """Package to version."""
+    """Return package to version."""
     text = (ROOT / name).read_text()
     return dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)", text, re.MULTILINE))
 
@@ -66,7 +66,7 @@ def test_make_help_lists_the_two_commands():
 
 
 def test_make_run_needs_no_tools(tmp_path):
-    """What `make run` would do on an empty machine: a virtual environment, the locked packages, the gateway."""
+    """The steps of `make run` on an empty machine: a virtual environment, the locked packages, the gateway."""
     plan = make("-n", "run", f"VENV={tmp_path / 'venv'}", "ARGS=--data-dir x").stdout
     assert "-m venv" in plan
     assert "--require-hashes -r requirements.txt -r requirements-build.txt" in plan

@@ -1,4 +1,4 @@
-"""The main job on real readings: through Mosquitto into the gateway, and every change to a WebSocket subscriber.
+"""The main task on real readings: through Mosquitto into the gateway, and every change to a WebSocket subscriber.
 
 The readings were recorded by sensors of several cities and by the car parks of Aarhus.
 """
@@ -57,11 +57,11 @@ readings = [{ record = "source", ignore = true }, { datatype = "number" }]
 
 Message = tuple[str, bytes]
 Values = dict[str, list[Decimal]]
-"""Observation -> its values in order, repetitions left out."""
+"""Observation -> its values in order, without repetitions."""
 
 
 def city_messages() -> Iterator[tuple[Message, dict[str, Decimal]]]:
-    """Each recorded message, and the values that it carries by observation."""
+    """Yield each recorded message with its values by observation."""
     for line in CITY.read_text().splitlines():
         payload = line.partition(",")[2]
         records = json.loads(payload)["e"]
@@ -75,7 +75,7 @@ def city_messages() -> Iterator[tuple[Message, dict[str, Decimal]]]:
 
 
 def parking_messages(limit: int | None = None) -> Iterator[tuple[Message, dict[str, Decimal]]]:
-    """Each row of the car parks as a JSON message, and the value that it carries."""
+    """Yield each row of the car parks as a JSON message with its value."""
     with PARKING.open(newline="") as file:
         for number, row in enumerate(csv.DictReader(file)):
             if number == limit:
@@ -86,7 +86,7 @@ def parking_messages(limit: int | None = None) -> Iterator[tuple[Message, dict[s
 
 
 def in_order(carried: Sequence[dict[str, Decimal]]) -> Values:
-    """What a subscriber is to see: each observation's values, without those that change nothing."""
+    """Return the expected values of a subscriber: those of each observation, without repetitions."""
     values: dict[str, list[Decimal]] = defaultdict(list)
     for readings in carried:
         for observation, value in readings.items():
@@ -95,12 +95,12 @@ def in_order(carried: Sequence[dict[str, Decimal]]) -> Values:
 
 
 class Subscriber:
-    """Follows the values of all observations and checks every notification against what it knows."""
+    """A subscriber to all values that checks every notification against its state."""
 
     def __init__(self) -> None:
         self.state: dict[str, Decimal] = {}
         self.seen: dict[str, list[Decimal]] = defaultdict(list)
-        """Values in the order in which they came, since the last sequence 0."""
+        """Values in the order of arrival, since the last sequence 0."""
         self.notifications = 0
         self.lost = asyncio.Event()
         self._moved = asyncio.Event()
@@ -140,7 +140,7 @@ class Subscriber:
             self._moved.set()
 
     async def until(self, state: dict[str, Decimal], seconds: float) -> None:
-        """Wait until the state is this one, and fail with what the follower failed with."""
+        """Wait for this state. Fails with the exception of the follower."""
         try:
             async with asyncio.timeout(seconds):
                 while self.state != state:
@@ -155,7 +155,7 @@ class Subscriber:
             pytest.fail(f"after {self.notifications} notifications {len(wrong)} values are wrong: {wrong}"[:2000])
 
     async def until_notified(self, notifications: int, seconds: float) -> None:
-        """Wait until so many notifications have come, over all connections."""
+        """Wait for this number of notifications, over all connections."""
         async with asyncio.timeout(seconds):
             while self.notifications < notifications:
                 await self._moved.wait()
@@ -266,9 +266,10 @@ async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(
 
 
 def _check_parts(observation: str, series: list[Decimal], parts: list[list[Decimal]]) -> None:
-    """Each part is a run of the series without gap or repetition, none begins before the last ended, the last ends it.
+    """Check that each part is a run of the series without gap or repetition, in order, and that the last part is its
+    end.
 
-    Between two parts the subscriber was away: what it then is told first may be later than what it saw last.
+    Between two parts the subscriber was disconnected: its next notification may be later than its last one.
     """
     position = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""How tests are run: no test is lost, and pytest-xdist keeps the tests of a file on one worker."""
+"""Test runs: no test is lost, and pytest-xdist keeps the tests of a file on one worker."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def pytest_itemcollected(item):
 
 @pytest.fixture
 def project(tmp_path):
-    """A directory with two test files under this project's conftest."""
+    """Return a directory with two test files under this project's conftest."""
     shutil.copy(CONFTEST, tmp_path / "conftest.py")
     for name in ("test_one.py", "test_two.py"):
         (tmp_path / name).write_text(FILE)

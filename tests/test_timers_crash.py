@@ -1,4 +1,4 @@
-"""Delayed updates of a gateway that is killed again and again: each runs exactly once, in the order of the times."""
+"""Delayed updates of a gateway that is killed repeatedly: each runs exactly once, in the order of the times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(url: str, **form: str) -> dict:
 
 
 def ran(http: str) -> list[tuple[int, int]]:
-    """What ran: as the how manieth, and the how manieth it was to be."""
+    """Return the executed updates: actual position and expected position."""
     results = ask(f"{http}/query", query="SELECT ?ran { <urn:counter> <urn:ran> ?ran }")["results"]["bindings"]
     return sorted(tuple(map(int, row["ran"]["value"].split())) for row in results)
 
@@ -44,7 +44,7 @@ def test_every_one_runs_once_and_in_order_over_kills(tmp_path: Path):
         begin = time.time_ns() // 1000 + 500_000
         for number in range(1, COUNT + 1):
             at = begin + number * 30_000
-            # Relative and absolute ones in turn, which must be one order.
+            # Relative and absolute times alternate, which must give one order.
             when = {"at": str(at)} if number % 2 else {"delay": f"PT{(at - time.time_ns() // 1000) / 1e6:.6f}S"}
             ask(f"{http}/update", update=NEXT % number, id=str(number), **when)
         for share in (0.2, 0.4, 0.7):
@@ -55,7 +55,7 @@ def test_every_one_runs_once_and_in_order_over_kills(tmp_path: Path):
         found = ran(http)
         assert [number for number, _ in found] == list(range(1, COUNT + 1))
         assert sorted(wanted for _, wanted in found) == list(range(1, COUNT + 1))
-        # A delay was measured a moment after its text was written: it may be later than its neighbour, no more.
+        # A delay starts shortly after its text was written: the update may be later than its neighbour, but not more.
         assert all(abs(number - wanted) <= 1 for number, wanted in found)
         with urllib.request.urlopen(f"{http}/timers?limit=1000") as answer:
             timers = json.load(answer)["timers"]

@@ -1,4 +1,4 @@
-"""One history asked in both ways, by rows and by triples; the triples are made once for all queries."""
+"""One history queried in both ways, by rows and by triples; the triples are computed once for all queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Kept(Content):
-    """That of a table whose triples are made once for all queries."""
+    """A table whose triples are computed once for all queries."""
 
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows)
@@ -28,7 +28,7 @@ class Kept(Content):
 
 
 def both_ways(spark: SparkSession, rows: DataFrame) -> dict[str, History]:
-    """`wide` and `triples`, over the same rows."""
+    """Return `wide` and `triples`, over the same rows."""
     content = Kept(rows)
     histories = {way: History(spark, rows, wide=way == "wide") for way in ("wide", "triples")}
     for asked in histories.values():

@@ -1,8 +1,7 @@
-"""An archive of Spark's classes, which JVMs of tests map instead of loading and verifying each class.
+"""An archive of Spark's classes (CDS), which the JVMs of the tests map instead of loading and verifying each class.
 
-A JVM with Spark loads about 20,000 classes, a third of all that it does in a test. `make test` makes the archive once,
-in .venv, since it holds for the jars there. A JVM of another version, or with other jars, starts without it.
-
+A JVM with Spark loads about 20,000 classes, a third of its work in a test. `make test` makes the archive once, in
+.venv, since it is valid for the jars there. A JVM of another version, or with other jars, starts without it.
 https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 """
 
@@ -25,10 +24,7 @@ GROUP BY ?property ORDER BY ?count
 
 
 def java_options() -> str:
-    """Options for each JVM of a test.
-
-    It ends before code that Java's second compiler optimizes pays for the compilation.
-    """
+    """Return options for the JVMs of tests: they end before optimizing with Java's second compiler pays off."""
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     if ARCHIVE.exists():
         options += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off"

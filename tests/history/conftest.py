@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the history: it takes seconds to start."""
+"""One Spark session for all tests of the history, because it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ["JDK_JAVA_OPTIONS"] = java_options()
-"""Of the JVMs of this process, and of those that tests start: a cluster's, too."""
+"""Options for the JVMs of this process and of its child processes, including those of a cluster."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on this machine, with one partition in shuffles."""
+    """Return a local session with one partition in shuffles."""
     if not java():
         pytest.skip("no Java: install the package openjdk-17-jre-headless")
     place = tmp_path_factory.mktemp("spark")
@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Tables are small and plans are many: what Spark does to be fast on large ones takes longer than they do.
+        # Tables are small and plans are many: Spark's optimizations for large tables take longer than the queries.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -1,4 +1,4 @@
-"""A notebook's side of `edge-history serve`, as a process without a JVM: prints what it was told, one JSON object."""
+"""A notebook client of `edge-history serve`, a process without a JVM: prints its results as one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of all that is translated, over the names of `history_data`; connected, so that an oracle answers soon."""
+"""Random queries of the supported SPARQL subset over the names of `history_data`, connected to keep oracles fast."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PREFIX ex: <{EX}>
 
 
 class Query(NamedTuple):
-    """A query, and what may differ between right answers."""
+    """A query, and the permitted differences between right answers."""
 
     text: str
     form: str = "SELECT"
     limit: int | None = None
-    """So many of the solutions without it, whichever."""
+    """The size of the answer if it may be any subset of the solutions without LIMIT."""
     order: str | None = None
     """The variable by whose number solutions are ordered."""
     computed: bool = False
-    """Whether numbers are the outcome of arithmetic: right to nine digits."""
+    """Whether numbers are results of arithmetic: right to nine digits."""
 
     def __str__(self) -> str:
         return self.text + (f" LIMIT {self.limit}" if self.limit is not None else "")
@@ -62,7 +62,7 @@ _DERIVED = [
     for end in ("", "/result", "/instant")
 ]
 
-# Subject, predicate, object of the shape, and what may stand for the object.
+# Subject, predicate, object of the shape, and the terms that can replace the object.
 _SHAPE = (
     ("?o", "a", "sosa:Observation", []),
     ("?o", "sosa:hasFeatureOfInterest", "?f", _PLACES),
@@ -105,7 +105,7 @@ _UNUSUAL = (
 
 
 class _Scope:
-    """What is being written, and which variables are in it."""
+    """The generator's state: the query and the variables in scope."""
 
     def __init__(self, random: Random, variables: set[str] | None = None) -> None:
         self.random = random
@@ -118,7 +118,7 @@ class _Scope:
         return self.random.choice(texts)
 
     def some(self, texts: Iterable[str], most: int) -> list[str]:
-        """At least one, if there is one."""
+        """Return at least one item, if there is one."""
         known = sorted(texts)
         return self.random.sample(known, self.random.randint(min(1, len(known)), min(most, len(known))))
 
@@ -129,7 +129,7 @@ class _Scope:
         return self.one(self.random.choice((_NUMBERS, _NUMBERS, _TEXTS, _TIMES, _PLACES, _SENSORS, _DERIVED, _OWN)))
 
     def triple(self) -> str:
-        """One that shares a variable with what is there."""
+        """Return a triple pattern that shares a variable with earlier ones."""
         known = self.variables
 
         def joined(one: tuple[str, ...]) -> bool:
@@ -151,7 +151,7 @@ class _Scope:
         return " ".join(self.triple() for _ in range(self.random.randint(1, most)))
 
     def star(self) -> str:
-        """What people ask: an observation with some of its parts."""
+        """Return a typical star: an observation with some of its properties."""
         parts = [one[:3] for one in _SHAPE if one[1] in {"sosa:hasResult", "time:hasTime"} or self.chance(2)]
         self.variables |= {part for one in parts for part in one if part.startswith("?")}
         return " ".join(f"{' '.join(one)} ." for one in parts)
@@ -163,7 +163,7 @@ class _Scope:
         return text
 
     def inner(self, depth: int) -> str:
-        """A group of its own that joins: its variables are seen outside."""
+        """Return a group of its own that joins: its variables are visible outside."""
         scope = _Scope(self.random, set(self.some(self.variables, 9)))
         text = scope.group(depth + 1)
         self.seen = scope.variables
@@ -217,7 +217,7 @@ class _Scope:
         return f"{{ {inner} }} UNION {{ {other} }}"
 
     def fitting(self, name: str) -> str:
-        """A constant that such a variable may well have."""
+        """Return a constant that such a variable may well have."""
         for _, _, object_, constants in _SHAPE:
             if object_ == name and constants:
                 return self.one(constants)
@@ -289,7 +289,7 @@ class _Scope:
 
 
 def query(number: int) -> Query:
-    """Any query: for each number another one."""
+    """Return a query, a different one for each number."""
     random = Random(number)
     scope = _Scope(random)
     form = scope.one(("plain", "plain", "plain", "aggregate", "aggregate", "ordered", "ask", "construct"))
@@ -323,7 +323,7 @@ def _aggregate(scope: _Scope, where: str) -> Query:
             inside = "*"
         elif function in {"MIN", "MAX"}:
             inside = f"COALESCE(xsd:double({inside}), 0e0)"
-        elif function != "COUNT":  # rdflib passes over what is no number, where it should make an error of it
+        elif function != "COUNT":  # rdflib ignores non-numbers, which should be an error
             inside = f"COALESCE({inside} + {scope.one(('0', '1.5', '0e0'))}, 0)"
         made.append(f"({function}({scope.one(('', '', 'DISTINCT '))}{inside}) AS ?a{place})")
     having = f" HAVING (COUNT(*) {scope.one(('>', '='))} 1)" if scope.chance(4) else ""

@@ -1,4 +1,4 @@
-"""Tables of observations: written as the ingester writes them, from lists, and generated."""
+"""Tables of observations: written in the ingester's format, from lists, and generated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY = 24 * HOUR
 
 
 class Stored(NamedTuple):
-    """An observation and where it stands."""
+    """An observation and its position."""
 
     context: Context
     cells: Cells
@@ -43,29 +43,29 @@ class Stored(NamedTuple):
 
 
 def numbered(observations: Iterable[tuple[Context, Cells]], epoch: str = EPOCH, gateway: str = "box-1") -> list[Stored]:
-    """Observations of one outbox, from its first."""
+    """Number the observations of one outbox, starting with its first."""
     return [Stored(context, cells, seq, epoch, gateway) for seq, (context, cells) in enumerate(observations, 1)]
 
 
 def graph_of(stored: Iterable[Stored]) -> set[str]:
-    """The quads of all, lines of canonical N-Quads."""
+    """Return the quads of all observations, as lines of canonical N-Quads."""
     return {quad for one in stored for quad in one.quads()}
 
 
 def frame(spark: SparkSession, stored: Sequence[Stored]) -> DataFrame:
-    """The table's rows, not written."""
+    """Return the rows of the table as a data frame."""
     return spark.createDataFrame([row(one) for one in stored], SCHEMA)
 
 
 def write(spark: SparkSession, path: Path, stored: Sequence[Stored]) -> str:
-    """A Delta table of these. Returns where it is."""
+    """Write a Delta table; return its path."""
     make_table(spark, str(path))
     frame(spark, stored).coalesce(1).write.format("delta").partitionBy(PARTITION).mode("append").save(str(path))
     return str(path)
 
 
 def row(one: Stored) -> tuple[object, ...]:
-    """A row of `spark_offload.table.SCHEMA`."""
+    """Return a row of `spark_offload.table.SCHEMA`."""
     context, cells = one.context, one.cells
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cells.time)
     told: dict[str, object] = {
@@ -90,7 +90,7 @@ def row(one: Stored) -> tuple[object, ...]:
 
 
 def number(text: str | None, datatype: str) -> float | None:
-    """What a well-formed numeric literal means."""
+    """Return the value of a well-formed numeric literal."""
     lexical = NUMBERS.get(datatype)
     return float(text) if lexical and text is not None and re.fullmatch(lexical, text) else None
 
@@ -98,7 +98,7 @@ def number(text: str | None, datatype: str) -> float | None:
 def readings(
     sensor: str, values: Iterable[object], *, start: int = MIDNIGHT, every: int = SECOND
 ) -> list[tuple[Context, Cells]]:
-    """Those of one mapped sensor, a decimal every so often."""
+    """Return readings of one mapped sensor, with decimals now and then."""
     context = Context(
         series=f"{EX}observation/{sensor}",
         topic=f"home/{sensor}",
@@ -111,7 +111,7 @@ def readings(
     return [(context, Cells(start + number * every, str(value))) for number, value in enumerate(values)]
 
 
-# What hypothesis makes of it: few names, so that things meet, and texts as unlucky as can be.
+# Hypothesis strategies: few names, so that they collide, and unusual texts.
 
 TEXTS = st.sampled_from(
     ("", " ", "home/1", 'a"b', "a\\b", "tab\there", "line\nfeed", "\r", "\x00\x07\x1f\x7f", "é😀", "\ufffe", "'", "<x>")
@@ -163,7 +163,7 @@ EXPLICIT = st.tuples(
         lambda cells: Cells(*cells)
     ),
 )
-"""Such whose IRIs a client chose, and chose again."""
+"""Observations with IRIs that a client chose, and may have reused."""
 
 ONCE = st.tuples(
     contexts(st.none()),
@@ -171,7 +171,7 @@ ONCE = st.tuples(
         lambda cells: Cells(*cells[:3], *(f"{EX}{kind}/{cells[3]}" for kind in ("own", "own-result", "own-instant")))
     ),
 )
-"""Such whose IRIs a client chose, and no other has."""
+"""Observations with unique IRIs that a client chose."""
 
 _NODES = (
     st.sampled_from(("_:a", "_:b"))
@@ -203,17 +203,17 @@ ODD = st.tuples(
     st.just(Context()),
     st.builds(lambda time, lines: Cells(time, quads="\n".join(lines)), TIMES, st.lists(QUADS, min_size=1, max_size=4)),
 )
-"""What is no observation of either shape: quads of all kinds, also about the resources of the others."""
+"""Quads that are not an observation of either shape: of all kinds, also about the resources of the others."""
 
 
 def histories(*kinds: st.SearchStrategy[tuple[Context, Cells]], size: int = 12) -> st.SearchStrategy[list[Stored]]:
-    """Two outboxes of such observations."""
+    """Return two outboxes of such observations."""
     outbox = st.lists(st.one_of(*kinds), max_size=size // 2)
     return st.builds(_two_outboxes, outbox, outbox)
 
 
 def history(*kinds: tuple[st.SearchStrategy[tuple[Context, Cells]], int], number: int) -> list[Stored]:
-    """So many observations of each kind in two outboxes; for each `number` others, and always the same."""
+    """Return this number of observations of each kind in two outboxes, determined by `number`."""
     drawn = [one for strategy, count in kinds for one in _drawn(strategy, count, number)]
     random.Random(number).shuffle(drawn)
     return _two_outboxes(drawn[::2], drawn[1::2])
@@ -233,4 +233,4 @@ def _drawn(strategy: st.SearchStrategy[tuple[Context, Cells]], count: int, numbe
         drawn.append(some)
 
     draw()
-    return drawn[-1]  # the first ones are the simplest
+    return drawn[-1]  # the first examples are the simplest

@@ -1,4 +1,4 @@
-"""Who else knows the answers: rdflib, and Oxigraph."""
+"""Test oracles for queries: rdflib and Oxigraph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edge.outbox import observation
 from spark_offload.sparql import terms
 
 Row = tuple[object, ...]
-"""Terms as N-Triples text, or else rounded; None: unbound."""
+"""Terms as N-Triples text, or rounded; None is unbound."""
 
 
 class Rdflib:
-    """Answers from rdflib."""
+    """Oracle that uses rdflib."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        """`lines` of N-Quads."""
+        """`lines`: N-Quads."""
         self._dataset = rdflib.Dataset()
         with _literals_as_written():
             for quad in ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS):
@@ -29,10 +29,11 @@ class Rdflib:
                 graph.add((_term(quad.subject), _term(quad.predicate), _term(quad.object)))
 
     def answer(self, text: str, form: str) -> list[Row] | None:
-        """The solutions, columns in the order of their names; of an ASK one row or none. None: rdflib gives up."""
+        """Return the solutions with columns sorted by name; one row or none for an ASK. None: rdflib gives up."""
         try:
             return self._answer(text, form)
-        except (AttributeError, TypeError):  # YEAR of what is no date, say, which is an error of SPARQL and no more
+        # rdflib warns of errors that SPARQL defines, for example YEAR of a non-date
+        except (AttributeError, TypeError):
             return None
 
     def _answer(self, text: str, form: str) -> list[Row]:
@@ -47,21 +48,21 @@ class Rdflib:
                 tuple(None if row.get(name) is None else terms.written(row[name]) for name in names)
                 for row in found.bindings
             ]
-        if "GROUP BY" in text:  # where there is no solution, rdflib makes a group of none
+        if "GROUP BY" in text:  # without a solution, rdflib returns a group of none
             return [row for row in rows if any(row)] if len(rows) == 1 else rows
         return rows
 
 
 class Oxigraph:
-    """Answers from Oxigraph. Literals are in their canonical form, whatever they were."""
+    """Oracle that uses Oxigraph. Literals are in their canonical form, whatever the input was."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        """`lines` of N-Quads."""
+        """`lines`: N-Quads."""
         self._store = ox.Store()
         self._store.extend(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS))
 
     def answer(self, text: str, form: str) -> list[Row]:
-        """The solutions, as those of `Rdflib`."""
+        """Return the solutions in the form of `Rdflib`."""
         found = self._store.query(text)
         if form == "ASK":
             return [()] if found else []
@@ -72,7 +73,7 @@ class Oxigraph:
 
 
 def canonical(term: object) -> object:
-    """A term as Oxigraph has it."""
+    """Return a term in Oxigraph's canonical form."""
     if not isinstance(term, str):
         return term
     store = ox.Store()
@@ -81,7 +82,7 @@ def canonical(term: object) -> object:
 
 
 def rounded(term: object) -> object:
-    """A number to nine digits and its datatype; another term as it is."""
+    """Return a number rounded to nine digits, with its datatype; another term unchanged."""
     if isinstance(term, str) and term.startswith('"') and f"^^<{observation.XSD}" in term:
         text, _, datatype = term.rpartition("^^")
         try:
@@ -105,7 +106,7 @@ def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> rdflib.
 
 @contextmanager
 def _literals_as_written() -> Iterator[None]:
-    """rdflib would make "1"^^xsd:integer of "01"^^xsd:integer."""
+    """Keep lexical forms: rdflib would normalize "01"^^xsd:integer to "1"^^xsd:integer."""
     known, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
     try:
         yield

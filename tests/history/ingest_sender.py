@@ -1,4 +1,4 @@
-"""A gateway as the ingester knows it: what is neither acknowledged nor waits is sent again."""
+"""A simulated gateway for the ingester: it repeats observations that are neither acknowledged nor waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH = "00000000000000aa"
 
 
 class Sender:
-    """Of one outbox. Its observations are numbered from 1."""
+    """The sender of one outbox. Its observations are numbered from 1."""
 
     def __init__(
         self, landing: Path, observations: Sequence[tuple[Context, Cells]], gateway: str = "box-1", epoch: str = EPOCH
@@ -27,7 +27,7 @@ class Sender:
         self._acknowledged = landing / gateway / "ack.json"
 
     def send(self, first: int, last: int, *, replayed: bool = False) -> Path:
-        """Write a segment. Returns the path of its manifest."""
+        """Write a segment. Return the path of its manifest."""
         numbers: dict[Context, int] = {}
         lines, times = [], []
         for seq in range(first, last + 1):
@@ -48,7 +48,7 @@ class Sender:
         return self.put(Manifest(self.gateway, self.epoch, first, last, min(times), max(times), reason="full"), None)
 
     def put(self, manifest: Manifest, rows: bytes | None) -> Path:
-        """Write what a segment is made of."""
+        """Write the parts of a segment."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if rows is not None:
             write(self.folder / (manifest.stem + ROWS), rows)
@@ -58,7 +58,7 @@ class Sender:
 
     @property
     def acknowledged(self) -> int:
-        """The last number of which the gateway knows that it is in the table."""
+        """Return the last number that the gateway knows to be in the table."""
         try:
             told = json.loads(self._acknowledged.read_bytes())["acknowledged"]
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class Sender:
         return int(told.get(self.epoch, {}).get("last", 0))
 
     def send_again(self, until: int, rows: int = 10) -> None:
-        """Send what is neither acknowledged nor waits, up to a number."""
+        """Repeat observations that are neither acknowledged nor waiting, up to a number."""
         first = self.acknowledged + 1
         while first <= until:
             last = min(first + rows - 1, until)
@@ -76,5 +76,5 @@ class Sender:
 
 
 def rows_of(manifest: Path) -> Path:
-    """The file of a segment's rows."""
+    """Return the path of a segment's rows."""
     return manifest.with_name(manifest.name.removesuffix(MANIFEST) + ROWS)

@@ -1,4 +1,4 @@
-"""`edge-history receive` as a process, and what gateways send to it."""
+"""`edge-history receive` as a process, and a client that sends segments like a gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCH = "0123456789abcdef"
 
 
 class Receiver:
-    """The process. It has the gateways `g1` and `g2`."""
+    """The process. It accepts the gateways `g1` and `g2`."""
 
     def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         self.landing = folder / "landing"
@@ -52,7 +52,7 @@ class Receiver:
         self.url = told.removeprefix("receiving on ").strip()
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """A signal, and what it ended with."""
+        """Send a signal; return the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
         code = self.process.wait(20)
@@ -73,7 +73,7 @@ class Receiver:
 def segment(
     first: int, last: int, *, gateway: str = "g1", epoch: str = EPOCH, values: int = 0
 ) -> tuple[Manifest, bytes]:
-    """A segment. `values`: which."""
+    """Return a segment with these values."""
     context = Context(series="http://example.org/o")
     rows = packed(line(seq, 1, Cells(seq * 1000, str(seq + values))) for seq in range(first, last + 1))
     digest = hashlib.sha256(rows).hexdigest()
@@ -86,7 +86,7 @@ def path(manifest: Manifest, end: str = ROWS) -> str:
 
 
 def told(offset: int, *, whole: bytes | None = None) -> dict[str, str]:
-    """The header of a part; with `whole` of the last."""
+    """Return the header of a part; `whole` is the length of the file, in the last part."""
     header = {"Upload-Offset": str(offset), "Upload-Complete": "?0"}
     if whole is not None:
         header |= {"Upload-Complete": "?1", "Repr-Digest": digest(whole)}
@@ -98,7 +98,7 @@ def digest(content: bytes) -> str:
 
 
 def send(client: httpx.Client, url: str, content: bytes, size: int = 1 << 20) -> httpx.Response:
-    """A file, from where it is on, in parts of that many bytes. Returns the last answer."""
+    """Send a file from its confirmed offset on, in parts of this many bytes. Return the last answer."""
     here = client.head(url)
     if here.headers.get("Upload-Complete") == "?1":
         return here
@@ -113,7 +113,7 @@ def send(client: httpx.Client, url: str, content: bytes, size: int = 1 << 20) ->
 
 
 def ship(client: httpx.Client, manifest: Manifest, rows: bytes) -> None:
-    """A whole segment."""
+    """Ship a whole segment."""
     for url, content in ((path(manifest), rows), (path(manifest, MANIFEST), manifest.to_json())):
         answer = send(client, url, content)
         assert answer.status_code in (200, 201, 204), answer.text

@@ -1,4 +1,4 @@
-"""A gateway at its site: Mosquitto, sensors that publish, a gateway that stores and ships, and the table far away."""
+"""A whole site: Mosquitto, sensors, a gateway that stores and ships, and the remote table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ store = "all"
 
 @contextmanager
 def receiving(folder: Path) -> Iterator[Receiver]:
-    """`edge-history receive`, with the landing zone of a site in the same folder."""
+    """Start `edge-history receive`, with the landing zone of a site in the same folder."""
     receiver = Receiver(folder)
     receiver.start()
     try:
@@ -53,20 +53,20 @@ def receiving(folder: Path) -> Iterator[Receiver]:
 
 
 def shipping_to(receiver: Receiver) -> dict[str, str]:
-    """The settings of a site's gateway."""
+    """Return the settings of a site's gateway."""
     return {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN": receiver.tokens[GATEWAY]}
 
 
 class Site:
-    """Each reading has a value of its own: a number, and it is made so many minutes after midnight."""
+    """A site. Each reading has a unique value: a number, and its time is that many minutes after midnight."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        """`settings`: environment variables of the gateway. It ships to `folder/landing` unless they say otherwise."""
+        """`settings`: environment variables of the gateway. The default is to ship to `folder/landing`."""
         self.landing = folder / "landing"
         self.table = folder / "table"
         self.broker = Mosquitto(folder / "mosquitto")
         self.published: list[int] = []
-        """Readings that the broker has acknowledged."""
+        """Number of readings that the broker has acknowledged."""
         data = folder / "gateway"
         (data / "mappings").mkdir(parents=True)
         (data / "mappings" / "site.toml").write_text(MAPPING)
@@ -109,11 +109,11 @@ class Site:
         self._stack.close()
 
     def start(self) -> None:
-        """The gateway."""
+        """Start the gateway."""
         self.endpoints = self.gateway.start()
 
     def publish(self, numbers: Iterable[int]) -> None:
-        """Returns when the broker has them all."""
+        """Publish readings. Returns when the broker has all of them."""
         sent = []
         for number in numbers:
             payload = json.dumps({"value": number, "at": MIDNIGHT + number * MINUTE})
@@ -124,22 +124,22 @@ class Site:
             self.published.append(number)
 
     def _listens(self) -> bool:
-        """Whether it has subscribed: from then on the broker keeps readings for it."""
+        """Return whether it has subscribed: from then on the broker keeps readings for it."""
         self.sensors.publish("probe")
         return self.metric("edge_mqtt_received") > 0
 
     def metric(self, name: str) -> float:
-        """0 where there is none."""
+        """Return the value of a metric, or 0 without one."""
         lines = httpx.get(self.endpoints["http"] + "/metrics", trust_env=False).text.splitlines()
         return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
     def shipped(self) -> list[Manifest]:
-        """What is in the landing zone, by number."""
+        """Return the observations in the landing zone, by number."""
         found = [Manifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/[!.]*{MANIFEST}")]
         return sorted(found, key=lambda manifest: manifest.first)
 
     def await_shipped(self, observations: int) -> list[Manifest]:
-        """Until the landing zone has had so many, lost ones counted, each once. Returns its manifests."""
+        """Wait until the landing zone has received this number, including dropped ones. Return its manifests."""
         wait_for(
             lambda: max((manifest.last for manifest in self.shipped()), default=0) >= observations,
             what=f"{observations} observations in the landing zone",
@@ -147,18 +147,18 @@ class Site:
         return self.shipped()
 
     def ingester(self, *options: str) -> subprocess.Popen[bytes]:
-        """`edge-history ingest` as a process."""
+        """Start `edge-history ingest` as a process."""
         command = [*COMMAND, "ingest", "--landing", str(self.landing), "--table", str(self.table), *options]
         with (self.landing.parent / "ingest.log").open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table, read by another reader than Spark's, by number."""
+        """Return the table by number, read with another reader than Spark's."""
         found: list[dict[str, Any]] = deltalake.DeltaTable(self.table).to_pyarrow_table().to_pylist()
         return sorted(found, key=lambda row: row["seq"])
 
     def assert_each_once(self, rows: list[dict[str, Any]]) -> None:
-        """All that was published is in the table, once, as it was, and nothing else, in numbers without gaps."""
+        """Check that the table contains each published reading exactly once and unchanged, numbered without gaps."""
         assert Counter(int(row["value_text"]) for row in rows) == Counter(self.published)
         assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
         assert len({row["epoch"] for row in rows}) == 1

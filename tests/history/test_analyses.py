@@ -1,4 +1,4 @@
-"""Analyses, on data small enough to be computed by hand."""
+"""Analyses on data that is small enough to compute the results by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reading(
     unit: str | None = CELSIUS,
     kind: str = "heat",
 ) -> tuple[Context, Cells]:
-    """An observation `time` microseconds after midnight."""
+    """Return an observation `time` microseconds after midnight."""
     context = Context(
         series=f"{EX}{sensor}/{kind}",
         sensor=EX + sensor,
@@ -57,7 +57,7 @@ def at(time: int) -> datetime:
 
 
 def found(result: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows, sorted; times in UTC, IRIs without what they begin with."""
+    """Return the sorted rows, with times in UTC and IRIs without their prefix."""
 
     def plain(cell: Any) -> Any:
         if isinstance(cell, datetime):
@@ -108,9 +108,9 @@ def test_a_mean_weighted_by_time(spark: SparkSession) -> None:
     rows = table(
         spark,
         reading("a", 0, 10),  # held for 45 minutes
-        reading("a", 45 * MINUTE, 50),  # for 15 minutes of this hour, and 15 of the next: then nobody knows
+        reading("a", 45 * MINUTE, 50),  # for 15 minutes of this hour, and 15 of the next: then it is unknown
         reading("a", HOUR + 45 * MINUTE, 80),  # for 15 minutes
-        reading("b", 2 * HOUR, 7),  # the end: for no time at all
+        reading("b", 2 * HOUR, 7),  # the end: no duration
     )
     result = downsample(rows, timedelta(hours=1), hold=timedelta(minutes=45))
     weighted = {(start, series): mean for start, series, mean in found(result, "start", "series", "mean")}
@@ -157,7 +157,7 @@ def test_a_sensor_that_believes_in_the_future_makes_nobody_silent(spark: SparkSe
 def test_anomalies(spark: SparkSession) -> None:
     ten = [reading("a", day * DAY, value) for day, value in enumerate((18, 19, 19, 20, 20, 20, 21, 21, 22, 40))]
     # Median 20; deviations 2 1 1 0 0 0 1 1 2 20, their median 1: 40 is 20 / 1.4826 away.
-    night = [reading("a", day * DAY + 3 * HOUR, 40) for day in range(10)]  # at that hour it is usual
+    night = [reading("a", day * DAY + 3 * HOUR, 40) for day in range(10)]  # usual at that hour
     still = [reading("b", day * DAY, 5) for day in range(19)]
     jump = reading("b", 19 * DAY, 7)
     # More than half are equal: the mean deviation 2 / 20 decides, 7 is 2 / 0.12533 away.
@@ -180,7 +180,7 @@ def test_hours_are_those_of_the_zone(spark: SparkSession) -> None:
     rows = table(
         spark, *(reading("a", day * DAY - 30 * MINUTE, day % 3) for day in range(9)), reading("a", 9 * DAY, 50)
     )
-    assert found(anomalies(rows, zone="Europe/Rome"), "series") == []  # its hour is 1, with nobody beside it
+    assert found(anomalies(rows, zone="Europe/Rome"), "series") == []  # its hour is 1, without others to compare
     rows = table(
         spark, *(reading("a", day * DAY - 30 * MINUTE, value) for day, value in enumerate((1, 2, 3) * 3 + (50,)))
     )
@@ -222,7 +222,7 @@ def test_energy_of_streets(spark: SparkSession) -> None:
         dimming("2", DAY + 18 * HOUR, 100),  # the end
         dimming("3", 23 * HOUR, 50, "low"),
         dimming("3", 23 * HOUR, 100, "low"),  # of two at once the last one counts
-        dimming("3", 23 * HOUR + 30 * MINUTE, 130, "low"),  # is no percentage
+        dimming("3", 23 * HOUR + 30 * MINUTE, 130, "low"),  # not a percentage
         dimming("3", DAY, 10, "low"),  # until 08:00, then unknown until 18:00
     )
     columns = ("street", "date", "lamps", "kwh", "known", "unknown")

@@ -1,4 +1,4 @@
-"""`edge-history analyse`: options, formats, plots, and what it says of mistakes."""
+"""`edge-history analyse`: options, formats, plots, and messages for wrong usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = ("anomalies", "downsample", "energy", "gaps", "places")
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three days of two thermometers; one is silent for ten hours, one ends early, one is odd once."""
+    """Write three days of two thermometers; one is silent for ten hours, one ends early, one has an outlier."""
     first = [*(18 + hour % 4 for hour in range(71)), 90]
     stored = [
         *readings("a1", first, every=HOUR),
@@ -40,7 +40,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def run(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command, in the session of the tests."""
+    """Run the command in the Spark session of the tests."""
     monkeypatch.setattr("spark_offload.cli.spark.session", lambda *_, **__: spark)
 
     def run(name: str, *options: object) -> Result:
@@ -141,7 +141,7 @@ def test_lamps_from_a_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_past_of_a_period_is_known(run: Run) -> None:
-    """What a lamp was before --from tells what it is at --from."""
+    """The state of a lamp at --from follows from its earlier values."""
     start = ("--from", "2026-01-02T00:30:00", "--to", "2026-01-02T01:00:00", "--sensor", f"{EX}sensor/a1")
     options = ("--property", f"{EX}temperature", "--power", "1000", *start, "--format", "json")
     (told,) = json.loads(run("energy", *options).stdout)
@@ -162,7 +162,7 @@ def test_the_past_of_a_period_is_known(run: Run) -> None:
     ],
 )
 def test_wrong_usage_is_told(name: str, options: list[str], fault: str) -> None:
-    """Before Spark is started."""
+    """Checked before Spark starts."""
     result = CliRunner().invoke(edge_history, ["analyse", name, "--table", "nowhere", *options])
     assert result.exit_code == 2
     assert fault in result.output

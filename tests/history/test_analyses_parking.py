@@ -1,4 +1,4 @@
-"""The analyses on recorded data, the car parks of Aarhus, against pandas. See README.md beside the data."""
+"""The analyses on recorded data, the car parks of Aarhus, compared with pandas. See README.md next to the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not PARKING.exists(), reason="the recorded readi
 
 @pytest.fixture(scope="module")
 def recorded() -> pd.DataFrame:
-    """What was recorded: series, ts, value (percent of the spaces that are taken, some above 100)."""
+    """Return the recorded data: series, ts, value (occupied spaces in percent, sometimes above 100)."""
     read = pd.read_csv(PARKING, parse_dates=["updatetime"])
     ts = read["updatetime"].astype("datetime64[us]")
     return pd.DataFrame(
@@ -38,7 +38,7 @@ def recorded() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, recorded: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
-    """The same as rows of the table."""
+    """Return the same data as rows of the table."""
     from pyspark.sql import functions as F  # noqa: N812
 
     file = tmp_path_factory.mktemp("parking") / "recorded.parquet"
@@ -84,7 +84,7 @@ def test_gaps_are_those_of_pandas_and_nothing_is_in_them(rows: DataFrame, record
     assert (
         set(found.dropna(subset=["end"])[["series", "end", "seconds"]].itertuples(index=False, name=None)) == expected
     )
-    assert set(found["usual"].round(-2)) == {1800.0}  # half an hour, nearly
+    assert set(found["usual"].round(-2)) == {1800.0}  # almost half an hour
 
 
 def test_anomalies_are_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> None:
@@ -118,7 +118,7 @@ def test_places_make_up_the_whole(rows: DataFrame) -> None:
 
 
 def test_all_time_is_known_or_unknown(rows: DataFrame, recorded: pd.DataFrame) -> None:
-    """Occupancy as if it were dimming: more than all spaces taken is no percentage."""
+    """The test treats occupancy as dimming: a value above 100 is not a percentage."""
     from spark_offload.analyses.energy import energy
 
     found = energy(rows, 100.0, hold=timedelta(hours=2)).toPandas()

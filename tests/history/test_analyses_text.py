@@ -1,4 +1,4 @@
-"""Short names, and the kinds of option values: what people read and write."""
+"""Short names, and the parsing of option values."""
 
 from __future__ import annotations
 

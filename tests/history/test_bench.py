@@ -1,4 +1,4 @@
-"""The measurements: their segments are what gateways send, their questions have equal answers, goals are told."""
+"""The benchmarks: segments look like those of gateways, the queries have equal answers, and goals are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READINGS = 60_100
-"""Two segments of each gateway, the second a short one."""
+"""Two segments of each gateway, the second one short."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_goal_is_met_by_the_median(values: Sequence[float], goal: float | None
 
 @pytest.mark.timeout(240)
 def test_ingesting_and_asking_are_measured(spark: SparkSession, tmp_path: Path) -> None:
-    """Which fails where rows are missing in the table, or answers in SPARQL are not those by hand."""
+    """The run fails if rows are missing in the table, or if SPARQL answers differ from those computed by hand."""
     rows = 10_000
     fill(tmp_path / "landing", rows)
     figures = {figure.name: figure for figure in ingesting.measure(spark, tmp_path / "landing", tmp_path, rows, 1)}

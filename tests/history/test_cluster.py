@@ -1,4 +1,4 @@
-"""A real standalone cluster: a worker and its executor are killed with `kill -9` in the middle of ingesting."""
+"""A real standalone cluster: `kill -9` ends a worker and its executor during an ingest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Generated queries over generated observations: Spark's answers are those of rdflib over what is exported.
+"""Random queries over random observations: Spark and rdflib must give the same answers on the exported data.
 
-Once over the wide rewrite, once over the triples. $EDGE_HISTORY_DIFFERENTIAL, as `1000:2000`, says which queries are
-asked, for long runs; else they are few.
+Both rewrites are tested: wide rows and triples. $EDGE_HISTORY_DIFFERENTIAL, for example `1000:2000`, selects the
+queries of a long run; the default is a few.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HISTORIES = {
     "odd": ((MAPPED, 14), (EXPLICIT, 6), (ODD, 8)),
 }
 SMALL = {
-    # Tables are small and plans are many: what Spark does to be fast on large ones takes longer than they do.
+    # Tables are small and plans are many: Spark's optimizations for large tables take longer than the queries.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.codegen.wholeStage": "false",
@@ -44,7 +44,7 @@ SMALL = {
 
 
 class World:
-    """A history, and who else knows what is in it."""
+    """A history, and the oracles that know its content."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         session = spark.newSession()
@@ -59,7 +59,7 @@ class World:
 
 @pytest.fixture(scope="module", params=list(HISTORIES))
 def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World]:
-    logging.getLogger("rdflib.term").disabled = True  # it warns of literals that are not well formed
+    logging.getLogger("rdflib.term").disabled = True  # it warns of malformed literals
     yield World(spark, request.param)
     spark.catalog.clearCache()
     logging.getLogger("rdflib.term").disabled = False
@@ -67,7 +67,7 @@ def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World
 
 @pytest.mark.parametrize("number", range(int(FIRST), int(LAST)))
 @pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning:rdflib")  # it warns of itself
+@pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning:rdflib")  # it warns about itself
 def test_answers_are_those_of_rdflib(world: World, number: int) -> None:
     asked = query(number)
     whole = world.rdflib.answer(asked.text, asked.form)
@@ -75,17 +75,17 @@ def test_answers_are_those_of_rdflib(world: World, number: int) -> None:
         try:
             found = answer(asking, asked)
         except QueryRefused:
-            return  # by name; that is no wrong answer
+            return  # by name; that is not a wrong answer
         if whole is None or wrong(asked, found, whole):
-            # Of a blank node rdflib makes a text, and some errors stop it. Not so Oxigraph, but that does not keep
-            # lexical forms apart.
+            # rdflib turns a blank node into a text, and some errors stop it. Oxigraph has neither fault, but does not
+            # distinguish lexical forms.
             found = [tuple(canonical(term) for term in row) for row in found]
             reason = wrong(asked, found, world.oxigraph.answer(asked.text, asked.form))
             assert not reason, f"{way}: {reason}\n{asked}"
 
 
 def answer(history: History, asked: Query) -> list[Row]:
-    """What Spark finds; of an ASK one row or none. Columns are in the order of their names."""
+    """Return Spark's solutions, with columns sorted by name; one row or none for an ASK."""
     if asked.form == "ASK":
         return [()] if history.ask(str(asked)) else []
     found = history.sparql(str(asked)) if asked.form == "SELECT" else history.construct(str(asked))
@@ -94,7 +94,7 @@ def answer(history: History, asked: Query) -> list[Row]:
 
 
 def wrong(asked: Query, found: list[Row], whole: list[Row]) -> str:
-    """Why these are not solutions of the query; `whole` are all of them, without its LIMIT. Empty: they are."""
+    """Return why these are wrong solutions, or an empty text. `whole`: the solutions without LIMIT."""
     if asked.computed or asked.order:
         found, whole = ([tuple(map(rounded, row)) for row in rows] for rows in (found, whole))
     count = len(whole) if asked.limit is None else min(asked.limit, len(whole))

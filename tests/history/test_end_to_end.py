@@ -1,4 +1,6 @@
-"""From sensors to answers, all of it real: what gateway and ingester are killed over is in the table exactly once."""
+"""From sensors to answers with real components: gateway and ingester are killed, and each observation is in the table
+once.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ SELECT (COUNT(DISTINCT ?value) AS ?count) (MAX(?value) AS ?highest) {
 
 
 def kill_and_go_on(site: Site, drawn: random.Random, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """The gateway is killed again and again while readings come; before each time `meanwhile` happens."""
+    """Kill the gateway repeatedly while readings arrive; call `meanwhile` before each kill."""
     for number in range(KILLS):
         first = number * EACH
         sensors = threading.Thread(target=slowly, args=(site, range(first, first + EACH)))
@@ -51,7 +53,7 @@ def kill_and_go_on(site: Site, drawn: random.Random, meanwhile: Callable[[], Non
 
 
 def slowly(site: Site, numbers: range) -> None:
-    """In about a second."""
+    """Publish in about a second."""
     for first in range(numbers.start, numbers.stop, 10):
         site.publish(range(first, min(first + 10, numbers.stop)))
         time.sleep(0.06)
@@ -111,7 +113,7 @@ def test_by_a_receiver_with_gateway_and_receiver_killed(spark: SparkSession, tmp
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """It and its Java, in one go. Returns when both are gone, and with them what they had locked."""
+    """Kill a process and its JVM. Returns when both are gone and their locks released."""
     own = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     for one in own:
@@ -121,7 +123,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def spoil(path: Path) -> None:
-    """A bit of it is another."""
+    """Flip a bit."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

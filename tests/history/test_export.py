@@ -1,4 +1,4 @@
-"""Export: what is written is the RDF that the gateways stored, no more and no less."""
+"""Export: the output is exactly the RDF that the gateways stored."""
 
 from __future__ import annotations
 

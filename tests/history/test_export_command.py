@@ -1,4 +1,4 @@
-"""`edge-history export`: what is asked for is written, and told."""
+"""`edge-history export`: the output matches the options, and the command reports it."""
 
 from __future__ import annotations
 

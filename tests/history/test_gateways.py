@@ -1,4 +1,4 @@
-"""Who may send segments: the file of gateways and its command."""
+"""Gateways that may send segments: their file and its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments into the table: what they say, each observation once, whoever else is at it."""
+"""Ingesting segments into the table: correct rows, each observation once, also with concurrent writers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ END_OF_9999 = 253_402_300_799_999_999
 
 
 def stored(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     found = open_table(spark, str(table)).selectExpr(
         *(f"unix_micros({name}) ts" if name == "ts" else name for name in SCHEMA.names)
     )
@@ -47,7 +47,7 @@ def stored(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
 
 
 def expected(observations: Iterable[tuple[Context, Cells]]) -> list[tuple[object, ...]]:
-    """The rows that observations of the sender should be."""
+    """Return the expected rows for observations of the sender."""
     at = SCHEMA.names.index("ts")
     found = []
     for seq, (context, cells) in enumerate(observations, 1):
@@ -112,7 +112,9 @@ def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> None:
-    """Doubled, overlapping, late, missing, damaged, dropped: each observation once, and it is told."""
+    """Duplicate, overlapping, late, missing, damaged and dropped segments: each observation once, and each case
+    reported.
+    """
     landing, table = tmp_path / "landing", tmp_path / "table"
     with pytest.raises(LandingRefused):
         ingest(spark, landing, table)
@@ -189,7 +191,7 @@ def test_times_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_segment_that_is_as_the_gateway_wrote_it_and_nonsense(
     spark: SparkSession, tmp_path: Path, text: str, reason: str
 ) -> None:
-    """It is put aside, and what others sent goes in."""
+    """The segment is quarantined, and those of other gateways are ingested."""
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS, gateway="box-2").send(1, 10)
     bad = packed([text.removesuffix("\n")])
@@ -202,7 +204,7 @@ def test_a_segment_that_is_as_the_gateway_wrote_it_and_nonsense(
 
 
 def test_one_commit_after_a_version(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two ingesters that saw the same table one has to look again, even if nothing kept them apart."""
+    """Of two ingesters that read the same version one has to retry, even without a lock between them."""
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     Sender(landing, OBSERVATIONS).send(1, 10)
     make_table(spark, table)

@@ -1,7 +1,7 @@
-"""Ingesters that are killed with `kill -9`, again and again, while segments come, are damaged, doubled and deleted.
+"""Ingesters that are killed repeatedly with `kill -9`, while segments arrive, are damaged, duplicated and deleted.
 
-In the end every observation is in the table exactly once. `EDGE_HISTORY_KILLS=100` kills so many (in CI a few), and
-`EDGE_HISTORY_SEED` repeats the story of a run.
+In the end every observation is in the table exactly once. `EDGE_HISTORY_KILLS=100` sets the number of kills (a few in
+CI), and `EDGE_HISTORY_SEED` repeats the story of a run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from spark_offload.session import java
 KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "4"))
 SEED = int(os.environ.get("EDGE_HISTORY_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 PATIENCE = 900.0
-"""Seconds for an ingester to come as far as where it is to be killed."""
+"""Seconds for an ingester to reach the point of its kill."""
 OBSERVATIONS = 40 * (KILLS + 4)
-"""Of each outbox."""
+"""Observations of each outbox."""
 MOMENTS = ("part", "commit", "acknowledged", "any", "start", "commit")
 COMMAND = Path(sys.executable).with_name("edge-history")
 
@@ -51,10 +51,10 @@ class World:
         self._sent = dict.fromkeys(range(len(self.senders)), 0)
 
     def tick(self) -> None:
-        """Something happens."""
+        """Perform a random action."""
         number = self._drawn.randrange(len(self.senders))
         sender = self.senders[number]
-        # There is always something left for later kills.
+        # Some work always remains for later kills.
         most = OBSERVATIONS * self._began // (KILLS + 1)
         self._sent[number] = min(self._sent[number] + self._drawn.randrange(20), most)
         if self._drawn.random() < 0.6:
@@ -63,7 +63,7 @@ class World:
             self._harm(sender)
 
     def finish(self) -> bool:
-        """Send what is missing; whether everything is acknowledged."""
+        """Send missing observations; return whether all are acknowledged."""
         for sender in self.senders:
             sender.send_again(OBSERVATIONS)
         return all(sender.acknowledged == OBSERVATIONS for sender in self.senders)
@@ -74,7 +74,7 @@ class World:
             return
         manifest = self._drawn.choice(waiting)
         rows = rows_of(manifest)
-        with contextlib.suppress(FileNotFoundError):  # the ingester may be at it
+        with contextlib.suppress(FileNotFoundError):  # the ingester may be reading it
             match self._drawn.randrange(5):
                 case 0:
                     rows.write_bytes(rows.read_bytes()[: rows.stat().st_size // 2])
@@ -91,7 +91,7 @@ class World:
 
     @contextlib.contextmanager
     def ingester(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that ingests for ever, and whatever it started: ended on the way out."""
+        """Run an ingester in a loop; end it and its child processes on exit."""
         self._began += 1
         with (self.folder / f"ingester-{self._began}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -108,7 +108,7 @@ class World:
                 process.wait()
 
     def await_moment(self, moment: str, process: subprocess.Popen[bytes]) -> None:
-        """Let things happen until then."""
+        """Perform actions until this moment."""
         if moment == "start":
             end = time.monotonic() + self._drawn.uniform(0, 6)
             self._until(lambda: time.monotonic() > end, process)
@@ -132,7 +132,7 @@ class World:
             time.sleep(0.002)
 
     def log(self) -> str:
-        """Of the last ingester."""
+        """Return the log of the last ingester."""
         return (self.folder / f"ingester-{self._began}.log").read_text(errors="replace")[-4000:]
 
     def _parts(self) -> int:
@@ -162,7 +162,7 @@ def test_each_observation_once_whatever_is_killed(tmp_path: Path) -> None:
         with world.ingester() as process:
             world.await_moment(MOMENTS[number % len(MOMENTS)], process)
             if number % 2:
-                process.kill()  # Spark's JVM finds out by itself; the next ingester begins meanwhile
+                process.kill()  # Spark's JVM notices by itself; the next ingester starts meanwhile
                 time.sleep(drawn.uniform(0, 0.3))
     with world.ingester() as process:
         deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""The landing zone, and what of it a round chooses. Without Spark."""
+"""The landing zone, and the segments that a round selects. Without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sender(tmp_path: Path) -> Sender:
 
 
 def ranges(found: list) -> list[tuple[int, int]]:
-    """What is taken: after which number, up to which."""
+    """Return the selected ranges: after which number, up to which number."""
     return [(one.after, one.segment.last) for one in found]
 
 
@@ -147,7 +147,7 @@ def test_each_number_once_and_as_far_as_it_goes(tmp_path_factory, segments, posi
         reached = found.positions({BOX: reached})[BOX]
         if not found.more:
             break
-        assert found.taken  # or it would go on for ever
+        assert found.taken  # otherwise it would run forever
     expected = position
     while expected + 1 in there:
         expected += 1

@@ -1,4 +1,4 @@
-"""The live graph beside the history: gateways asked over HTTP, and SERVICE."""
+"""The live graph in addition to the history: queries to gateways over HTTP, and SERVICE."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUIET = {
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that has something live."""
+    """Run a gateway with a live graph."""
     process = GatewayProcess(tmp_path_factory.mktemp("box") / "data", QUIET)
     try:
         url = process.start()["http"]
@@ -214,7 +214,7 @@ def test_services_that_cannot_be_asked(query: str) -> None:
 
 
 def test_history_and_live_graph_are_asked_in_one_go(spark: SparkSession, box: Gateway) -> None:
-    """What the sensors were called is live, what they measured is history."""
+    """The names of the sensors are live, their measurements are history."""
     rows = numbered([*readings("s1", [20, 21]), *readings("s2", [5]), *readings("s3", [9])])
     history = History(spark, frame(spark, rows), live=[box])
     query = f"""PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}>

@@ -1,4 +1,4 @@
-"""Looking after the table: old schemas grow, newer ones are left alone, what no version needs goes."""
+"""Maintenance of the table: migration of old schemas, protection of newer ones, removal of unused files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_newer_ones_and_strangers_are_left_alone(spark: SparkSession, tmp_path: 
 
 
 def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path) -> None:
-    """Files that were replaced, and those that a killed ingester left behind."""
+    """Replaced files, and those that a killed ingester left."""
     landing, table = tmp_path / "landing", tmp_path / "table"
     sender = Sender(landing, OBSERVATIONS)
     for first in (1, 11):

@@ -1,4 +1,4 @@
-"""The notebook of the example runs from its first cell to its last, as it is."""
+"""The notebook of the example runs completely and unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_is_committed_without_outputs() -> None:
 
 @pytest.mark.timeout(600)
 def test_it_runs(tmp_path: Path) -> None:
-    """In processes of its own: the kernel's session would be a second one beside that of the tests."""
+    """In separate processes: the kernel's session would be a second one in the test process."""
     if not java():
         pytest.skip("no Java: install the package openjdk-17-jre-headless")
     if jars.missing():

@@ -1,4 +1,4 @@
-"""A landing zone that is away: what is stored meanwhile comes afterwards, and says so; what had to go is known."""
+"""An unreachable landing zone: stored observations arrive later with a report, and dropped ones are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY = range(20, 20 + 24 * 60)
-"""A reading a minute."""
+"""One reading per minute."""
 
 
 @pytest.mark.timeout(400)
@@ -62,7 +62,7 @@ def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp
     told = {seq for row in lost for seq in range(row["seq"] - row["lost"] + 1, row["seq"] + 1)}
     assert sum(row["lost"] for row in lost) == len(told)
     assert 0 < len(kept) < count
-    assert sorted(told) == list(range(1, kept[0]["seq"]))  # the oldest went
+    assert sorted(told) == list(range(1, kept[0]["seq"]))  # the oldest were dropped
     assert [(row["seq"], int(row["value_text"])) for row in kept] == [
         (seq, seq - 1) for seq in range(kept[0]["seq"], count + 1)
     ]

@@ -1,4 +1,4 @@
-"""Up to where the table has everything, whoever has written to it since."""
+"""The position up to which the table is complete, with several writers."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def test_what_others_do_to_the_table(spark: SparkSession, tmp_path: Path) -> Non
     assert place(spark, table).positions == {BOX: 40}
     assert open_table(spark, table).count() == 40
 
-    # Who deletes what is old, and be it all, does not want it again.
+    # A user who deletes old rows, even all of them, does not want them again.
     spark.sql(f"DELETE FROM {named(table)} WHERE seq > 10")
     assert place(spark, table).positions == {BOX: 40}
     assert ingest(spark, landing, table)[0].observations == 0
 
-    # Somebody else's rows: they are counted.
+    # Rows of another writer: they are counted.
     write(spark, tmp_path / "table", numbered(OBSERVATIONS[:5], epoch="00000000000000bb"))
     assert place(spark, table).positions == {BOX: 10, Outbox("box-1", "00000000000000bb"): 5}
 
-    # Taken back to a version: what came later comes again from the landing zone, which keeps it for a while.
+    # Restored to a version: later rows come again from the landing zone, which keeps them for some time.
     spark.sql(f"RESTORE TABLE {named(table)} TO VERSION AS OF 1")
     assert place(spark, table).positions == {BOX: 20}
     assert sender.acknowledged == 40

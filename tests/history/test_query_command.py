@@ -1,4 +1,4 @@
-"""`edge-history query`: a question in a file, an answer in the format that was asked for."""
+"""`edge-history query`: a query in a file, the answer in the requested format."""
 
 from __future__ import annotations
 

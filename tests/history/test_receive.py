@@ -1,4 +1,4 @@
-"""`edge-history receive`: segments over HTTP, told from outside."""
+"""`edge-history receive` from outside: segments over HTTP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """One for many tests: each has an epoch of its own."""
+    """A receiver for many tests; each test has its own epoch."""
     made = Receiver(tmp_path_factory.mktemp("receiver"), "--max-segment-bytes=100000")
     made.start()
     yield made
@@ -42,7 +42,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Iterator[Callable[..., Receiver]]:
-    """Makes some with a landing zone of their own, and ends those that a test left."""
+    """Start receivers with their own landing zones, and end those that a test leaves running."""
     made: list[Receiver] = []
 
     def make(*options: str, **more: Any) -> Receiver:
@@ -267,7 +267,7 @@ _FILES = st.builds(
 @settings(max_examples=150)
 @given(st.sampled_from(("g1", "g1", "..", "quarantine", ".uploads")), st.just(EPOCH) | _ODD, _FILES | _ODD)
 def test_no_path_leads_elsewhere(receiver: Receiver, gateway: str, epoch: str, name: str) -> None:
-    """Whatever is asked for, files appear at their places alone, and the process goes on."""
+    """For any path in a request, files are written only at their places, and the process continues."""
     body = b"anything"
     raw = f"/v1/segments/{gateway}/{epoch}/{name}".encode()
     target = b"".join(bytes([byte]) if 0x21 <= byte < 0x7F else b"%%%02X" % byte for byte in raw)
@@ -296,7 +296,7 @@ def test_what_is_no_http_harms_nobody(receiver: Receiver, client: httpx.Client, 
 
 
 def exchange(url: str, request: bytes, *, wait: bool = True) -> int:
-    """Send bytes; the status of the answer, or 0."""
+    """Send bytes; return the status of the answer, or 0."""
     host, port = httpx.URL(url).host, httpx.URL(url).port
     assert port is not None
     with socket.create_connection((host, port), 20) as connection:
@@ -314,7 +314,7 @@ def test_a_part_that_breaks_off_is_gone_on_with(receiver: Receiver, client: http
     request += f"Authorization: Bearer {receiver.tokens['g1']}\r\n\r\n"
     exchange(receiver.url, request.encode() + rows[: len(rows) // 2], wait=False)
     answer = send(client, path(manifest), rows)
-    while answer.status_code == 409:  # what was left of the other still comes in
+    while answer.status_code == 409:  # the rest of the other request still arrives
         answer = send(client, path(manifest), rows)
     assert answer.status_code in (200, 201)
     assert there(receiver, manifest).read_bytes() == rows
@@ -340,7 +340,7 @@ def test_the_same_file_sent_by_many_at_once_is_there_once(receiver: Receiver, ep
 
 
 def test_slow_clients_hold_nobody(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
-    """Forty have begun a body and say no more; a segment comes through all the same."""
+    """Forty clients send part of a body and stop; another segment is accepted meanwhile."""
     slow = []
     try:
         for number in range(40):
@@ -358,7 +358,7 @@ def test_slow_clients_hold_nobody(receiver: Receiver, client: httpx.Client, epoc
 
 
 def test_killed_at_any_time_it_loses_nothing(new: Callable[..., Receiver]) -> None:
-    """`kill -9` in the middle of uploads, over and over, on the same port: all comes, once and whole."""
+    """Repeated `kill -9` during uploads, on the same port: all segments arrive complete and once."""
     chance = random.Random(6)
     receiver = new()
     receiver.start()
@@ -397,7 +397,7 @@ def test_killed_at_any_time_it_loses_nothing(new: Callable[..., Receiver]) -> No
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here; install the package util-linux")
 def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Receiver]) -> None:
-    """The limit of a file's size stands for the end of the disk: a write takes part of the bytes, then none."""
+    """A file size limit simulates the full disk: a write accepts part of the bytes, then none."""
     receiver = new(prefix=["prlimit", "--fsize=6000"])
     receiver.start()
     manifest, rows = segment(1, 5000)
@@ -408,7 +408,7 @@ def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Re
         ship(client, *segment(1, 10))
     assert receiver.end() == 0
     receiver.file.unlink()
-    receiver = new()  # the same landing zone, with room
+    receiver = new()  # the same landing zone, with free space
     receiver.start()
     with receiver.client() as client:
         ship(client, manifest, rows)

@@ -1,4 +1,4 @@
-"""Results: the formats of SPARQL, which others read; and a table for people."""
+"""Results: the formats of SPARQL, verified with other parsers; and a table for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edge-history serve`, asked by a client of its own process, and what it refuses."""
+"""`edge-history serve` with a client in a separate process, and the requests that it refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "it's a table", numbered(readings("k1", range(5))))
     log = tmp_path / "log"
-    # What this process told its own session of Spark is not for others.
+    # This process must not pass the options of its own Spark session to others.
     own = [key for key in os.environ if key.startswith(("SPARK_", "PYSPARK_"))]
     environment = {key: value for key, value in os.environ.items() if key not in own}
     with log.open("w") as errors:
@@ -62,7 +62,7 @@ def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def _arguments() -> str:
-    """Of all processes."""
+    """Return the arguments of all processes."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:

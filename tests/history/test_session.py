@@ -1,4 +1,4 @@
-"""The session: Delta Lake is there, and another reader of Delta tables agrees."""
+"""The Spark session: Delta Lake is available, and another reader of Delta tables agrees."""
 
 from __future__ import annotations
 

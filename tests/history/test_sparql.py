@@ -1,4 +1,4 @@
-"""SPARQL over a table: what is answered, and how. Hand-made answers; generated ones are compared elsewhere."""
+"""SPARQL over a table: hand-written queries and answers. Generated ones are compared elsewhere."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ABOUT_A_ROW = f"<{EX}observation/a/{EPOCH}-1> <{SOSA}madeBySensor> <{EX}sensor/o
 
 @pytest.fixture(scope="module")
 def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """A Delta table of what plain mappings stored."""
+    """Write a Delta table of observations that plain mappings stored."""
     return History(spark, write(spark, tmp_path_factory.mktemp("mapped") / "table", numbered(MAPPED[:5])))
 
 
@@ -56,7 +56,7 @@ def mixed(spark: SparkSession) -> History:
 
 
 def answers(history: History, query: str) -> list[tuple[str | None, ...]]:
-    """The solutions, short."""
+    """Return the solutions in short form."""
     return sorted(
         (
             tuple(None if term is None else short(term) for term in row)
@@ -67,7 +67,7 @@ def answers(history: History, query: str) -> list[tuple[str | None, ...]]:
 
 
 def short(term: str) -> str:
-    """A term as it is written with prefixes."""
+    """Return a term with prefixes."""
     for prefix, iri in (
         ("ex:", EX),
         ("xsd:", XSD),
@@ -154,7 +154,7 @@ def test_times_compare_whatever_their_zone(mixed: History) -> None:
 
 
 def test_triples_of_clients_are_a_set(mixed: History) -> None:
-    """One observation was written twice, with two quantities: each pair of its values is a solution, once."""
+    """One observation was written twice, with two quantities: each pair of its values is a solution once."""
     found = answers(mixed, "SELECT ?f ?v { ex:own sosa:hasFeatureOfInterest ?f ; sosa:hasResult/qudt:numericValue ?v }")
     assert found == [(f"ex:place/{place}", integer(value)) for place in range(2) for value in (30, 31)]
 

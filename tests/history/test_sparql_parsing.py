@@ -1,4 +1,4 @@
-"""From the text of a query to its algebra, and what is refused."""
+"""Query text to algebra, and the refused queries."""
 
 from __future__ import annotations
 

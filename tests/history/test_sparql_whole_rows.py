@@ -1,4 +1,4 @@
-"""Which rows tell all of an observation, so that a star is one scan of them, and its OPTIONALs are too."""
+"""Rows that contain a complete observation, so that a star query with its OPTIONALs is one scan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JOINED = "over the triples of observations that clients wrote, joined"
 
 
 def chosen(number: int, result: int | None = None, **told: str) -> tuple[Context, Cells]:
-    """An observation whose IRIs a client chose."""
+    """Return an observation whose IRIs a client chose."""
     context = Context(sensor=f"{EX}sensor/own", datatype=XSD + "integer", **told)
     names = (f"{EX}own/{number}", f"{EX}own/result/{number if result is None else result}", f"{EX}own/instant/{number}")
     return context, Cells(MIDNIGHT + number, str(30 + number), None, *names)
@@ -61,7 +61,7 @@ Asked = Callable[..., dict[str, History]]
 
 @pytest.fixture(scope="module")
 def asked(spark: SparkSession) -> Iterator[Asked]:
-    """Histories of observations, once for all tests that ask the same ones."""
+    """Return histories of observations, one for all tests with the same queries."""
     made: dict[str, dict[str, History]] = {}
     session = spark.newSession()
 
@@ -76,7 +76,7 @@ def asked(spark: SparkSession) -> Iterator[Asked]:
 
 
 def explained(histories: dict[str, History], query: str) -> str:
-    """How rows answer, if they answer as triples do."""
+    """Return the plan over rows, if it gives the same answers as triples."""
     found, expected = (sorted(map(repr, one.sparql(PREFIXES + query).collect())) for one in histories.values())
     assert found == expected
     assert found, "a question without an answer shows nothing"

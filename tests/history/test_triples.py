@@ -1,4 +1,4 @@
-"""The table as triples: exactly what an observation stands for."""
+"""The table as triples: exactly those of the observations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BULK = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
-"""Few examples and large ones: a job of Spark takes longer than a row."""
+"""Few examples, but large ones: a Spark job takes longer than a row."""
 
 
 def told(frame: DataFrame) -> list[str]:
-    """Triples as lines of N-Quads, sorted."""
+    """Return the sorted triples as lines of N-Quads."""
     assert frame.columns == list(COLUMNS)
     return sorted(" ".join([*filter(None, row), "."]) for row in frame.collect())
 

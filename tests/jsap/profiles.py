@@ -1,4 +1,4 @@
-"""Profiles for tests: made of what a test is about, and the repaired listings of the SEPA paper."""
+"""Profiles for tests: short ones, and the repaired listings of the SEPA paper."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from edge.jsap import Problem, Profile, ProfileEntry, ProfileError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHAT = EXAMPLES / "chat" / "chat.jsap"
-"""Listing 16. Repaired: a brace and two commas, texts on one line, what was left out of the protocol members."""
+"""Listing 16. Repaired: a brace and two commas, texts on one line, missing protocol members."""
 MONITORING = EXAMPLES / "monitoring" / "monitoring.jsap"
-"""Listings 17 and 18. Repaired: braces, texts on one line, what was left out of the protocol members."""
+"""Listings 17 and 18. Repaired: braces, texts on one line, missing protocol members."""
 
 NAMESPACES = {"ex": "http://example.org/", "schema": "http://schema.org/"}
 
@@ -23,7 +23,7 @@ def profile(**members) -> Profile:
 
 
 def entry(kind: str, sparql: str, forced: dict | None = None, **members) -> ProfileEntry:
-    """The one entry of a profile. `forced`: variable to type, or to the whole binding."""
+    """Return the only entry of a profile. `forced`: maps variables to a type, or to the whole binding."""
     bindings = {name: {"type": each} if isinstance(each, str) else each for name, each in (forced or {}).items()}
     listed = {"E": {"sparql": sparql, "forcedBindings": bindings, **members}}
     found = profile(**{"updates" if kind == "update" else "queries": listed})
@@ -39,14 +39,14 @@ def update(sparql: str, forced: dict | None = None, **members) -> ProfileEntry:
 
 
 def problems(text: str, name: str = "profile.jsap") -> tuple[Problem, ...]:
-    """What is wrong with a profile."""
+    """Return the problems of a profile."""
     with pytest.raises(ProfileError) as refused:
         Profile.parse(text, name)
     return refused.value.problems
 
 
 def refusals(kind: str, sparql: str, forced: dict | None = None) -> list[str]:
-    """Why an entry is refused."""
+    """Return the reasons why an entry is refused."""
     with pytest.raises(ProfileError) as refused:
         entry(kind, sparql, forced)
     return [problem.reason for problem in refused.value.problems]

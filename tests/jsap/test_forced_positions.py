@@ -1,4 +1,4 @@
-"""Where a forced variable may stand, and what the text means with a term in its place."""
+"""Positions of forced variables, and the meaning of a text with terms in these positions."""
 
 import json
 from collections import Counter
@@ -43,7 +43,7 @@ SAME = [
     "SELECT ?x ?g { ?x ex:p 1 OPTIONAL { GRAPH ?g { ?x ex:p ?y } } }",
     "SELECT ?x { { SELECT ?x { ?x ex:p ?y } LIMIT 1000 } }",
 ]
-"""Queries that bind ?x certainly."""
+"""Queries that always bind ?x."""
 
 
 def rows(found: ox.QuerySolutions) -> Counter:
@@ -143,7 +143,7 @@ def test_a_minus_may_hold_it_where_another_variable_ties_it():
 
 
 def test_terms_touch_nothing_beside_them():
-    """A language tag would go on in the minus, a blank node in the dot, `<` with the IRI."""
+    """A language tag would continue in the minus sign, a blank node in the dot, `<` with the IRI."""
     minus = query("SELECT (COUNT(?x-1) AS ?n) { FILTER(STRLEN(?x)<?x||?x=?x) }", {"x": {"type": "literal"}})
     iri = query("SELECT ?y { ?y ?p ?z FILTER(?z<?x) }", {"x": "uri"})
     dots = update("INSERT DATA{?x<a:p>?x.?x<a:q>1.<a:s><a:p>?x.}", {"x": "bnode"})

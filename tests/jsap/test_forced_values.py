@@ -1,4 +1,4 @@
-"""Values of forced bindings: they are typed, they become terms, and no value can be more than a value."""
+"""Values of forced bindings: typed conversion to terms, and protection against injection."""
 
 import re
 from datetime import UTC, date, datetime
@@ -52,7 +52,7 @@ def test_any_text_is_that_text_and_nothing_else(value):
 
 @given(TEXTS)
 def test_any_text_is_that_text_to_who_reads_escapes_before_strings(value):
-    """SPARQL 1.1 Query, 19.2: codepoint escapes are read before the grammar is, wherever they are."""
+    """SPARQL 1.1 Query, 19.2: codepoint escapes are decoded before parsing, wherever they are."""
     text = INSERT.text({"x": value})
     read = re.sub(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})", lambda m: chr(int(m[1] or m[2], 16)), text)
     assert ox.Literal(value) in {quad.object for quad in stored(read)}

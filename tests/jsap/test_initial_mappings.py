@@ -1,4 +1,4 @@
-"""`extended.semantic-mappings` (Listing 17): a profile among the mapping files, and messages become observations."""
+"""`extended.semantic-mappings` (Listing 17): a profile among the mapping files; messages become observations."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ OBSERVATION = "http://mml.arces.unibo.it/monitor#Pepoli-6lowpan-Nodo1-Temperatur
 
 
 def gateway(data_dir) -> Gateway:
-    """With the profile as its only mapping file, and no packs."""
+    """Run a gateway with the profile as its only mapping file, and no packs."""
     directory = data_dir / "mappings"
     directory.mkdir(parents=True)
     (directory / "monitoring.jsap").write_text(MONITORING.read_text())

@@ -1,4 +1,4 @@
-"""The examples of docs/jsap.md are what they say."""
+"""The examples of docs/jsap.md have the documented results."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The chat and the monitoring of the SEPA paper (Appendix C) run as they are written, on the engine."""
+"""The chat and the monitoring of the SEPA paper (Appendix C) run unchanged on the engine."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ class Application:
         return [dict(zip(names, [term.value for term in row], strict=True)) for row in result.rows]
 
     def subscribe(self, name: str, **bindings) -> list:
-        """What the subscriber is told, as it is told."""
+        """Subscribe; return the list of notifications, which grows."""
         told: list = []
         request = QueryRequest(self.profile.query(name).text(bindings))
         self.engine.subscribe(request, lambda event: told.append(event.delta)).result(10)
@@ -109,7 +109,7 @@ def test_adding_an_observation_again_replaces_its_description(engine):
 
 
 def test_one_plan_serves_all_values_of_an_entry():
-    """The engine knows a text by its shape: what is compiled of an entry is compiled once."""
+    """The engine identifies a text by its fingerprint, so each entry is compiled once."""
     send = Profile.load(CHAT).update("SEND")
     compiled = []
     compile_ = UpdateCompiler(LiveGraph(), QueryRules()).compile

@@ -1,4 +1,4 @@
-"""Profiles as files: JSON and YAML, what they include, and where in them something is wrong."""
+"""Profiles as files: JSON and YAML, includes, and the positions of errors."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from edge.jsap import Profile, ProfileError, UnknownEntry, check
 
 
 def places(text, name="p.jsap"):
-    """Line and column of each problem, and why."""
+    """Return line, column and reason of each problem."""
     return [(problem.line, problem.column, problem.reason) for problem in problems(text, name)]
 
 
@@ -238,7 +238,7 @@ def test_an_unknown_entry_is_told_with_those_there_are():
         found.query("A")
 
 
-# Files that include files
+# Includes
 
 
 def write(path, **members):

@@ -1,4 +1,4 @@
-"""Where updates and queries go, and in which graphs."""
+"""Targets of updates and queries: hosts and graphs."""
 
 import pytest
 from profiles import problems, profile, query, update

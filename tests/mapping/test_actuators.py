@@ -1,4 +1,4 @@
-"""Actuators: whatever a value holds, the message is well formed or there is none; faults are told with their line."""
+"""Actuators: for any value the message is well-formed or absent; errors name their line."""
 
 import json
 import re
@@ -277,7 +277,7 @@ DATA = re.search("```sparql\n(.*?)```", GUIDE, re.DOTALL)[1]
 
 
 def recipes():
-    """What the guide's actuators send for the lamp it describes, one that is off, and one without a dimmer."""
+    """Return the messages of the guide's actuators: for its lamp, for one that is off, and one without a dimmer."""
     store = ox.Store()
     store.update(DATA)
     store.update(

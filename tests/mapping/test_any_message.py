@@ -1,4 +1,4 @@
-"""Whatever arrives: mapping never raises, every IRI is valid, and decimal arithmetic is exact (property-based)."""
+"""Property-based tests: mapping never raises, every IRI is valid, and decimal arithmetic is exact."""
 
 import json
 import re
@@ -41,7 +41,7 @@ property = "http://example.org/p/{name}"
 datatype = "auto"
 """
 MAPPER = Mapper([load_pack(OWN, "own")] + [load_builtin(name) for name in builtin_names()], MappingLimits(readings=20))
-# Nothing that RFC 3987 forbids, whatever a grammar library may let pass.
+# Nothing that RFC 3987 forbids, whatever a grammar library may accept.
 STRICT = re.compile(r"[a-z][a-z0-9+.-]*:[A-Za-z0-9\-._~!$&'()*+,;=:@/?%]*(#[A-Za-z0-9\-._~!$&'()*+,;=:@/?%]*)?")
 
 LEVELS = st.text(max_size=12) | st.sampled_from(

@@ -1,4 +1,4 @@
-"""Binary payloads: fields become a document, readings lead into it; what is too short or not declared so is told."""
+"""Binary payloads: fields become a document for readings; short or undeclared payloads are reported."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Checksums: the catalogue's check values, in either order of bytes, anywhere in a frame."""
+"""Checksums: the check values of the catalogue, in both byte orders, anywhere in a frame."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from edge.mapping.checksums import ALGORITHMS, ALIASES, Checksum
 
 CHECK = b"123456789"
-"""What the catalogue gives the value of."""
+"""The input for the check values of the catalogue."""
 VALUES = {
     "sum8": 0xDD,
     "xor8": 0x31,

@@ -1,4 +1,4 @@
-"""The examples of docs/mapping.md are mapping files that load, and do what the text says."""
+"""The examples of docs/mapping.md are valid mapping files and do what the text says."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which mappings apply to a message, and what becomes of it."""
+"""The mappings that apply to a message, and their results."""
 
 from datetime import UTC, datetime
 

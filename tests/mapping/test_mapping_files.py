@@ -1,4 +1,4 @@
-"""Mapping files: every fault is told with file, line, mapping, key, what is allowed and the nearest known name."""
+"""Mapping files: every error names file, line, mapping, key, the permitted values and the most similar name."""
 
 import json
 from importlib import resources

@@ -1,4 +1,4 @@
-"""What the packs must neither swallow nor mix up."""
+"""Messages that packs must neither accept nor confuse."""
 
 import json
 

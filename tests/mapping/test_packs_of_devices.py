@@ -1,4 +1,4 @@
-"""The packs that come along, against payloads as real devices send them (samples/*.json)."""
+"""The built-in packs with payloads of real devices (samples/*.json)."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_recorded_message_gives_the_expected_readings(mapper, sample):
     assert [told(reading) for reading in mapped.readings] == sample["readings"]
     assert [problem.reason for problem in mapped.problems] == sample["problems"]
     for reading in mapped.readings:
-        # What the paper's OBSERVATIONS_VALUES query asks of every observation (Listing 18).
+        # The properties of each observation in the paper's OBSERVATIONS_VALUES query (Listing 18).
         assert reading.unit
         assert reading.location
         assert reading.label

@@ -1,4 +1,4 @@
-"""SenML resolved: base fields, times, and the draft form; the recorded readings of a city's sensors."""
+"""SenML resolution: base fields, times, the draft form, and recorded readings of a city's sensors."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

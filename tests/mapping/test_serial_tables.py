@@ -1,4 +1,4 @@
-"""Serial ports in mapping files: what can be declared, and what is wrong, told with its line."""
+"""Serial ports in mapping files: valid declarations, and errors with their line."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A gateway that ships to a landing zone, in a process of its own."""
+"""A gateway in a separate process that ships to a landing zone."""
 
 import json
 
@@ -22,7 +22,7 @@ PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>"""
 
 
 class Site:
-    """A gateway `attic` that stores what it is told to, and its landing zone."""
+    """A gateway `attic` that stores observations for the test, with its landing zone."""
 
     def __init__(self, data_dir, zone, settings):
         self.path = zone
@@ -33,7 +33,7 @@ class Site:
         self.watched = Watched(self.process)
 
     def store(self, *names, size=2):
-        """One update that stores an observation for each name, with values of so many characters."""
+        """Run one update that stores an observation for each name, with values of this many characters."""
         observations = "".join(OBSERVATION.format(name=name, value="1" * size) for name in names)
         self.watched.update(f"{PREFIXES} INSERT DATA {{ GRAPH <urn:edge:history> {{ {observations} }} }}")
 
@@ -41,7 +41,7 @@ class Site:
         return self.watched.ask("/api/outbox")[1]
 
     def until(self, **wanted):
-        """Wait until the status says so."""
+        """Wait until the status has these values."""
 
         def said():
             status = self.status()
@@ -73,7 +73,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path):
-    """Make a gateway that ships to the directory `landing`; it is started by the test."""
+    """Return a gateway that ships to the directory `landing`; the test starts it."""
     (tmp_path / "landing").mkdir()
     made = []
 

@@ -1,4 +1,4 @@
-"""What is between two machines, and may be cut: passes on TCP connections, up to so many bytes."""
+"""A TCP relay between two machines that can cut connections after a number of bytes."""
 
 import contextlib
 import socket
@@ -6,12 +6,12 @@ import threading
 
 
 class Relay:
-    """Listens on a port of its own for as long as it is open."""
+    """A relay that listens on a port of its own while it is open."""
 
     def __init__(self, target):
         self.target = target
         self.left = None
-        """Bytes that clients can still send before all that is open is cut; None: as many as they like."""
+        """Bytes that clients can still send before all connections are cut; None: no limit."""
         self.passed = 0
         """Bytes from clients so far."""
         self._listener = socket.create_server(("127.0.0.1", 0))

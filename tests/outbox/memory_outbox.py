@@ -1,4 +1,4 @@
-"""An outbox in memory, filled and capped by hand, a shipper without a schedule, a landing zone as ingesters have it."""
+"""An outbox in memory that the test fills and caps, a shipper without a schedule, and a landing zone."""
 
 from pathlib import Path
 
@@ -62,14 +62,14 @@ class MemoryOutbox:
 
 
 class ToldShipper(Shipper):
-    """It ships when it is told to, and at no other time: nothing happens beside the test."""
+    """A shipper that ships only on request, so that nothing runs in parallel with the test."""
 
     def _is_due(self):
         return False
 
 
 class Zone:
-    """A directory with what one gateway shipped."""
+    """A directory with the segments of one gateway."""
 
     def __init__(self, path: Path, gateway="attic", epoch=EPOCH):
         self.path = path
@@ -78,7 +78,7 @@ class Zone:
         self.epoch = epoch
 
     def manifests(self):
-        """All of them, checked against their rows, by their first number."""
+        """Return all manifests by their first number, checked against their rows."""
         found = []
         for file in sorted(self.folder.glob(f"*{MANIFEST}")):
             manifest = Manifest.from_json(file.read_bytes())

@@ -1,4 +1,4 @@
-"""An engine with an outbox in a directory, and what is in it, as whoever ships it sees it."""
+"""An engine with an outbox in a directory, and the outbox's content as the shipper sees it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edge.protocol.access import ANYBODY, Access
 from tests.support.waiting import PATIENCE
 
 WAIT = PATIENCE
-"""Seconds after which something that should happen has not happened."""
+"""Seconds after which a test gives up."""
 
 
 class Stored(NamedTuple):
@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
 
 class House:
-    """A running engine."""
+    """A running engine with an outbox."""
 
     def __init__(self, directory: Path, outbox: OutboxSettings | None = None, **engine: object) -> None:
         made: list[Recorder] = []
@@ -63,32 +63,32 @@ class House:
         return list(result.rows)
 
     def stored(self) -> list[Stored]:
-        """All that waits."""
+        """Return all waiting observations."""
         rows = list(self.outbox.rows(1, 1_000_000))
         contexts = self.outbox.contexts({context for _, context, _ in rows})
         return [Stored(seq, contexts[context], cells(text)) for seq, context, text in rows]
 
     def values(self) -> list[str | None]:
-        """The values of all that waits; of what is quads: these."""
+        """Return the values of all waiting observations, or their quads."""
         return [each.cells.value or each.cells.quads for each in self.stored()]
 
     def history(self) -> set[ox.Quad]:
-        """The quads of all that waits."""
+        """Return the quads of all waiting observations."""
         lines = [line for seq, *found in self.stored() for line in quads(*found, self.outbox.epoch, seq)]
         return set(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS))
 
     def disk_full(self, *, full: bool) -> None:
-        """Whether the file can grow."""
+        """Set whether the file cannot grow."""
         pages = 1 if full else 1_000_000_000
         self.engine.on_writer(lambda: self.journal._connection.execute(f"PRAGMA max_page_count = {pages}")).result(WAIT)
 
 
 def note(value: object, time: int = 5, series: str = "urn:o:1") -> tuple[Context, Cells]:
-    """What a reading stores."""
+    """Return the stored form of a reading."""
     return Context(series=series), Cells(time, str(value))
 
 
 def storing(*values: object, sparql: str = "INSERT DATA {}", **others: object) -> UpdateRequest:
-    """An update that stores readings."""
+    """Return an update that stores readings."""
     notes: Sequence[object] = [note(value) for value in values]
     return UpdateRequest(sparql, notes=notes, **others)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A real gateway and its landing zone: killed, cut off, full; nothing is lost, nothing is there twice."""
+"""A real gateway and its landing zone: killed, disconnected, full; no observation is lost or shipped twice."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ ROUNDS = 4
 
 
 def observations(zone):
-    """How often each observation is in the landing zone, where no range overlaps another."""
+    """Return how often each observation is in the landing zone, where ranges do not overlap."""
     found = Counter()
     end = 0
     for manifest in zone.manifests():
@@ -34,7 +34,7 @@ def test_a_gateway_that_is_killed_again_and_again_ships_each_observation_once(si
         over = threading.Event()
 
         def load(number=number, over=over):
-            with contextlib.suppress(OSError, HTTPException):  # in the middle of one it is killed
+            with contextlib.suppress(OSError, HTTPException):  # the kill interrupts one of them
                 for step in range(10_000):
                     if over.is_set():
                         break
@@ -118,11 +118,11 @@ def test_what_was_dropped_is_a_tombstone_and_all_numbers_are_accounted_for(site,
     (tmp_path / "away").rename(tmp_path / "landing")
     gateway.until_shipped()
     first, lost, *rest = gateway.zone.manifests()
-    assert (first.first, first.last, first.tombstone) == (1, 10, False)  # dropped here, but it had got there
+    assert (first.first, first.last, first.tombstone) == (1, 10, False)  # dropped here, although it had arrived there
     assert [manifest.tombstone for manifest in rest] == [False] * len(rest)
     assert (lost.first, lost.tombstone, lost.last) == (11, True, rest[0].first - 1)
     assert rest[-1].last == 22
-    gateway.zone.acknowledge(10)  # amid what is lost
+    gateway.zone.acknowledge(10)  # between dropped ones
     gateway.until(acknowledged=10)
     gateway.process.kill()
     gateway.start()

@@ -1,4 +1,4 @@
-"""A landing zone that is a directory, and what can be wrong with it."""
+"""A directory as landing zone, and its possible faults."""
 
 import errno
 import os
@@ -95,7 +95,7 @@ def test_a_file_system_that_synchronises_no_directories_will_do(landing, zone, s
     synchronise = os.fsync
 
     def files_alone(descriptor):
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - as a link of the kernel's
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - as the kernel follows a link
             raise OSError(errno.EINVAL, "Invalid argument")
         synchronise(descriptor)
 

@@ -1,4 +1,4 @@
-"""A landing zone over HTTP: the real receiver, lines that are cut, and servers that are none or err."""
+"""A landing zone over HTTP: the real receiver, broken connections, and servers that are wrong or fail."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ class Attic(MemoryOutbox):
 
 
 class Noisy(Attic):
-    """One whose values do not become small."""
+    """An outbox whose values do not compress."""
 
     def store(self, count, start=0):
         chance = random.Random(7)
@@ -46,7 +46,7 @@ def receiver(tmp_path_factory):
 
 @pytest.fixture
 def zone(receiver, request):
-    """For each test an epoch of its own."""
+    """A landing zone with its own epoch for each test."""
     return Zone(receiver.landing, "g1", f"{abs(hash(request.node.name)):016x}"[:16])
 
 
@@ -85,7 +85,7 @@ def test_segments_arrive_and_what_is_known_of_them_is_told(receiver, zone, outbo
     assert [manifest.tombstone for manifest in zone.manifests()] == [False, True, False]
     zone.acknowledge(10)
     assert landing.look("g1", zone.epoch) == KnownOutbox(10, ((1, 10), (11, 20), (21, 25)))
-    landing.put(cut(outbox, 1, 10))  # what is there stays as it is
+    landing.put(cut(outbox, 1, 10))  # existing data stays unchanged
     assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
 
 
@@ -124,7 +124,7 @@ def test_a_receiver_that_is_killed_amid_a_segment_has_it_in_the_end(tmp_path):
 
 
 def test_other_bytes_under_the_same_name_are_put_right(receiver, zone, noisy, relay):
-    """Half of a file may be there of a gateway whose zlib was another."""
+    """Half of a file may exist, of a gateway with another version of zlib."""
     landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
     segment = cut(noisy, 1, noisy.last)
     relay.left = 2 * PART
@@ -162,11 +162,11 @@ def test_over_tls_who_signed_the_certificate_counts(tmp_path):
     receiver.end()
 
 
-# Servers that err
+# Failing servers
 
 
 class Scripted:
-    """Answers each request as it is told: with (status, header, body), in turn; the last one for ever."""
+    """A server that answers requests by a script of (status, header, body), the last one forever."""
 
     def __init__(self, *answers):
         self.answers = list(answers)

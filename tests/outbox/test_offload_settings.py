@@ -1,4 +1,4 @@
-"""The settings of shipping: what they take, and in which words they refuse."""
+"""The settings of shipping: accepted values, and error messages."""
 
 import pytest
 

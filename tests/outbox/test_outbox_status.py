@@ -1,4 +1,4 @@
-"""What is told of shipping."""
+"""The reported status of shipping."""
 
 import threading
 
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 class Counted(MemoryOutbox):
-    """As the real one, it knows how much there is."""
+    """It knows its size, like the real one."""
 
     count = property(lambda self: len(self.stored))
     bytes = property(lambda self: sum(len(text) for _, text in self.stored.values()))
@@ -21,7 +21,7 @@ class Counted(MemoryOutbox):
 
 
 class Hanging:
-    """A mount whose server is gone: what is asked of it is never answered."""
+    """A mount whose server is gone: requests never return."""
 
     def __init__(self):
         self.asked = threading.Event()

@@ -1,4 +1,4 @@
-"""What comes into a gateway for the history, by each way, and what is in its outbox afterwards."""
+"""All inputs of a gateway that the recorder stores, and the content of its outbox."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
 
 
 def stored(data_dir: Path) -> list[Stored]:
-    """What waits in the outbox of a gateway that has stopped."""
+    """Return the waiting observations of a stopped gateway."""
     with House(data_dir) as house:
         return house.stored()
 

@@ -1,4 +1,4 @@
-"""What updates store: with them or not at all, numbered without gaps, and out of everybody's sight."""
+"""Observations that updates store: atomic, numbered without gaps, and invisible to queries."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_an_older_copy_goes_on_in_another_epoch_with_all_that_is_not_acknowledge
     with House(tmp_path, OutboxSettings(max_bytes=6000)) as house:
         assert house.outbox.claimed == 8
         epoch = house.outbox.epoch
-        house.outbox.begin_epoch(50)  # up to where the later self had come
+        house.outbox.begin_epoch(50)  # up to the last number of the later instance
         assert house.outbox.epoch != epoch
         assert (house.outbox.acknowledged, house.outbox.claimed, house.outbox.oldest) == (0, 0, 1)
         assert [(each.seq, each.cells.value) for each in house.stored()] == [(1, "8"), (2, "9")]
@@ -231,7 +231,7 @@ def test_with_an_interval_only_what_survives_a_power_cut_may_be_sent(tmp_path):
     with House(tmp_path, durability="interval", flush_interval=3600.0) as house:
         house.update(storing(1))
         house.update(storing(2))
-        assert house.outbox.last == 1  # it is flushed after what comes first
+        assert house.outbox.last == 1  # it is flushed after the first commit
         assert house.values() == ["1"]
         assert house.outbox.count == 2
         house.outbox.acknowledge(2)

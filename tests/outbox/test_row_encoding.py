@@ -1,4 +1,4 @@
-"""From quads to stored observations and back: exactly the quads that came, in few cells where they have the shape."""
+"""Row encoding: from quads to stored observations and back without change, compact if they have the usual shape."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ graphs = st.sampled_from([None, iri(HISTORY), iri("urn:x:g"), ox.BlankNode("g")]
 
 @st.composite
 def whole(draw: st.DrawFn) -> list[Statement]:
-    """An observation of the shape, perhaps with something more or less."""
+    """Return an observation of the shape, possibly with extra or missing quads."""
     observation, result, instant = draw(st.permutations(SUBJECTS))[:3]
     graph = draw(graphs)
     said = [
@@ -84,7 +84,7 @@ several = st.lists(
 
 
 def expected(statements: Iterable[Statement]) -> set[ox.Quad]:
-    """What came, with blank nodes numbered as they occur."""
+    """Return the expected quads, with blank nodes numbered in order."""
     names: dict[str, ox.NamedNode] = {}
 
     def named(term):
@@ -101,7 +101,7 @@ def expected(statements: Iterable[Statement]) -> set[ox.Quad]:
 
 
 def stored(statements: Sequence[Statement]) -> list[tuple[Context, Cells]]:
-    """As they come out of the outbox."""
+    """Return the quads as read from the outbox."""
     return [(context, cells(body(own))) for context, own in observations(statements, HISTORY, NAME, NOW)]
 
 
@@ -114,7 +114,7 @@ def test_what_is_stored_expands_to_exactly_what_came(statements):
 
 
 def shaped(**other: object) -> list[Statement]:
-    """`STORE_OBSERVATION` of Listing 18, with a quantity of 22.5."""
+    """Return `STORE_OBSERVATION` of Listing 18, with a quantity of 22.5."""
     o, q, i = iri("urn:o:1"), iri("urn:q:1"), iri("urn:i:1")
     said: dict[str, tuple[object, str, object]] = {
         "type": (o, RDF + "type", iri(SOSA + "Observation")),

@@ -1,4 +1,4 @@
-"""Which readings are stored, as their mapping says it."""
+"""Sampling: the readings that are stored according to their mapping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERIES = "http://example.org/o"
 
 
 def stored(store: str, *messages: tuple[float, str]) -> list[str]:
-    """The values that are stored of messages: seconds after noon, and payload."""
+    """Return the stored values of messages, given as seconds after noon and payload."""
     mapping = f'[[mapping]]\ntopic = "t"\nobservation = "{SERIES}"\ndatatype = "auto"\nstore = {store}'
     mapper, chooser = Mapper([load_pack(mapping)]), Sampler()
     found = []
@@ -77,7 +77,7 @@ def test_what_was_not_stored_after_all_does_not_count():
     chooser.give_up(second)
     assert note("1", 2) is None
     third, fourth = note("3", 3), note("4", 4)
-    chooser.give_up(third)  # another is on its way: what was stored last is not known until the next
+    chooser.give_up(third)  # another reading is in progress: the last stored value is unknown until the next
     assert fourth
     assert note("1", 5)
 

@@ -1,4 +1,4 @@
-"""Segments: what is written is read again, and nothing else is."""
+"""Segments: the written data can be read again, and damaged data is refused."""
 
 from __future__ import annotations
 

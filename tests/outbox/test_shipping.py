@@ -1,4 +1,4 @@
-"""The shipper: what is in a landing zone after rounds, whatever became of what was there before."""
+"""The shipper: the content of a landing zone after rounds, whatever happened to earlier content."""
 
 import logging
 from dataclasses import replace
@@ -28,7 +28,7 @@ def zone(tmp_path):
 
 @pytest.fixture
 def shipping(zone):
-    """Start a shipper; unless `schedule`, it ships when it is told to and at no other time."""
+    """Start a shipper; without `schedule`, it ships only on request."""
     started = []
 
     def shipping(outbox, landing=None, settings=NEVER, *, schedule=False, now=lambda: 0.0, **others):
@@ -49,7 +49,7 @@ def ship(shipper):
 
 
 class Broken:
-    """A landing zone that fails when it is told to: after so many more files it takes none."""
+    """A landing zone that fails on request: after this number of files it accepts no more."""
 
     def __init__(self, landing):
         self.landing = landing
@@ -99,7 +99,7 @@ def test_what_is_acknowledged_is_forgotten_and_nothing_else(zone, shipping):
     ship(shipper)
     assert (sorted(outbox.stored), outbox.acknowledged, shipper.known.acknowledged) == ([*range(21, 26)], 20, 20)
     assert shipper.acknowledged_at == 1234.5
-    for path in zone.folder.glob("*"):  # after a day the ingester removes what it has
+    for path in zone.folder.glob("*"):  # after a day the ingester removes ingested segments
         path.unlink()
     ship(shipper)
     assert zone.ranges() == [(21, 25)]
@@ -243,7 +243,7 @@ def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
     zone.acknowledge(20)
     older = MemoryOutbox(15)
     older.claim(10)
-    older.store(20)  # as many as would hide that others have their numbers
+    older.store(20)  # enough to hide that others have their numbers
     ship(shipper := shipping(older))
     assert older.epoch != zone.epoch
     again = Zone(zone.path, epoch=older.epoch)

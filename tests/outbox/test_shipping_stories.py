@@ -1,4 +1,4 @@
-"""Random stories of an outbox and its landing zone: in the end each observation is known there, and known once."""
+"""Random stories of an outbox and its landing zone: in the end each observation is there exactly once."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from edge.outbox.shipper import OffloadSettings
 
 
 class Unsteady:
-    """A landing zone that fails for good after so many segments; between two files of a segment, too."""
+    """A landing zone that fails for good after a number of segments, possibly between two files of a segment."""
 
     def __init__(self, path):
         self.landing = DirectoryLanding(path)
@@ -43,7 +43,7 @@ class Stories(RuleBasedStateMachine):
         self.outbox = MemoryOutbox()
         self.landing = Unsteady(self.zone.path)
         self.ingested = {}
-        """Number to value, None where it was dropped."""
+        """Maps numbers to values; None where an observation was dropped."""
         self.start()
 
     def start(self):
@@ -63,7 +63,7 @@ class Stories(RuleBasedStateMachine):
         self.directory.cleanup()
 
     gone = frozenset()
-    """What was dropped at the disk cap."""
+    """Observations dropped at the disk limit."""
 
     @rule(count=st.integers(1, 20))
     def store(self, count):
@@ -94,7 +94,7 @@ class Stories(RuleBasedStateMachine):
 
     @rule(most=st.integers(0, 3))
     def ingest(self, most):
-        """What an ingester does: contiguous segments into the table, then the acknowledgement."""
+        """Act as an ingester: contiguous segments into the table, then the acknowledgement."""
         position = len(self.ingested)
         for manifest in self.zone.manifests():
             if most and manifest.first <= position + 1 <= manifest.last:
@@ -108,7 +108,7 @@ class Stories(RuleBasedStateMachine):
 
     @rule()
     def clean(self):
-        """The ingester removes what it has."""
+        """Act as an ingester: remove ingested segments."""
         for first, last in self.zone.ranges():
             if last <= len(self.ingested):
                 self.zone.remove(first)

@@ -1,4 +1,4 @@
-"""What is said of JSON that cannot be read, at each gate that takes it."""
+"""Error messages for invalid JSON, at each gate that accepts it."""
 
 from __future__ import annotations
 

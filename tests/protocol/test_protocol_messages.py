@@ -148,4 +148,4 @@ def test_every_error_that_a_client_can_get_is_documented():
         for error in _all_errors(EdgeError)
         if error.__module__.startswith(("edge.protocol", "edge.engine")) and error.error not in at_start
     }
-    assert documented == of_clients - {("unauthorized", 401)}  # what the others of its kind have in common
+    assert documented == of_clients - {("unauthorized", 401)}  # common to its kind

@@ -1,4 +1,4 @@
-"""Topic filters: one lies within another exactly where it matches nothing that the other does not."""
+"""Topic filters: one covers another exactly if it matches every topic that the other matches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_TOPICS = [
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """By the letter of the standard, levels taken one after the other."""
+    """Match by the text of the standard, level by level."""
 
     def rest(wanted: list[str], found: list[str]) -> bool:
         if not wanted or not found:

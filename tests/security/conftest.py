@@ -18,7 +18,10 @@ Secured = Callable[..., AbstractAsyncContextManager[House]]
 
 @pytest.fixture(autouse=True)
 def all_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Files with clients that a test opens beside the gateway's: Python 3.13 tells of each that stays open."""
+    """Close all client files that a test opens in addition to the gateway's:
+
+    Python 3.13 warns of each that stays open.
+    """
     opened: list[Store] = []
     begin = Store.__init__
 

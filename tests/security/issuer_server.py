@@ -1,4 +1,4 @@
-"""An authorisation server of somebody else: publishes keys over HTTP, signs tokens, and can behave badly."""
+"""An external authorization server: publishes keys over HTTP, signs tokens, and can misbehave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 class Server:
-    """`keys`: what it publishes, by key id; `reply` in place of them, if set."""
+    """The server. `keys`: the published keys by key id; `reply` replaces them, if set."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._scheme = "http" if tls is None else "https"
@@ -40,7 +40,7 @@ class Server:
                 for name, value in {"Content-Length": str(len(body)), **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                with contextlib.suppress(OSError):  # the gateway may have had enough
+                with contextlib.suppress(OSError):  # the gateway may have closed the connection
                     self.wfile.write(body)
 
             def log_message(self, *args: object) -> None:
@@ -85,7 +85,7 @@ class Server:
         now = int(time.time())
         said = {"iss": NAME, "aud": "sepa-edge", "sub": "lamp", "iat": now, "exp": now + 600, **claims}
         said = {name: value for name, value in said.items() if value is not None}
-        # Not by `jwt.encode`, which refuses some of what the gateway is to refuse.
+        # Not with `jwt.encode`, which refuses some tokens that the gateway must refuse.
         return jwt.api_jws.encode(json.dumps(said).encode(), key, algorithm, {"kid": kid, **(header or {})})
 
 

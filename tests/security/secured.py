@@ -1,4 +1,4 @@
-"""A gateway with security in this process, and what clients do to get in."""
+"""A gateway with security in this process, and the steps of clients to authenticate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings(
 
 
 class House:
-    """A gateway that runs, and the file with its clients as another process sees it."""
+    """A running gateway, and the file of its clients as another process sees it."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -56,7 +56,7 @@ class House:
 
     @property
     def subscriptions(self) -> int:
-        """Those of clients: the gateway has some of its own."""
+        """Return the number of clients' subscriptions: the gateway has some of its own."""
         return self.gateway._engine.subscriptions - self._own
 
     def http(self, service: str = "http", **options: Any) -> httpx.AsyncClient:
@@ -80,7 +80,7 @@ class House:
         await eventually(true)
 
     async def member(self, identity: str = "lamp", rights: Rights | None = None) -> str:
-        """The token of a client that has registered."""
+        """Register a client; return its token."""
         self.clients.allow(identity, rights or Rights())
         return await self.token(await self.register(identity))
 

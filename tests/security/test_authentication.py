@@ -1,4 +1,4 @@
-"""From registration to a subscription, and every message that comes without a token."""
+"""From registration to a subscription, and every message without a token."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_no_path_that_tells_or_changes_anything_is_served_without_a_token(
 
 
 async def test_what_is_open_is_this_and_no_more(house):
-    """A path that is added later is noticed here: it must be among those above, or meant to be open."""
+    """A new path must be in the lists above, or be meant to be open."""
     open_paths = {*FILES, "/health", "/api/endpoints", "/api/openapi.json"}
     routes = {route.path for route in _routes(house)}
     guarded = {path.partition("?")[0] for _, path in REQUESTS} - {"/timers/t"} | {"/timers/{id:path}"}

@@ -1,4 +1,4 @@
-"""Sockets that are open when a token expires or a client is revoked."""
+"""Open sockets when a token expires or a client is revoked."""
 
 from __future__ import annotations
 

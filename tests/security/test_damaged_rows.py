@@ -1,4 +1,4 @@
-"""A flipped byte in the file of the clients: the row is named and refused, all others work."""
+"""A flipped byte in the file of the clients: that row is named and refused, all others work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened(directory):
 
 @pytest.fixture
 def secrets(tmp_path):
-    """Two registered clients with OSCORE keys, one that is allowed; client id and secret by name."""
+    """Return client id and secret by name, of two registered clients with OSCORE keys and an allowed one."""
     with opened(tmp_path) as security:
         found = {}
         for name in ("lamp", "fan"):
@@ -86,7 +86,7 @@ def test_a_damaged_client_is_named_and_refused_and_the_others_work(tmp_path, sec
         ):
             with pytest.raises(UnauthorizedClient, match=r"damaged|may not register"):
                 refused()
-        security.keys.rotate(forget=True)  # which writes to all rows: the damage does not become sound
+        security.keys.rotate(forget=True)  # it writes to all rows: the damage must not become valid
         assert [one.identity for one in clients.registered().values()] == ["fan"]
         clients.revoke("lamp")
         clients.allow("lamp", Rights())

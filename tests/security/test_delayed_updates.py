@@ -1,4 +1,4 @@
-"""Delayed updates of clients, at the gates: each has its own, and they run with the rights of who gave them."""
+"""Delayed updates of clients at the gates: each client has its own, and they run with its permissions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def later(monkeypatch) -> Later:
 
 
 class Later:
-    """A time that comes when it is told to: the engine's clock is set forward."""
+    """Control of the engine's clock, to make timers due."""
 
     def __init__(self, monkeypatch) -> None:
         self.at = str(time.time_ns() // 1000 + 3600 * 1_000_000)
@@ -82,7 +82,7 @@ async def test_a_client_that_is_revoked_while_the_gateway_is_down_changes_nothin
         for who in (token, limited):
             await house.update(who, insert(MINE), at=later.at, id="t")
     house.clients.revoke("lamp")
-    house.clients.allow("lamp", Rights())  # whoever registers now is not who gave the update
+    house.clients.allow("lamp", Rights())  # a client that registers now is not the owner of the update
     house.clients.allow("narrow", LIMITED)
     later.comes()
     async with Gateway(chosen) as gateway:

@@ -1,4 +1,4 @@
-"""The code of a new gateway: who is told it, and for how long."""
+"""The enrolment code of a new gateway: who can read it, and its lifetime."""
 
 from __future__ import annotations
 

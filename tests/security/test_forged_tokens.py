@@ -1,4 +1,4 @@
-"""Tokens that nobody should get in with, at both gates."""
+"""Forged tokens at both gates, all of which must be refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOREIGN = generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class Forger:
-    """Knows everything about a valid token but the private key; with `own`, signs with that to vary one claim."""
+    """An attacker who knows everything about a valid token except the private key; with `own`, varies one claim."""
 
     def __init__(self, house, token: str) -> None:
         self.house = house
@@ -43,7 +43,7 @@ class Forger:
         return self.own.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
     def hs256(self, key: bytes) -> str:
-        """Made by hand: libraries refuse to sign with a public key."""
+        """Sign by hand: libraries refuse to sign with a public key."""
         header = {"alg": "HS256", "typ": "JWT", "kid": self.kid}
         text = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(self.claims).encode())}"
         return f"{text}.{encoded(hmac.digest(key, text.encode(), hashlib.sha256))}"
@@ -104,7 +104,7 @@ async def forger(house):
 
 
 async def test_what_the_forger_makes_of_all_our_own_parts_is_valid(house, forger):
-    """Else the forgeries might be refused for another reason than the one they are for."""
+    """Otherwise the forgeries might be refused for another reason than the intended one."""
     assert (await house.query(forger.signed(jti=uuid.uuid4().hex))).status_code == 200
 
 
@@ -158,7 +158,7 @@ async def test_a_token_in_the_url_counts_for_nothing(house, forger):
 @given(st.data())
 async def test_no_token_with_another_character_is_valid(house, forger, data):
     position = data.draw(st.integers(0, len(forger.token) - 1))
-    # The last character of each part may hold bits that nothing is made of.
+    # The last character of each part may contain unused bits.
     if position + 1 == len(forger.token) or forger.token[position + 1] == ".":
         return
     character = data.draw(st.characters(codec="utf-8", exclude_characters=[forger.token[position]]))
@@ -178,7 +178,7 @@ async def test_a_private_key_never_leaves(house):
 
 
 def deep(part: str) -> str:
-    """A token whose head or body is nested deeper than anybody reads."""
+    """Return a token whose header or payload is nested too deeply."""
     parts = {"head": b'{"alg":"RS256"}', "body": b"{}", part: b'{"iss":' + b"[" * 2500 + b"]" * 2500 + b"}"}
     return f"{encoded(parts['head'])}.{encoded(parts['body'])}.{encoded(b'x')}"
 

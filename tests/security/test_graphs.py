@@ -1,4 +1,4 @@
-"""A client that may use some graphs only: whatever it writes, it sees and changes no others."""
+"""A client with permission for some graphs: it sees and changes no others, whatever it sends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITED = Access("lamp", read=frozenset({MINE, OTHER}), write=frozenset({MINE}))
 
 
 def settle(engine: Any) -> None:
-    """Wait until subscribers have what re-evaluated queries found."""
+    """Wait until subscribers have the results of re-evaluated queries."""
     wait_for(lambda: not engine.pending_evaluations)
     engine.on_writer(lambda: None).result()
 
@@ -172,7 +172,7 @@ def test_clients_that_see_the_same_share_an_spu_and_others_do_not(plain):
 
 
 def test_load_names_its_graph_before_anything_is_fetched():
-    """An empty document changes nothing, and one that cannot be fetched nothing with SILENT: the answer is the same."""
+    """An empty document changes nothing, and so does a failed fetch with SILENT: the answer is the same."""
     fetched: list[str] = []
 
     def load(document: str) -> list[ox.Quad]:
@@ -246,7 +246,8 @@ WRITES = {
 
 
 @pytest.mark.parametrize("empty", [False, True])
-@pytest.mark.parametrize("write", sorted(WRITES.keys() - {"GRAPH variable"}))  # that depends on what the client may see
+# that depends on the graphs that the client may see
+@pytest.mark.parametrize("write", sorted(WRITES.keys() - {"GRAPH variable"}))
 def test_it_is_refused_whether_or_not_the_graph_exists_and_in_the_same_words(plain, write, empty):
     if empty:
         plain.update([UpdateRequest("DROP ALL")]).result()
@@ -294,7 +295,7 @@ def test_no_update_copies_what_may_not_be_seen(engine, theft):
 
 
 def test_a_plan_that_was_made_for_one_client_does_not_serve_another(plain):
-    """Texts of the same shape share plans, whatever their constants are: also that of WITH."""
+    """Texts with the same fingerprint share plans, whatever their constants, including that of WITH."""
     text = "WITH <{}> INSERT {{ GRAPH <urn:g:mine> {{ <urn:x> <urn:p> ?o }} }} WHERE {{ ?s <urn:p> ?o }}"
     for graph, access in itertools.product((MINE, OTHER, THEIRS), (Access("all"), LIMITED)):
         plain.update([UpdateRequest(text.format(graph), access=access)]).result()
@@ -318,7 +319,7 @@ EMPTY = [
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("sparql", EMPTY)
 def test_a_graph_that_is_named_without_triples_counts_as_named(plain, sparql, long):
-    if long:  # read in another way
+    if long:  # parsed in another way
         data = "".join(f"<urn:x> <urn:p> {number} . " for number in range(2000))
         sparql = f"INSERT DATA {{ GRAPH <{MINE}> {{ {data} }} }} ; {sparql}"
     before = everything(plain)

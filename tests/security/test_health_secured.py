@@ -1,4 +1,4 @@
-"""What `/health`, `/explain` and the MQTT status tell, and whom."""
+"""The content of `/health`, `/explain` and the MQTT status for each kind of client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPERATOR = Rights(frozenset({"administer"}))
 
 @pytest.fixture
 async def faulty(secured, tmp_path):
-    """A gateway with a mapping file that cannot be read, and a standing query that is none."""
+    """Run a gateway with an unreadable mapping file and an invalid continuous query."""
     for name, file in (("mappings", "kitchen.yaml"), ("queries", "lamps.rq")):
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / file).write_text(BAD)

@@ -1,4 +1,4 @@
-"""Tokens of another authorisation server: a real HTTP server that publishes keys, and a gateway that trusts it."""
+"""Tokens of another authorization server: a real HTTP server with keys, and a gateway that trusts it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def by_hand(server: Server, header: dict[str, object], secret: bytes) -> str:
 
 
 def elliptic(server: Server) -> str:
-    """Signed as ES256 by somebody who says that his key is the RSA key."""
+    """Sign as ES256 with a key that claims to be the RSA key."""
     return server.token(key=ec.generate_private_key(ec.SECP256R1()))
 
 
@@ -250,7 +250,7 @@ def test_what_is_decided_has_the_defaults_of_the_settings():
     assert set(IssuerSettings.model_fields) == {field.name for field in fields(issuer.IssuerSettings)}
 
 
-# Keys that come and go
+# Key rotation
 
 
 async def test_a_new_key_is_fetched_when_a_token_comes_with_it(house, server):
@@ -258,7 +258,7 @@ async def test_a_new_key_is_fetched_when_a_token_comes_with_it(house, server):
     server.add("second")
     del server.keys["first"]
     renewed = server.token("second")
-    assert await told(house, token) == (200, None)  # nobody has said yet that its key is gone
+    assert await told(house, token) == (200, None)  # nothing has reported yet that its key is gone
 
     async def counts():
         return (await told(house, renewed))[0] == 200
@@ -413,7 +413,7 @@ async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
     server = Server(context)
     try:
         for authority in (None, others.authority):
-            # Tried once: a connection that is given up while it is made is no part of this.
+            # Tried once: aborted connections are not part of this test.
             chosen = {"jwks_url": server.url, "ca_file": authority, "actions": ("query",), "wait": False, "again": 60}
             async with trusting(**chosen) as house:
                 await house.until(lambda: "CERTIFICATE_VERIFY_FAILED" in house.keys.fault)
@@ -435,7 +435,7 @@ async def test_delayed_updates_of_its_clients_end_with_the_client(house, server)
     house.clients.revoke(lamp)
     with pytest.raises(InvalidClient):
         guard.rights(given)
-    house.clients.trust(NAME, "lamp", Rights())  # let in again, it is not who gave the update
+    house.clients.trust(NAME, "lamp", Rights())  # re-registered, it is not the owner of the update
     with pytest.raises(InvalidClient):
         guard.rights(given)
     assert guard.rights(guard.access(server.token())).client == lamp

@@ -1,4 +1,4 @@
-"""The keys that clients share with the gateway: how they are made, kept, used up and ended."""
+"""OSCORE keys of clients: how they are created, stored, exhausted and revoked."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nobody_else_may_read_them(security, tmp_path):
 
 
 def test_no_name_comes_twice(security):
-    """Else a device with old keys would be taken for another one that has made a mistake."""
+    """Otherwise a device with old keys would look like another device with an error."""
     seen = set()
     for number in range(300):
         security.clients.allow("lamp", Rights())
@@ -128,7 +128,7 @@ def test_no_name_comes_twice(security):
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 2000) | st.none(), max_size=12))
 def test_no_sequence_number_is_given_twice(tmp_path_factory, story):
-    """None: the gateway is killed."""
+    """The gateway is killed, and no number repeats."""
     directory = tmp_path_factory.mktemp("data")
     security = Security(directory, SecuritySettings())
     security.clients.allow("lamp", Rights())

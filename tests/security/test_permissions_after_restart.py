@@ -1,4 +1,4 @@
-"""Subscriptions that outlive a restart of the gateway are for their clients alone, with the rights they had."""
+"""Subscriptions that survive a restart of the gateway belong to their clients, with unchanged permissions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def values(answer: dict) -> list[str]:
 
 
 async def begun(secured, rights: Rights | None = None) -> tuple[str, str]:
-    """The token of a client that subscribed before the gateway was stopped, and the spuid."""
+    """Return token and spuid of a client that subscribed before the gateway was stopped."""
     async with secured() as house, house.socket() as socket:
         token = await house.member("lamp", rights)
         first = await socket.ask("subscribe", token, sparql=QUERY, resume=True)
-        socket.socket.transport.abort()  # as the network does it: nobody says goodbye
+        socket.socket.transport.abort()  # like a network failure: no connection is closed properly
     return token, first["notification"]["spuid"]
 
 

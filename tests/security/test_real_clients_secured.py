@@ -1,4 +1,4 @@
-"""Published clients, unmodified, in their secure modes: sepa-js (npm) and sepy (PyPI), over HTTPS and WSS."""
+"""Unmodified published clients in their secure modes: sepa-js (npm) and sepy (PyPI), over HTTPS and WSS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ON = [{"v": {"type": "literal", "value": "on"}}]
 
 
 async def seen(*command: str, env: dict[str, str] | None = None) -> dict[str, dict[str, object]]:
-    """What a client says, by event."""
+    """Return the reports of a client by event."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Who may register, how often, and what is kept of it."""
+"""Registration: permission, rate limit, and stored data."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_the_file_of_clients_and_the_keys_are_their_owners_alone(house, tm
 
 
 def test_secrets_are_compared_in_constant_time(monkeypatch):
-    """By construction: whatever is asked, one scrypt and one `compare_digest` of 32 bytes decide."""
+    """By construction: each request costs one scrypt and one `compare_digest` of 32 bytes."""
     compared = []
     monkeypatch.setattr(secret.hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or a == b)
     kept = secret.hashed("right")

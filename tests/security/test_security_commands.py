@@ -1,4 +1,4 @@
-"""`edge clients` and `edge cert`, on the data directory of a gateway that runs and of one that does not."""
+"""`edge clients` and `edge cert` on the data directory of a running and of a stopped gateway."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_a_subscription_goes_on_where_a_key_is_forgotten_that_did_not_sign
         token = await house.member()
         async with house.socket() as socket:
             await socket.ask("subscribe", token, sparql="SELECT * { ?s ?p ?o }")
-            house.security.keys._lifetime = -1  # all but the last key, whose tokens may live, are forgotten
+            house.security.keys._lifetime = -1  # all keys except the last one, whose tokens may be valid, are deleted
             keys = house.security.keys.ring
             house.security.keys.rotate()
             assert keys - house.security.keys.ring

@@ -1,4 +1,4 @@
-"""Requests whose body is still on its way when the rights of their client end, and those that never end."""
+"""Requests whose body is still incomplete when the permissions of the client end, and requests that never end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERYTHING = Rights(actions=frozenset({"query", "update", "subscribe", "administ
 
 
 class SlowRequest:
-    """A request of which the header was sent, and nothing of the body."""
+    """A request with a sent header and no body."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: str) -> None:
         self._reader = reader
@@ -26,7 +26,7 @@ class SlowRequest:
         self._body = body
 
     async def finish(self) -> bytes:
-        """Send the body. Returns the answer."""
+        """Send the body. Return the answer."""
         self._writer.write(self._body.encode())
         return await self._reader.read()
 
@@ -41,7 +41,7 @@ async def begun(house: House, token: str, method: str, path: str, kind: str, bod
     )
     writer.write(header.encode())
     try:
-        # It asks for the body when it has looked at the header.
+        # It asks for the body after it has checked the header.
         assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n")
         yield SlowRequest(reader, writer, body)
     finally:

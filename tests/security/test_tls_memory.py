@@ -1,4 +1,4 @@
-"""What a connection with TLS and a client's rights took is free as soon as it is closed."""
+"""The memory of a closed connection with TLS and permissions is free soon after."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def trusting() -> ssl.SSLContext:
 
 
 def subscribe(port: int, token: str) -> None:
-    """Connect, subscribe, and close without a word."""
+    """Connect, subscribe, and disconnect without closing."""
     with trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), 20)) as client:
         client.sendall(OPEN)
         client.recv(4096)

@@ -1,4 +1,4 @@
-"""HTTPS and WSS: who trusts the authority gets in, old TLS does not, renewed certificates are taken."""
+"""HTTPS and WSS: certificate verification, refusal of old TLS, and renewed certificates."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_old_tls_and_weak_suites_are_refused(house):
 
 
 def served(context: ssl.SSLContext, authority) -> bytes:
-    """The certificate that a server with this context shows."""
+    """Return the certificate that a server with this context presents."""
     trust = ssl.create_default_context(cafile=authority)
     server_in, server_out, client_in, client_out = (ssl.MemoryBIO() for _ in range(4))
     server = context.wrap_bio(server_in, server_out, server_side=True)

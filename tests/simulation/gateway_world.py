@@ -1,18 +1,26 @@
 """The core of a gateway in one thread: engine, journal, timers and subscribers on a simulated disk and clock.
 
-A seed decides everything that happens: what clients ask for, when the writer takes its turns, when the disk is full or
-fails, when the process is killed or the power is cut. The same seed is the same story. After each restart, and at the
-end, the world checks what a gateway promises:
+A seed decides everything that happens: requests of clients, steps of the writer, full or failing disks, kills and power
+cuts. The same seed gives the same story. After each restart, and at the end, the world checks the guarantees of a
+gateway:
 
-- An update that was confirmed is there, whole and in the order of its client; one that was refused is not.
-- A delayed update that was confirmed runs exactly once, and never before its time; one that was cancelled never runs.
-- What a subscriber was sent adds up to the result of its query, also over restarts if its subscription is durable.
+- A confirmed update is present, complete and in the order of its client; a refused one is not.
+
+- A confirmed delayed update runs exactly once and never before its time; a cancelled one never runs.
+
+- The notifications of a subscriber add up to the result of its query, also over restarts if the subscription is
+durable.
+
 - Every update stores one observation for the history, numbered without gaps, whose number never changes.
-- Every reading that a broker delivers is stored once and in order; one that was acknowledged is there.
-- Clients over connections that break, and devices over a network that loses datagrams: see `simulated_clients` and
-  `simulated_devices`. The broker of the readings: see `simulated_broker`.
+
+- Every reading that a broker delivers is stored once and in order; acknowledged ones are present.
+
+- Clients over unreliable connections, and devices over a network that loses datagrams: see `simulated_clients` and
+`simulated_devices`. The broker of the readings: see `simulated_broker`.
+
 - Every request is answered.
-- Nothing is left over: no work in queues, no term in the dictionary that nothing uses.
+
+- Nothing leaks: no work in queues, no unused term in the dictionary.
 """
 
 from __future__ import annotations
@@ -52,7 +60,7 @@ CLIENTS = ("anna", "ben", "carla")
 NUMBERS = ("urn:value", "urn:log", "urn:count", "urn:done", "urn:sum", PROPERTY)
 """Properties whose values are checked."""
 Numbers = dict[str, list[int]]
-"""By subject."""
+"""Numbers by subject."""
 QUERIES = (
     "SELECT ?c ?n { ?c <urn:value> ?n }",
     "SELECT ?c (COUNT(?n) AS ?k) (MAX(?n) AS ?m) { ?c <urn:log> ?n } GROUP BY ?c",
@@ -67,7 +75,10 @@ QUERIES = (
 
 @dataclass
 class Clock:
-    """A machine's clocks, in microseconds. Each look at the steady one takes a microsecond, as work does."""
+    """The clocks of a machine, in microseconds.
+
+    Each read of the monotonic clock takes a microsecond, like real work.
+    """
 
     at: int = 1_700_000_000 * SECOND
     up: int = 100 * SECOND
@@ -94,12 +105,12 @@ class Clock:
 
 @dataclass
 class Client:
-    """A client, and what it knows of its updates: each writes its number to a log, and to one value."""
+    """A client and its updates: each writes its number to a log and to one value."""
 
     name: str
     sent: int = 0
     waiting: dict[int, Future[Any]] = field(default_factory=dict)
-    """Those without an answer. After a restart they may be there or not."""
+    """Updates without an answer. After a restart they may be present or not."""
     confirmed: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
 
@@ -117,7 +128,7 @@ class Client:
 
 @dataclass
 class DelayedUpdate:
-    """A delayed update that counts how often it ran."""
+    """A delayed update that counts its runs."""
 
     number: int
     when: When
@@ -127,7 +138,7 @@ class DelayedUpdate:
     refused: bool = False
     cancelled: bool = False
     doubtful: bool = False
-    """Whether the process ended while a request to schedule or to cancel it had no answer."""
+    """Whether the process ended while a request to schedule or cancel it was unanswered."""
 
     @property
     def name(self) -> str:
@@ -143,20 +154,20 @@ class DelayedUpdate:
 
 
 class Subscriber:
-    """A subscription, and what it was sent while the process lived."""
+    """A subscription, and its notifications from the current process."""
 
     def __init__(self, query: str, *, durable: bool) -> None:
         self.query = query
         self.durable = durable
         self.stored = False
-        """Whether a restart finds it."""
+        """Whether a restart restores it."""
         self.spuid = ""
         self.sequence = -1
         self.bag: Counter[tuple[object, ...]] = Counter()
         self.future: Future[Any]
 
     def __call__(self, item: Notification | SubscribeFailed) -> None:
-        if not DISK.stopped:  # nobody hears a process that has ended
+        if not DISK.stopped:  # a process that has ended sends nothing
             self.take(item)
 
     def take(self, item: Notification | SubscribeFailed) -> None:
@@ -169,7 +180,7 @@ class Subscriber:
 
 
 class World:
-    """One seed's story."""
+    """The story of one seed."""
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.chance = random.Random(seed)
@@ -187,9 +198,9 @@ class World:
         self.sent_to_history: dict[int, tuple[str, int]] = {}
         """Client and update by the number of the observation."""
         self.story: list[str] = []
-        """What happened, for whoever looks at a seed that failed."""
+        """The events, for the analysis of a failed seed."""
         self.restarts = 0
-        # A story of few parts is cheaper, and goes deeper into them.
+        # A story with fewer kinds of events is cheaper, and tests each of them more.
         self.reads, self.serves = (self.chance.random() < 0.5 for _ in range(2))
         self.readings = Readings(self.chance, self.clock, self.story)
         self.large = LargeChanges(random.Random(seed))
@@ -199,7 +210,7 @@ class World:
         self._open()
 
     def run(self, steps: int) -> None:
-        """Let so many things happen at most, then bring everything to rest and check it."""
+        """Run up to this number of events, then finish all work and check it."""
         actions: tuple[tuple[Callable[[], None], int], ...] = (
             (self._update, 30),
             (self._turn, 30),
@@ -232,7 +243,7 @@ class World:
         self._rest()
         self.connected.leave(self._turn)
 
-    # What happens
+    # Events
 
     def _update(self) -> None:
         client = self.chance.choice(self.clients)
@@ -250,7 +261,7 @@ class World:
         self._listen()
 
     def _acknowledge_history(self) -> None:
-        """The history has received some observations: the outbox forgets them."""
+        """The history acknowledges some observations, and the outbox deletes them."""
         last = self.outbox.safe
         if last > self.outbox.head.acknowledged:
             last = self.chance.randint(self.outbox.head.acknowledged + 1, last)
@@ -306,10 +317,10 @@ class World:
             DISK.stops_at = DISK.operations + self.chance.randrange(0, 40)
             DISK.last_operation_counts = self.chance.random() < 0.5
 
-    # What the clients hear
+    # Answers to clients
 
     def _listen(self) -> None:
-        """Take in the answers, unless the process ended before it could give them."""
+        """Process the answers, unless the process ended before it could send them."""
         if DISK.stopped:
             return
         for client in self.clients:
@@ -337,14 +348,17 @@ class World:
                 subscriber.stored = True
 
     def _refused(self, future: Future[Any]) -> bool:
-        """Whether an error means that nothing was done. While syncs fail, the medium may have it all the same."""
+        """Return whether an error means that nothing was done.
+
+        While syncs fail, the medium may have it all the same.
+        """
         assert isinstance(future.exception(), StorageFailed), future.exception()
         return not self.scheduler._journal._log_unclean
 
-    # The end of the process, and the next one
+    # End of the process, and restart
 
     def _restart(self) -> None:
-        """End the process as it stands, without its doing anything about it, and start another."""
+        """End the process in its current state without a shutdown, and start another."""
         self.restarts += 1
         DISK.stops_at = DISK.operations if DISK.stops_at is None else DISK.stops_at
         self.readings.end()
@@ -398,7 +412,7 @@ class World:
         of_clients = [one for one in future.result() if one.request.sparql.startswith(" ")]
         self.connected.serve(self.scheduler, of_clients, others, lambda: not self.scheduler._journal._log_unclean)
         restored = {one.spuid: one for one in future.result() if one not in of_clients}
-        for spuid in restored.keys() - sinks.keys():  # its client never heard that it began, or ended it
+        for spuid in restored.keys() - sinks.keys():  # its client was not notified of the start, or ended it
             self.scheduler.unsubscribe(spuid)
         for subscriber in list(self.subscribers):
             self._resume(subscriber, restored.get(subscriber.spuid))
@@ -425,16 +439,16 @@ class World:
                 subscriber.take(item)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         DISK.stops_at = DISK.operations
         self.readings.end()
         self.connected.end()
         self._discard()
 
-    # What must be true
+    # Invariants
 
     def _rest(self) -> None:
-        """No more faults: everything that waits is carried out, and all delayed updates run."""
+        """Stop the faults, finish all waiting work, and run all delayed updates."""
         DISK.heal()
         self.clock.advance(3 * 3600 * SECOND)
         if self.reads:
@@ -481,7 +495,7 @@ class World:
             assert times[0] in expected, f"{timer} ran {times[0]} times"
 
     def _numbers(self) -> dict[str, Numbers]:
-        """The numbers in the live graph, by their property and subject."""
+        """Return the numbers in the live graph, by property and subject."""
         found: dict[str, Numbers] = {property_: {} for property_ in NUMBERS}
         for subject, property_, number, _ in self.scheduler._engine.graph.quads():
             if property_.value in found:
@@ -497,7 +511,7 @@ class World:
             assert stored == sorted(logs.get(client.subject, [])), "an update and its observation are not one"
 
     def _note_sent(self) -> None:
-        """Send what the outbox may send. What has been sent once must stay as it is."""
+        """Send the observations that the outbox may send. Observations must not change after they were sent."""
         journal = self.scheduler._journal
         contexts = dict(table.read_contexts(journal.select))
         for seq, context, body in table.read_rows(journal.select, self.outbox.oldest, self.outbox.safe):
@@ -511,7 +525,7 @@ class World:
         self.connected.check_subscriptions(lambda query: rows_of(json.loads(self._result(query).json[0])))
 
     def _result(self, query: str) -> Delta:
-        """What a new subscription to a query is sent."""
+        """Return the first result of a new subscription to a query."""
         items: list[Any] = []
         self.scheduler._engine.unsubscribe(
             self.scheduler._engine.subscribe(QueryRequest(query), items.append, None, self.clock.at).spuid
@@ -522,7 +536,7 @@ class World:
 
 @functools.cache
 def _new_file() -> bytes:
-    """A new journal, made once a process."""
+    """Return a new journal, made once per process."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         Journal.open(directory).close()

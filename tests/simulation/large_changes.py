@@ -1,4 +1,4 @@
-"""Large changes of a simulated gateway: each is prepared in pieces, and is there whole or not at all."""
+"""Large changes of a simulated gateway: prepared in pieces, and applied completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPERTY = "urn:part"
 
 @contextlib.contextmanager
 def small_pieces() -> Iterator[None]:
-    """Have changes of 20 quads prepared in pieces, of 8 quads each."""
+    """Stage changes from 20 quads on, in pieces of 8 quads each."""
     limits = {"updates.staged_change._PIECE": 8, "updates.staged_change._MOST_STALE": 4, "engine.STAGED_FROM": 20}
     with contextlib.ExitStack() as stack:
         for name, value in limits.items():
@@ -31,15 +31,15 @@ def small_pieces() -> Iterator[None]:
 
 @dataclass
 class Batch:
-    """Some quads, and how many of them may be there."""
+    """A set of quads, and the number of them that may be present."""
 
     number: int
     future: Future[Any]
     possible: set[int]
     wanted: int
-    """How many are there once the update that is under way is done."""
+    """The number after the update that is in progress."""
     disturbed: set[int] = field(default_factory=set)
-    """Parts that another client has inserted."""
+    """Quads that another client has inserted."""
 
     def text(self, verb: str, first: int = 0) -> str:
         triples = [f"<urn:batch:{self.number}> <{PROPERTY}> {part}" for part in range(first, first + PARTS)]
@@ -47,7 +47,7 @@ class Batch:
 
 
 class LargeChanges:
-    """One client that inserts and removes batches of quads, one after the other, and another that disturbs it."""
+    """A client that inserts and removes batches one after the other, and another client that interferes."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -55,11 +55,11 @@ class LargeChanges:
         self._waiting: Batch | None = None
 
     def send(self, scheduler: Scheduler) -> None:
-        """Insert or remove a batch. While the answer is awaited another client inserts a quad of it."""
+        """Insert or remove a batch. Until the answer arrives, another client inserts a quad of it."""
         if self._waiting is not None:
             part = self._chance.randrange(PARTS)
             text = f"INSERT DATA {{ <urn:batch:{self._waiting.number}> <{PROPERTY}> {part} }}"
-            if self._waiting.wanted:  # else the quad would be there or not, as the order of commits is
+            if self._waiting.wanted:  # otherwise the order of commits would decide whether the quad is present
                 scheduler.update([UpdateRequest(text, source="disturber")])
                 self._waiting.disturbed.add(part)
                 self._waiting.possible.update(range(len(self._waiting.disturbed) + 1))
@@ -78,7 +78,7 @@ class LargeChanges:
             time.sleep(0.0001)
 
     def listen(self, refused: Callable[[Future[Any]], bool]) -> None:
-        """Take in the answer, if there is one."""
+        """Process the answer, if there is one."""
         batch = self._waiting
         if batch is None or not batch.future.done():
             return
@@ -89,11 +89,11 @@ class LargeChanges:
             batch.possible.discard(batch.wanted)
 
     def forget(self) -> None:
-        """The process has ended: what has no answer may be there or not."""
+        """The process has ended: unanswered changes may be present or not."""
         self._waiting = None
 
     def check(self, found: Mapping[str, Sequence[int]], *, at_rest: bool) -> None:
-        """`found`: the parts that are there, by their subject."""
+        """Check the batches. `found`: the present quads by their subject."""
         assert not at_rest or self._waiting is None, "a large change was not answered"
         for batch in self._batches:
             parts = found.get(f"urn:batch:{batch.number}", ())

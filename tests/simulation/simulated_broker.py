@@ -1,8 +1,8 @@
-"""A simulated MQTT broker with one persistent session, and the TCP connection to it.
+"""A simulated MQTT broker with one persistent session, and its TCP connection.
 
-The broker speaks MQTT 3.1.1 and 5 packet by packet. It keeps messages of QoS 1 and 2 for the client that is away, sends
-again with the DUP flag what a lost connection left open, and saves its state now and then. A broker that is killed goes
-on with the state that it saved last; one that loses its file has no session any more.
+The broker implements MQTT 3.1.1 and 5 packet by packet. It queues messages of QoS 1 and 2 for a disconnected client,
+repeats messages of a lost connection with the DUP flag, and saves its state at intervals. A killed broker continues
+with the state that it saved last; a broker without its file has no session.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _IDENTIFIERS: Final = 65_535
 
 
 class Connection:
-    """A TCP connection between a client and the broker: bytes arrive in order, some time later, in pieces.
+    """A TCP connection between a client and the broker: bytes arrive in order, delayed, in pieces.
 
-    It is the client's socket, too. A cut loses what is on its way; each end learns of it at once, or later.
+    It is the client's socket, too. A cut loses data in flight; each end notices at once, or later.
     """
 
     def __init__(self) -> None:
         self.to_broker = bytearray()
         self.to_client = bytearray()
         self.arrived = bytearray()
-        """What the client can read."""
+        """Bytes that the client can read."""
         self.received = bytearray()
-        """What the broker has of a packet that is not complete."""
+        """The start of a packet that the broker has not received completely."""
         self.cut = False
         self.reset = False
         """Whether the client knows that the connection is lost."""
         self.ended = False
-        """Whether the broker has closed it, which comes after what it sent before."""
+        """Whether the broker has closed it; earlier data arrives first."""
 
     def carry(self, chance: random.Random) -> bytes:
-        """Let some bytes arrive. Returns those for the broker."""
+        """Deliver some bytes. Return those for the broker."""
         if self.cut:
             return b""
         length = min(len(self.to_client), chance.choice((1, 20, 200, 100_000)))
@@ -51,16 +51,16 @@ class Connection:
         return data
 
     def lose(self) -> None:
-        """Lose what is on its way, now and from now on."""
+        """Lose all data in flight, now and from now on."""
         self.cut = True
         self.to_broker.clear()
         self.to_client.clear()
 
-    # As a socket of the client
+    # Interface of the client's socket
 
     @property
     def readable(self) -> bool:
-        """Whether reading gives something: bytes, the end, or an error."""
+        """Return whether a read returns something: bytes, the end, or an error."""
         return bool(self.arrived) or self.reset or (self.ended and not self.to_client)
 
     def recv(self, size: int) -> bytes:
@@ -95,12 +95,12 @@ class Connection:
 
 
 class State(IntEnum):
-    """How far the delivery of a message is."""
+    """The delivery state of a message."""
 
     QUEUED = 0
     SENT = 1
     RECEIVED = 2
-    """QoS 2: the client has it, and has yet to confirm the end."""
+    """QoS 2: the client has received it, and has not yet confirmed the end."""
 
 
 @dataclass
@@ -118,12 +118,12 @@ class Message:
 
 @dataclass
 class Session:
-    """What the broker knows of the client."""
+    """The broker's state of the client."""
 
     last_identifier: int
     subscribed: bool = False
     messages: list[Message] = field(default_factory=list)
-    """In order."""
+    """Messages in order."""
 
 
 class Broker:
@@ -132,8 +132,10 @@ class Broker:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self.ascending = chance.random() < 0.7
-        """Whether it numbers messages in ascending order when they come, as Mosquitto does. Others take the lowest
-        number that is free, and save each change before they go on."""
+        """Whether it numbers messages in ascending order on arrival, like Mosquitto.
+
+        Other brokers take the lowest free number, and save each change before they continue.
+        """
         self._max_inflight = chance.choice((0, 1, 3, 20))
         self._first_identifier = chance.choice((0, 0, _IDENTIFIERS - 10))
         self._session: Session | None = None
@@ -142,18 +144,18 @@ class Broker:
         self._five = False
         self.running = True
         self.acknowledged: set[int] = set()
-        """Numbers of messages that the client has said to have stored."""
+        """Numbers of messages that the client has confirmed as stored."""
         self.lost: set[int] = set()
-        """Numbers of messages that the broker forgot before the client acknowledged them."""
+        """Numbers of messages that the broker lost before the client acknowledged them."""
 
     @property
     def waiting(self) -> int:
-        """Messages whose delivery is not complete."""
+        """Return the number of messages whose delivery is incomplete."""
         return 0 if self._session is None else len(self._session.messages)
 
     @property
     def subscribed(self) -> bool:
-        """Whether messages are kept for the client."""
+        """Return whether messages are queued for the client."""
         return self._session is not None and self._session.subscribed
 
     def publish(self, message: Message) -> None:
@@ -165,7 +167,7 @@ class Broker:
         self._send_more()
 
     def save(self) -> None:
-        """Save the state: a broker that is killed goes on from there. It does so between two requests of the client."""
+        """Save the state, from which a killed broker continues. This happens between two requests of the client."""
         if self.subscribed:
             self._saved = copy.deepcopy(self._session)
 
@@ -181,7 +183,7 @@ class Broker:
         self._fall_back(copy.deepcopy(self._saved))
 
     def forget(self) -> None:
-        """End, and lose the file."""
+        """End, and lose the state file."""
         self._saved = None
         self._fall_back(None)
 
@@ -209,12 +211,12 @@ class Broker:
         return Connection()
 
     def lost_connection(self, connection: Connection) -> None:
-        """The broker learns that a connection is lost."""
+        """Notice that a connection is lost."""
         if connection is self._connection:
             self._connection = None
 
     def receive(self, connection: Connection, data: bytes) -> None:
-        """Take in what arrived."""
+        """Process received data."""
         if not self.running:
             connection.ended = True
         if connection.ended:
@@ -304,7 +306,7 @@ class Broker:
 
 
 def _packet(buffer: bytearray) -> tuple[int, bytes] | None:
-    """Take the first packet: its type and its content. All are shorter than 16,384 bytes."""
+    """Remove the first packet; return its type and content. All are shorter than 16,384 bytes."""
     if len(buffer) < 2 or (buffer[1] & 128 and len(buffer) < 3):
         return None
     start, length = (3, (buffer[1] & 127) + (buffer[2] << 7)) if buffer[1] & 128 else (2, buffer[1])

@@ -1,12 +1,15 @@
-"""Clients in a simulated world that subscribe and update over connections which are slow, and break.
+"""Clients in a simulated world that subscribe and update over slow and unreliable connections.
 
-They talk to the gateway's real sessions, on an event loop whose turns the simulation decides. A client that lost its
-connection comes back, resumes its subscriptions, and repeats an update of which it never heard an answer. Promises:
+They use the gateway's real sessions, on an event loop whose steps the simulation controls. A client that lost its
+connection reconnects, resumes its subscriptions, and repeats unanswered updates. Guarantees:
 
-- What a subscriber was sent adds up to the result of its query, whatever was merged, lost and resumed.
-- An update that was answered is there after any restart.
-- Every request is answered as long as its connection lives.
-- When all clients are gone nothing is held for them.
+- The notifications of a subscriber add up to the result of its query, whichever were merged, lost and resumed.
+
+- An answered update is present after any restart.
+
+- Every request is answered while its connection lives.
+
+- When all clients are gone, the gateway holds nothing for them.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ QUERIES = (
     " SELECT ?c ?n { ?c <urn:done> ?n }",
     " ASK { ?c <urn:done> 3 }",
 )
-"""They begin with a space, by which a subscription of these clients is known."""
+"""Subscription texts. They start with a space, which identifies the subscriptions of these clients."""
 _PARKED = 600.0
 """Seconds."""
 
@@ -50,7 +53,7 @@ Bag = Counter[Row]
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """An event loop that takes one turn at a time, and whose time is that of a simulated clock."""
+    """An event loop that runs one iteration at a time on a simulated clock."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__()
@@ -61,7 +64,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._clock.up / 1_000_000
 
     def turn(self) -> bool:
-        """Do what is to be done now. False: nothing was."""
+        """Run what is due now. Return False if nothing was."""
         busy = bool(self._ready) or bool(self._scheduled and self._scheduled[0].when() <= self.time())
         self._run_once()
         return busy
@@ -77,10 +80,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class Socket:
-    """A WebSocket, with the gateway's end; a `Connection` of `edge.gates.outgoing`. A cut loses what is on its way."""
+    """A WebSocket with the gateway's end: a `Connection` of `edge.gates.outgoing`. A cut loses messages in flight."""
 
     def __init__(self, room: int) -> None:
-        """`room`: messages that may be on their way to the client before it counts as not reading."""
+        """`room`: messages in flight to the client before it counts as not reading."""
         self._room = room
         self._changed = asyncio.Event()
         self.to_gateway: deque[str] = deque()
@@ -90,7 +93,7 @@ class Socket:
         self.lost = False
         """Whether the gateway knows that it is lost."""
         self.closing = False
-        """Whether an end has begun to close it."""
+        """Whether one end has started to close it."""
         self.served = True
 
     @property
@@ -127,11 +130,11 @@ class Socket:
         self.close(1006, "")
 
     def changed(self) -> None:
-        """Something has come or gone: look again."""
+        """Wake up the readers and writers."""
         self._changed.set()
 
     async def read(self) -> str | None:
-        """The next message of the client; None: there will be none."""
+        """Return the next message of the client, or None after the last."""
         while not self.received:
             if self.lost or self.closing:
                 return None
@@ -145,7 +148,7 @@ class Socket:
 
 @dataclass
 class Subscribed:
-    """A subscription as its client sees it."""
+    """A subscription from its client's view."""
 
     query: str
     alias: str
@@ -154,13 +157,13 @@ class Subscribed:
     sequence: int = -1
     bag: Bag = field(default_factory=Counter)
     asked: bool = False
-    """Whether it is asked for over the connection of now."""
+    """Whether it was requested over the current connection."""
     told: bool = False
-    """Whether that is answered."""
+    """Whether this request was answered."""
 
 
 class Client:
-    """One client, which has one connection at a time and one update at a time."""
+    """A client with one connection and one update at a time."""
 
     def __init__(self, name: str) -> None:
         self.subject = f"urn:connected:{name}"
@@ -168,21 +171,21 @@ class Client:
         self.subscriptions: dict[str, Subscribed] = {}
         self.named = 0
         self.number = 0
-        """Of the update that is not answered yet, or was last."""
+        """Number of the unanswered update, or of the last one."""
         self.answered = 0
-        """Of the last update that was."""
+        """Number of the last answered update."""
         self.asked = False
-        """Whether it is on its way over the connection of now."""
+        """Whether it is in flight over the current connection."""
 
     def lose(self) -> None:
-        """It learns that its connection is lost."""
+        """Notice that its connection is lost."""
         self.socket = None
         self.asked = False
         for subscribed in self.subscriptions.values():
             subscribed.asked = subscribed.told = False
 
     def speak(self) -> None:
-        """Ask for everything that is not asked for yet."""
+        """Send all requests that have not been sent yet."""
         socket = self.socket
         assert socket is not None
         if self.number > self.answered and not self.asked:
@@ -200,7 +203,7 @@ class Client:
                 socket.to_gateway.append(json.dumps({"subscribe": body}))
 
     def hear(self, text: str) -> None:
-        """Take in a message of the gateway."""
+        """Process a message of the gateway."""
         message = json.loads(text)
         if "updated" in message:
             self.answered = self.number
@@ -222,7 +225,7 @@ class Client:
     def _learn(self, told: dict[str, Any]) -> None:
         subscribed = self.subscriptions.get(told["alias"])
         if subscribed is None:
-            return  # its last, before the end of it was answered
+            return  # its last one, before its end was answered
         added, removed = rows(told["addedResults"]), rows(told["removedResults"])
         sequence, before = told["sequence"], told["sequence"] - told.get("merged", 1)
         if told["spuid"] != subscribed.spuid:
@@ -236,10 +239,10 @@ class Client:
 
 
 class Clients:
-    """The clients, which go on while gateways come and go, and the gateway's sessions."""
+    """The clients, which continue over restarts of gateways, and the gateway's sessions."""
 
     def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
-        """`story` is told what happens."""
+        """`story` receives a text for each event."""
         self._chance = chance
         self._clock = clock
         self._story = story
@@ -270,17 +273,17 @@ class Clients:
         self._sockets: list[Socket] = []
 
     def go_on(self) -> None:
-        """Let a few things happen."""
+        """Run a few events."""
         for action in self._chance.choices(self._actions, self._weights, k=4):
             if action not in (self._carry, self._turn):
                 self._story.append(action.__name__.strip("_"))
             action()
         self._devices.go_on()
 
-    # The gateway's process
+    # The gateway process
 
     def begin(self) -> None:
-        """A gateway starts: `quota` is its account."""
+        """Start a gateway with the account `quota`."""
         self.quota = ByteQuota()
         self._loop = SimulatedLoop(self._clock)
         asyncio._set_running_loop(self._loop)
@@ -292,9 +295,10 @@ class Clients:
         sinks: dict[str, LateSink],
         sure: Callable[[], bool],
     ) -> None:
-        """It serves clients. `restored`: their subscriptions of the process before, which tell `sinks` by now.
+        """Serve the clients.
 
-        `sure`: whether an update that is refused was not done.
+        `restored`: their subscriptions of the previous process, which already notify `sinks`. `sure`: whether a refused
+        update was certainly not executed.
         """
         engine = _Engine(scheduler, restored, sinks)
         metrics = _metrics()
@@ -324,8 +328,8 @@ class Clients:
         self._devices.serve(scheduler, metrics, self._limits, self._sessions.rate_limit, sure)
 
     def end(self) -> None:
-        """It ends."""
-        self._loop.turn()  # a task of the library that has not begun leaves a coroutine that nobody awaits
+        """End the gateway."""
+        self._loop.turn()  # a task of the library that has not started leaves a coroutine that is never awaited
         self._devices.end()
         self._sockets.clear()
         for client in self._clients:
@@ -337,10 +341,10 @@ class Clients:
         asyncio._set_running_loop(None)
         self._loop.close()
 
-    # What must be true
+    # Invariants
 
     def rest(self, turn: Callable[[], None]) -> None:
-        """No more faults: everybody comes back, and hears everything."""
+        """Stop the faults: every client reconnects and receives everything."""
         for _ in range(10_000):
             for client in self._clients:
                 if client.socket is None:
@@ -359,14 +363,14 @@ class Clients:
         self._devices.rest(go_on)
 
     def leave(self, turn: Callable[[], None]) -> None:
-        """All go away, and what they might have come back to is given up."""
+        """Disconnect all clients, and expire their suspended subscriptions."""
         for client in self._clients:
             if client.socket is not None:
                 client.socket.close(1000, "")
                 client.lose()
             client.subscriptions.clear()
         self._clock.advance(2 * int(_PARKED) * 1_000_000)
-        for _ in range(20):  # each end is one piece of work for the writer
+        for _ in range(20):  # each end is one step of the writer
             self._turn()
             turn()
         rate_limit, resume_registry = self._sessions.rate_limit, self._sessions.resume_registry
@@ -377,7 +381,7 @@ class Clients:
         assert not held, f"bytes are held for clients that have gone: {held}"
 
     def check_updates(self, done: dict[str, list[int]], counts: dict[str, list[int]]) -> None:
-        """`done`, `counts`: what is in the graph of clients and of devices, by subject."""
+        """Check the updates. `done`, `counts`: the content of the graph for clients and devices, by subject."""
         self._devices.check(counts)
         for client in self._clients:
             there = set(done.get(client.subject, ()))
@@ -385,7 +389,7 @@ class Clients:
             assert there <= set(range(1, client.number + 1))
 
     def check_subscriptions(self, result: Callable[[str], Bag]) -> None:
-        """`result`: that of a query."""
+        """Check the subscriptions. `result`: that of a query."""
         for client in self._clients:
             for subscribed in client.subscriptions.values():
                 assert subscribed.bag == result(subscribed.query), f"{subscribed.query} is {subscribed.bag}"
@@ -393,7 +397,7 @@ class Clients:
     def _waits(self, client: Client) -> bool:
         return client.number > client.answered or not all(each.told for each in client.subscriptions.values())
 
-    # What happens
+    # Events
 
     def _connect(self) -> None:
         away = [client for client in self._clients if client.socket is None]
@@ -408,7 +412,7 @@ class Clients:
         client.speak()
 
     async def _serve(self, socket: Socket, peer: str) -> None:
-        """As the WebSocket gate does with a connection."""
+        """Serve a connection like the WebSocket gate."""
         session = Session(self._sessions, socket, peer)
         try:
             while (text := await socket.read()) is not None:
@@ -419,7 +423,7 @@ class Clients:
             socket.served = False
 
     def _carry(self, most: int = 3) -> bool:
-        """Messages arrive. False: none is on its way."""
+        """Deliver messages. Return False if none is in flight."""
         moved = False
         for socket in list(self._sockets):
             client = next((client for client in self._clients if client.socket is socket), None)
@@ -441,7 +445,7 @@ class Clients:
         return moved
 
     def _notice(self, socket: Socket, client: Client | None) -> None:
-        """The ends of a connection that is cut, or closed by the gateway, learn of it."""
+        """The ends of a connection that is cut, or closed by the gateway, notice it."""
         socket.changed()
         if socket.cut:
             socket.lost = socket.lost or self._chance.random() < 0.3
@@ -485,7 +489,7 @@ class Clients:
             socket.to_gateway.clear()
 
     def _close(self) -> None:
-        """A client closes its connection, and comes back later."""
+        """Close the connection of a client, which reconnects later."""
         client = self._chance.choice(self._clients)
         if client.socket is not None:
             client.socket.close(1000, "")
@@ -493,7 +497,7 @@ class Clients:
 
 
 class LateSink:
-    """What the engine tells of a subscription, for whoever takes it over a little later."""
+    """Notifications of a subscription before its consumer takes over."""
 
     def __init__(self) -> None:
         self._early: list[Notification | SubscribeFailed] = []
@@ -503,14 +507,14 @@ class LateSink:
         self._to(item)
 
     def hand_over(self, to: Sink) -> None:
-        """From now on."""
+        """Pass notifications on from now on."""
         self._to = to
         for item in self._early:
             to(item)
 
 
 class _Engine:
-    """The engine as the resume_registry sees it, whose subscriptions of before are those of the simulated clients."""
+    """The engine for the resume registry, whose earlier subscriptions are those of the simulated clients."""
 
     def __init__(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
         self._restored = restored
@@ -527,7 +531,7 @@ class _Engine:
 
 
 def rows(results: dict[str, Any]) -> Bag:
-    """Results as JSON says them."""
+    """Return results in their JSON form."""
     return Counter(json.dumps(binding, sort_keys=True) for binding in results["results"]["bindings"])
 
 

@@ -1,8 +1,8 @@
-"""Devices in a simulated world that update over CoAP, by datagrams that are lost, late, doubled and out of order.
+"""Devices in a simulated world that update over CoAP: datagrams are lost, delayed, duplicated and reordered.
 
-A device sends its request again until it is answered. The gateway carries it out once: its real endpoint, below which
-there is this network instead of a socket, knows a request that comes again (RFC 7252, section 4.5). What it knows ends
-with its process, so a request that is sent to two processes may be carried out by both.
+A device repeats its request until it is answered. The gateway executes it once: its real endpoint, on this network
+instead of a socket, recognizes a repeated request (RFC 7252, section 4.5). This memory ends with the process, so a
+request that is sent to two processes may be executed by both.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from edge.gates.settings import SessionLimits
 from edge.metrics import Metrics
 
 _PATIENCE = 45_000_000
-"""Microseconds in which a device sends a request again (RFC 7252, section 4.8.2: MAX_TRANSMIT_SPAN)."""
+"""Microseconds in which a device repeats a request (RFC 7252, section 4.8.2: MAX_TRANSMIT_SPAN)."""
 _LATENCY = 100_000_000
 """Microseconds after which a datagram is lost (MAX_LATENCY)."""
 
 
 class Address(EndpointAddress):  # type: ignore[misc]  # the library has no types
-    """Where a device is."""
+    """The address of a device."""
 
     is_multicast = is_multicast_locally = False
     scheme = "coap"
@@ -55,20 +55,20 @@ class Address(EndpointAddress):  # type: ignore[misc]  # the library has no type
 
 @dataclass
 class Device:
-    """A device, which has one request at a time. Each adds one to its count."""
+    """A device with one request at a time. Each request adds one to its count."""
 
     name: str
     number: int = 0
-    """Of the request that is not answered, or was last: its message identifier and its token."""
+    """Message identifier and token of the unanswered request, or of the last one."""
     waits: bool = False
     began: int = 0
     """When the request was sent first."""
     sent: bool = False
-    """Whether the request of now was sent to the gateway's process of now."""
+    """Whether the current request was sent to the current gateway process."""
     least: int = 0
-    """What the count is at least: requests that were confirmed."""
+    """Lower bound of the count: confirmed requests."""
     most: int = 0
-    """What it is at most: also those that may have been carried out."""
+    """Upper bound of the count: also requests that may have been executed."""
 
     @property
     def subject(self) -> str:
@@ -87,7 +87,7 @@ class Device:
         return bytes(message.encode())
 
     def hear(self, datagram: bytes, *, sure: bool) -> bytes | None:
-        """Take in a datagram; returns what to say to it. `sure`: a refusal means that nothing was done."""
+        """Process a datagram; return the reply. `sure`: a refusal means that nothing was executed."""
         message = Message.decode(datagram)
         if self.waits and message.code.is_response() and message.token == self.number.to_bytes(2, "big"):
             self.waits = False
@@ -101,10 +101,10 @@ class Device:
 
 
 class Devices:
-    """The devices, which go on while gateways come and go, the network, and the gateway's endpoint."""
+    """The devices, which continue over restarts of gateways, the network, and the gateway's endpoint."""
 
     def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
-        """`story` is told what happens."""
+        """`story` receives a text for each event."""
         self._chance = chance
         self._clock = clock
         self._story = story
@@ -117,7 +117,7 @@ class Devices:
         self._sure: Callable[[], bool]
 
     def go_on(self) -> None:
-        """Let a few things happen."""
+        """Run a few events."""
         for action in self._chance.choices(self._actions, self._weights, k=2):
             if action != self._carry:
                 self._story.append(action.__name__.strip("_"))
@@ -131,7 +131,7 @@ class Devices:
         rate_limit: RateLimit,
         sure: Callable[[], bool],
     ) -> None:
-        """A gateway serves them. `sure`: whether an update that is refused was not done."""
+        """Let a gateway serve them. `sure`: whether a refused update was certainly not executed."""
         self._sure = sure
         bridge = LoopDispatcher(asyncio.get_running_loop())
         sessions = Sessions(
@@ -148,12 +148,12 @@ class Devices:
             address.device.sent, address.device.began = False, self._clock.up
 
     def end(self) -> None:
-        """It ends."""
+        """End the gateway."""
         self._to_gateway.clear()
         self._to_devices.clear()
 
     def rest(self, go_on: Callable[[], None]) -> None:
-        """No more faults: every request is answered."""
+        """Stop the faults: every request is answered."""
         for _ in range(3000):
             for address in self._addresses:
                 if address.device.waits:
@@ -167,13 +167,13 @@ class Devices:
         raise AssertionError("devices wait for ever")
 
     def check(self, counts: dict[str, list[int]]) -> None:
-        """`counts`: what is in the graph, by subject."""
+        """Check the counts. `counts`: the content of the graph, by subject."""
         for address in self._addresses:
             device = address.device
             (count,) = counts.get(device.subject, [0])
             assert device.least <= count <= device.most, f"{count} for {device}"
 
-    # What happens
+    # Events
 
     def _ask(self) -> None:
         address = self._chance.choice(self._addresses)
@@ -199,7 +199,7 @@ class Devices:
         self._to_gateway.append((address, device.request, self._clock.up))
 
     def _carry(self) -> None:
-        """One datagram each way, any one: it arrives, is lost, or arrives and comes again later."""
+        """Deliver one random datagram in each direction: it arrives, is lost, or arrives and is duplicated later."""
         if self._to_gateway:
             address, datagram = self._take(self._to_gateway)
             if datagram:
@@ -217,7 +217,7 @@ class Devices:
         arrives = fate < 0.8 and self._clock.up <= since + _LATENCY
         return address, datagram if arrives else b""
 
-    # As the library's transport
+    # Interface of the library's transport
 
     def send(self, message: Message) -> None:
         self._to_devices.append((message.remote, bytes(message.encode()), self._clock.up))

@@ -40,20 +40,20 @@ _FULL, _CANTOPEN = 13, 14
 _OPEN_READONLY, _OPEN_CREATE, _OPEN_DELETEONCLOSE = 0x1, 0x4, 0x8
 _SHM_UNLOCK, _SHM_LOCK, _SHM_EXCLUSIVE = 1, 2, 8
 _POWERSAFE_OVERWRITE = 0x1000
-"""What stands next to an interrupted write stays as it is: what SQLite takes for granted on Unix."""
+"""Data next to an interrupted write stays unchanged: SQLite's assumption on Unix."""
 _UNLOCKED, _SHARED, _RESERVED, _PENDING, _EXCLUSIVE = range(5)
 
 _int, _long, _pointer, _text = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
 
 
 class _SqliteFile(ctypes.Structure):
-    """What SQLite calls an `sqlite3_file`. Its address tells which connection it is of, for as long as that is open."""
+    """SQLite's `sqlite3_file`. Its address identifies the connection while it is open."""
 
     _fields_: ClassVar = [("methods", _pointer)]
 
 
 _handle = _pointer
-"""The address of an `sqlite3_file`. SQLite calls tens of thousands of times a second, and a number costs least."""
+"""The address of an `sqlite3_file`. SQLite calls tens of thousands of times a second, and an integer is cheapest."""
 
 
 def _method(*arguments: Any) -> Any:
@@ -90,7 +90,7 @@ _VFS: dict[str, Any] = {
     "access": _method(_pointer, _text, _int, _pointer),
     "full_pathname": _method(_pointer, _text, _int, _pointer),
 }
-# Loading of extensions, randomness, time: taken over from the VFS that was the default.
+# Loading of extensions, randomness, time: delegated to the default VFS.
 _INHERITED = ("dl_open", "dl_error", "dl_sym", "dl_close", "randomness", "sleep", "current_time", "get_last_error")
 
 
@@ -108,7 +108,7 @@ class _Vfs(ctypes.Structure):
 
 
 class SimulatedFile:
-    """One file: its content on the medium, what was written since, and the locks of its connections."""
+    """One file: its content on the medium, its unsynced writes, and the locks of its connections."""
 
     def __init__(self, path: str, *, durable: bool) -> None:
         self.path = path
@@ -116,15 +116,15 @@ class SimulatedFile:
         self.durable = durable
         """Whether its name is on the medium, too."""
         self.unsynced: list[tuple[int, bytes | None, bytes]] = []
-        """Since the last sync: offset, what was written (None: cut off there), what stood there before."""
+        """Writes since the last sync: offset, data (None: truncated there), previous content."""
         self.levels: dict[int, int] = {}
-        """By connection: its lock on the file."""
+        """The lock on the file, by connection."""
         self.shared_memory: dict[int, Any] = {}
         self.shm_locks: dict[int, dict[int, bool]] = {}
-        """By slot and connection: whether its lock is exclusive."""
+        """Whether the lock is exclusive, by slot and connection."""
 
     def undo(self) -> None:
-        """Go back to what is on the medium."""
+        """Restore the content of the medium."""
         for offset, written, before in reversed(self.unsynced):
             if written is not None:
                 size = os.fstat(self.descriptor).st_size
@@ -159,7 +159,7 @@ class SimulatedFile:
                 os.pwrite(self.descriptor, written, offset)
 
     def _torn(self, written: bytes, offset: int, chance: random.Random) -> bytes:
-        """The beginning of a write up to some sector, and after it what stood there."""
+        """Return a write that is torn at a sector: its beginning, then the previous content."""
         first = -(-(offset + 1) // SECTOR) * SECTOR - offset
         ends = range(first, len(written), SECTOR)
         return written[: chance.choice(ends)] if ends else b""
@@ -177,7 +177,7 @@ class SimulatedDisk:
         self._files: dict[str, SimulatedFile] = {}
         self._open: dict[int, SimulatedFile] = {}
         self._read_only: set[int] = set()
-        """Connections that may not write, as the kernel would have it."""
+        """Connections that must not write."""
         self._numbers = itertools.count(1)
         self._io = _IoMethods(2, **{name: kind(getattr(self, f"_{name}")) for name, kind in _IO.items()})
         default = self._library.sqlite3_vfs_find(None)
@@ -186,16 +186,16 @@ class SimulatedDisk:
         self._default = default
         self._vfs = _Vfs(1, ctypes.sizeof(_SqliteFile), 1024, None, b"simulated", None, **own, **inherited)
         self.operations = 0
-        """Operations that change something, so far."""
+        """Number of changing operations so far."""
         self.stops_at: int | None = None
-        """The operation at which the process ends: all after it do nothing."""
+        """The operation at which the process ends: later ones have no effect."""
         self.last_operation_counts = False
         """Whether that operation itself takes effect."""
         self.full = False
         self.failing_reads = False
         self.failing_syncs = False
         self.before_sync: Callable[[str], None] = lambda _: None
-        """Called with the path of a file that is about to be synced."""
+        """Called with the path of a file before it is synced."""
 
     @property
     def stopped(self) -> bool:
@@ -213,7 +213,7 @@ class SimulatedDisk:
             self._forget()
 
     def restart(self, chance: random.Random, *, power_cut: bool) -> None:
-        """The process has ended, and its locks and mappings with it; another can begin."""
+        """End the process with its locks and mappings; another one can start."""
         for path, storage in list(self._files.items()):
             if power_cut:
                 storage.cut(chance)
@@ -231,11 +231,11 @@ class SimulatedDisk:
         self.heal()
 
     def file(self, path: Path) -> SimulatedFile:
-        """A file that SQLite has opened."""
+        """Return a file that SQLite has opened."""
         return self._files[str(path)]
 
     def synced(self, path: str) -> None:
-        """Somebody synced a file by its descriptor."""
+        """Record that a file was synced through its descriptor."""
         if not self.stopped and path in self._files:
             self._files[path].unsynced.clear()
 
@@ -248,14 +248,14 @@ class SimulatedDisk:
         self.heal()
 
     def heal(self) -> None:
-        """No more faults."""
+        """Stop all faults."""
         self.stops_at = None
         self.last_operation_counts = False
         self.full = self.failing_reads = self.failing_syncs = False
         self.before_sync = lambda _: None
 
     def _changes(self) -> bool:
-        """Count an operation. False: the process has ended before it."""
+        """Count an operation. Return False if the process has ended before it."""
         if self.stopped:
             return False
         self.operations += 1
@@ -300,7 +300,7 @@ class SimulatedDisk:
             return _DELETE_NOENT
         if not self._changes():
             return _IOERR
-        # A deletion is taken to be durable at once: SQLite needs no more of the files here than that it happens.
+        # Deletions count as durable at once: SQLite needs only that they happen.
         storage = self._files.pop(path, None)
         if storage is not None:
             os.close(storage.descriptor)

@@ -1,7 +1,7 @@
 """Readings in a simulated world: devices, a broker, a network, and the gateway's real MQTT adapter.
 
-Each message has a number. Those on a mapped topic are readings, and each is stored for the history. Others have no
-mapping, or a payload that cannot be read: they have no effect, and are acknowledged like the rest.
+Each message has a number. Messages on a mapped topic are readings, and each is stored for the history. Others have no
+mapping or an invalid payload: they have no effect, and are acknowledged as well.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Readings:
-    """Devices, broker and network, which go on while gateways come and go, and the gateway's adapter."""
+    """Devices, broker and network, which continue over restarts of gateways, and the gateway's adapter."""
 
     def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
-        """`story` is told what happens."""
+        """`story` receives a text for each event."""
         self._story = story
         self._chance = chance
         self._clock = clock
@@ -56,7 +56,7 @@ class Readings:
         self._connections: list[Connection] = []
         self._names = 0
         self.published: list[tuple[int, bool]] = []
-        """Numbers of messages, and whether they are readings."""
+        """Maps the numbers of messages to whether they are readings."""
         actions: dict[Callable[[], object], int] = {
             self._publish: 12,
             self._carry: 30,
@@ -71,7 +71,7 @@ class Readings:
         self.adapter: MqttAdapter | None = None
 
     def go_on(self) -> None:
-        """Let a few things happen."""
+        """Run a few events."""
         for action in self._chance.choices(self._actions, self._weights, k=5):
             if action not in (self._carry, self._run):
                 self._story.append(action.__name__.strip("_"))
@@ -79,7 +79,7 @@ class Readings:
 
     @contextmanager
     def mounted(self) -> Iterator[None]:
-        """Have the adapter run on simulated threads, clock and chance."""
+        """Let the adapter use simulated threads, clock and randomness."""
         with (
             results_wait_on(lambda: self.threads),
             patch.object(mqtt, "threading", _Threading(self)),
@@ -90,11 +90,11 @@ class Readings:
             yield
 
     def now(self, zone: tzinfo) -> datetime:
-        """As `datetime.now`."""
+        """Replace `datetime.now`."""
         return (_BEGINNING + timedelta(microseconds=self._clock.at)).astimezone(zone)
 
     def begin(self, scheduler: Scheduler) -> None:
-        """A gateway starts."""
+        """Start a gateway."""
         self.threads = Threads(self._clock)
         self.adapter = None
 
@@ -111,13 +111,13 @@ class Readings:
         self.threads.Thread(target=main).start()
 
     def end(self) -> None:
-        """It ends."""
+        """End the gateway."""
         self.threads.end()
         for connection in self._connections:
             connection.close()
 
     def rest(self, turn: Callable[[], None]) -> None:
-        """No more faults: all that waits is delivered."""
+        """Stop the faults: all waiting messages are delivered."""
         self._start_broker()
         for _ in range(3000):
             if not (self._run() | self._carry()):
@@ -129,7 +129,7 @@ class Readings:
         raise AssertionError("readings wait for ever")
 
     def check(self, stored: list[int], *, at_rest: bool) -> None:
-        """`stored`: what the history has, in order."""
+        """Check the readings. `stored`: the content of the history, in order."""
         assert all(one < next_ for one, next_ in itertools.pairwise(stored)), "not once and in order"
         there = set(stored)
         readings = {number for number, mapped in self.published if mapped}
@@ -141,7 +141,7 @@ class Readings:
             assert self.adapter is not None
             assert not self.adapter._pending, "the adapter remembers messages that are carried out"
 
-    # What happens
+    # Events
 
     def _publish(self) -> None:
         if self._broker.running and self._broker.subscribed:
@@ -157,7 +157,7 @@ class Readings:
             self._broker.publish(Message(number, topic.encode(), payload.encode(), qos))
 
     def _carry(self) -> bool:
-        """Bytes arrive. False: none are on their way."""
+        """Deliver bytes. Return False if none are in flight."""
         moved = False
         for connection in list(self._connections):
             moved = moved or bool(connection.to_broker or connection.to_client)
@@ -168,7 +168,7 @@ class Readings:
         return moved
 
     def _notice(self, connection: Connection) -> None:
-        """The ends of a lost connection learn of it."""
+        """The ends of a lost connection notice it."""
         if connection.cut and self._chance.random() < 0.3:
             self._broker.lost_connection(connection)
         if connection.cut and self._chance.random() < 0.3:
@@ -178,7 +178,7 @@ class Readings:
             self._connections.remove(connection)
 
     def _run(self) -> bool:
-        """A thread of the gateway goes on. False: all wait."""
+        """Run a thread of the gateway. Return False if all are waiting."""
         runnable = self.threads.runnable()
         if runnable:
             self.threads.run(self._chance.choice(runnable))
@@ -203,7 +203,7 @@ class Readings:
     def _start_broker(self) -> None:
         self._broker.start()
 
-    # What the gateway finds instead of sockets
+    # Replacements for sockets
 
     def _connect(self) -> Connection:
         connection = self._broker.connect()
@@ -211,7 +211,7 @@ class Readings:
         return connection
 
     def _loop(self, client: Client, timeout: float) -> MQTTErrorCode:
-        """As paho's: wait for the socket, then read and write."""
+        """Replace paho's loop: wait for the socket, then read and write."""
         connection: Any = client._sock
         if connection is None:
             return MQTTErrorCode.MQTT_ERR_NO_CONN
@@ -229,7 +229,7 @@ class Readings:
 
 
 class _Threading:
-    """`threading` as the modules of the adapter see it: that of the process that runs."""
+    """`threading` for the modules of the adapter: that of the current process."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings

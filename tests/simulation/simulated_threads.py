@@ -1,6 +1,6 @@
-"""Threads of a simulated process: real ones, of which one runs at a time, until it waits for something.
+"""Threads of a simulated process: real threads, of which one runs at a time until it waits.
 
-The simulation decides who runs next. A module gets them in place of `threading`; it has a lock to hold only where
+The simulation decides which thread runs next. A module uses them instead of `threading`; it holds a lock only where
 nothing waits, so locks are real. All times are those of a simulated clock.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 
 class ProcessEnded(BaseException):
-    """Raised in a thread that waits when its process ends. No code of the product catches it."""
+    """Raised in a waiting thread when its process ends. The product does not catch it."""
 
 
 class Clock(Protocol):
-    """Microseconds since the machine was started."""
+    """Microseconds since the machine started."""
 
     up: int
 
@@ -36,12 +36,12 @@ class Threads:
         self._back.acquire()
         self._ending = False
 
-    # What a module finds in `threading`
+    # Interface of `threading`
 
     def Thread(  # noqa: N802
         self, *, target: Callable[..., None], args: tuple[Any, ...] = (), name: str = "", daemon: bool = True
     ) -> SimulatedThread:
-        """A thread that has not begun."""
+        """Return a thread that has not started."""
         return SimulatedThread(self, lambda: target(*args), name, daemon=daemon)
 
     def Event(self) -> SimulatedEvent:  # noqa: N802
@@ -52,14 +52,14 @@ class Threads:
         """A condition with a lock of its own."""
         return SimulatedCondition(self)
 
-    # What the simulation does
+    # Interface for the simulation
 
     def runnable(self) -> list[SimulatedThread]:
-        """Those that have something to do."""
+        """Return the threads that can run."""
         return [thread for thread in self._threads if thread.ready()]
 
     def run(self, thread: SimulatedThread) -> None:
-        """Let a thread go on until it waits. Raises what ended it."""
+        """Run a thread until it waits. Raise the exception that ended it."""
         self._current = thread
         thread.go.release()
         self._back.acquire()
@@ -68,17 +68,17 @@ class Threads:
             raise thread.error
 
     def end(self) -> None:
-        """The process ends: no thread does anything more."""
+        """End the process: no thread runs any more."""
         self._ending = True
         for thread in list(self._threads):
             self.run(thread)
             thread.real.join()
         self._threads.clear()
 
-    # What threads do
+    # Interface for threads
 
     def wait(self, ready: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for a condition. False: it did not come true in time."""
+        """Wait for a condition. Return False if it was not true in time."""
         if ready():
             return True
         thread = self._current
@@ -95,12 +95,12 @@ class Threads:
             raise ProcessEnded
 
     def begin(self, thread: SimulatedThread) -> None:
-        """It runs when it is its turn."""
+        """Start a thread when it is selected."""
         self._threads.append(thread)
         thread.real.start()
 
     def body(self, thread: SimulatedThread) -> None:
-        """What the real thread does."""
+        """Run the function of the real thread."""
         thread.go.acquire()
         try:
             if not self._ending:
@@ -115,7 +115,7 @@ class Threads:
 
 
 class SimulatedThread:
-    """As `threading.Thread`."""
+    """Replacement for `threading.Thread`."""
 
     def __init__(self, threads: Threads, target: Callable[[], None], name: str, *, daemon: bool) -> None:
         self._threads = threads
@@ -135,7 +135,7 @@ class SimulatedThread:
 
 
 class SimulatedEvent:
-    """As `threading.Event`."""
+    """Replacement for `threading.Event`."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -152,7 +152,7 @@ class SimulatedEvent:
 
 
 class SimulatedCondition:
-    """As `threading.Condition`. Its lock is free while a thread waits, which is the only time that another one runs."""
+    """Replacement for `threading.Condition`. Its lock is free while a thread waits: only then another thread runs."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -174,7 +174,7 @@ class SimulatedCondition:
 
 @contextmanager
 def results_wait_on(threads: Callable[[], Threads]) -> Iterator[None]:
-    """Have `Future.result` wait as other things do."""
+    """Let `Future.result` wait like other operations."""
     original = Future.result
 
     def result(future: Future[Any], timeout: float | None = None) -> Any:

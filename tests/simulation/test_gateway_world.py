@@ -1,6 +1,6 @@
-"""Ten thousand stories of a gateway, each decided by its seed: see `gateway_world`.
+"""Ten thousand stories of a gateway, each determined by its seed: see `gateway_world`.
 
-`EDGE_SIMULATION_SEEDS=10000:1000000` runs these seeds instead; a seed that fails is in the error and tells its story.
+`EDGE_SIMULATION_SEEDS=10000:1000000` runs these seeds instead; the error shows a failing seed and its story.
 """
 
 import logging
@@ -21,15 +21,15 @@ STEPS = 30
 
 @pytest.fixture
 def memory():
-    """A directory in memory: the disk is simulated, so the real one need not be slow."""
-    logging.disable(logging.CRITICAL)  # thousands of disks that fail as they should
+    """Use a directory in memory: the disk is simulated, so the real one need not be slow."""
+    logging.disable(logging.CRITICAL)  # thousands of disks fail on purpose
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         yield Path(name)
     logging.disable(logging.NOTSET)
 
 
 def tell(seed, directory):
-    """Run one seed; returns its story. Raises what is wrong, with the seed and its story."""
+    """Run one seed; return its story. Raises errors with the seed and its story."""
     directory.mkdir()
     with DISK.mounted():
         world = World(seed, directory)

@@ -1,4 +1,4 @@
-"""The journal on a simulated disk: whatever a power cut loses, tears or reorders, nothing acknowledged is gone."""
+"""The journal on a simulated disk: a power cut never loses acknowledged data, whichever writes it loses or tears."""
 
 import random
 import tempfile
@@ -24,7 +24,7 @@ def numbers(journal):
 
 
 class Box:
-    """A journal that is opened again after each end of its process."""
+    """A journal that is reopened after each end of its process."""
 
     def __init__(self, directory, seed):
         self.chance = random.Random(seed)
@@ -45,7 +45,7 @@ class Box:
         try:
             last = self.journal.commit([entry(self.tried, length)])
         except StorageFailed:
-            # Where syncs go on failing nobody can tell which of the two the medium has.
+            # If syncs continue to fail, it is unknown which of the two states the medium has.
             if not self.disk.stopped and not self.journal._log_unclean:
                 self.tried = self.acknowledged
             return
@@ -61,13 +61,13 @@ class Box:
 
 @pytest.fixture
 def directory():
-    """In memory: the disk is simulated, so no other one need be slow."""
+    """Use a directory in memory: the disk is simulated, so the real one need not be slow."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         yield Path(name)
 
 
 def test_two_power_cuts_in_a_row_do_not_look_like_damage(directory):
-    """Each tears a commit so that only its last frame survives; the first one is the longer."""
+    """Each power cut tears a commit so that only its last frame survives; the first commit is the longer one."""
     box = Box(directory, seed=0)
 
     def stop(path):

@@ -1,4 +1,4 @@
-"""What the author of an invalid text reads."""
+"""Error messages for the author of an invalid text."""
 
 import pyoxigraph as ox
 import pytest
@@ -12,7 +12,7 @@ from edge.protocol.errors import LimitExceeded, ParsingFailed
 
 
 def message(form: str, text: str) -> str:
-    """The description of the error with which the engine answers."""
+    """Return the description of the engine's error."""
     try:
         if form == "query":
             check_query(text, QueryRules())
@@ -119,7 +119,7 @@ def test_a_declaration_before_the_operation_does_not_move_the_place():
 
 
 def test_a_long_text_gets_the_place_that_oxigraph_reports():
-    """The grammar is checked for short texts only: an error must not cost more than an update."""
+    """Only short texts are checked against the grammar: an error must not cost more than an update."""
     text = "INSERT DATA {" + "<urn:a> <urn:b> 1 .\n" * 2000 + "oops }"
     assert "This update is not valid SPARQL 1.1 at or before this place (line 2001, column " in message("update", text)
 

@@ -51,7 +51,7 @@ def _stop(_: object) -> ox.NamedNode:
 
 
 def accepts(form: str, text: str) -> bool:
-    """Whether Oxigraph parses a text. It evaluates nothing."""
+    """Return whether Oxigraph parses a text. Nothing is evaluated."""
     try:
         if form == "Query":
             ox.Store().query(text, base_iri="urn:base:", default_graph=map(_stop, [None]))  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_valid_updates_are_recognized(text):
 
 
 def variants(texts: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Texts with one token removed, doubled, replaced or exchanged with the next one, or with the rest cut off."""
+    """Yield texts with one token removed, doubled, replaced or swapped with the next one, or with the rest cut off."""
 
     def edited(text: str, at: int, edit: str, other: str) -> str:
         parts = [token.text for token in tokenize(text)]
@@ -92,7 +92,7 @@ def variants(texts: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 
 def check(form: str, text: str) -> None:
-    """What Oxigraph accepts is recognized, unless it belongs to SPARQL 1.2."""
+    """Check that the recognizer accepts texts that Oxigraph accepts, unless they belong to SPARQL 1.2."""
     try:
         tokens = tokenize(text)
     except ParsingFailed:

@@ -12,6 +12,6 @@ from edge.security.store import Store
 
 @contextmanager
 def clients_of(data_dir: Path) -> Iterator[Clients]:
-    """Those of this data directory; its file is closed afterwards."""
+    """Return the clients of a data directory; its file is closed afterwards."""
     with closing(Store(data_dir)) as store:
         yield Clients(store)

@@ -1,7 +1,7 @@
-"""Gateways that are forked from a process which has imported the gateway, since imports are two thirds of a start.
+"""Gateways that fork from a process which has already imported the gateway: imports are two thirds of a start.
 
-Each runs in a process of its own, with the arguments, environment and open files that it would have as a command. The
-command itself, from a new interpreter on, is what `tests/cli` starts.
+Each runs in a separate process, with the arguments, environment and open files that it would have as a command.
+`tests/cli` starts the real command with a new interpreter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 _LONGEST = 1 << 17
-"""Bytes of a request: the environment is most of it."""
+"""Maximal bytes of a request: the environment is most of it."""
 _NETWORK = Path("/proc/thread-self/ns/net")
 """The network namespace, which tests may change (`tests/faults/network_link.py`)."""
 _NEW_NETWORK = 0x40000000
@@ -34,10 +34,10 @@ _NEW_NETWORK = 0x40000000
 
 
 class GatewayFork:
-    """A forked gateway. Use it as a `subprocess.Popen`."""
+    """A forked gateway with the interface of `subprocess.Popen`."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes], files: int | None):
-        """`output`: for standard output and error. `files`: how many the process may have open; None: as this one."""
+        """`output`: for standard output and error. `files`: limit of open files; None: unchanged."""
         request = json.dumps({"arguments": arguments, "environment": dict(environment), "files": files}).encode()
         assert len(request) < _LONGEST
         self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -51,7 +51,7 @@ class GatewayFork:
         return self._wait(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; returns the exit code. Raises `subprocess.TimeoutExpired`."""
+        """Wait until the process ends; return the exit code. Raises `subprocess.TimeoutExpired`."""
         code = self._wait(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(["edge"], timeout or 0)
@@ -81,7 +81,7 @@ class GatewayFork:
 
 @functools.cache
 def _server() -> socket.socket:
-    """The connection to the process that forks, which ends when this process does."""
+    """Return the connection to the forking process, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
@@ -94,13 +94,13 @@ def _server() -> socket.socket:
     return ours
 
 
-# What follows runs in the process that forks.
+# The rest of the module runs in the forking process.
 
 
 def serve(channel: socket.socket) -> Callable[[], object] | None:
-    """Fork for each request until the connection ends. Returns in each child what it shall do, else None."""
+    """Fork for each request until the connection ends. Returns the request in each child, otherwise None."""
     statuses: dict[int, int] = {}
-    """By child: where its end is reported."""
+    """The connection for the report of its end, by child."""
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
@@ -134,7 +134,7 @@ def serve(channel: socket.socket) -> Callable[[], object] | None:
 
 
 def _report(statuses: dict[int, int]) -> None:
-    """Tell of the children that have ended."""
+    """Report the children that have ended."""
     while statuses:
         pid, code = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -146,7 +146,7 @@ def _report(statuses: dict[int, int]) -> None:
 
 
 def _become(arguments: list[str], environment: dict[str, str], files: int | None) -> object:
-    """Do what `python -m edge` does."""
+    """Act like `python -m edge`."""
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()

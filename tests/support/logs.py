@@ -1,4 +1,4 @@
-"""Log records of one part of the program: a worker of the test run may also hold Spark, which logs when it wants."""
+"""Log records of one component: a worker of the test run may also contain Spark, which logs at any time."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import pytest
 
 
 def records_of(name: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return what the logger `name` and those below it logged in this test."""
+    """Return the log records of the logger `name` and its children in this test."""
     return [record for record in caplog.records if f"{record.name}.".startswith(f"{name}.")]

@@ -1,14 +1,17 @@
-"""What a power cut can leave of a directory tree: all states, from the recorded changes of real code.
+"""All states of a directory tree that a power cut can leave, from the recorded operations of real code.
 
 The code runs on real files, while `os.rename`, `os.unlink`, `os.mkdir`, `os.rmdir`, `os.fsync` and `os.sync` are
-recorded together with the tree after them. A power cut between any two of them leaves what was synchronised, and any
-selection of the changes that were not:
+recorded together with the tree after them. A power cut between any two of them preserves synchronized changes, and any
+subset of the others:
 
-- a name in a directory is on the disk when the directory is synchronised, and content when the file is; not vice versa;
-- of the other changes of one directory any may be lost, whatever their order; a rename is one change;
-- a file that is not synchronised has its old content (none, if it is new), or its new content.
+- a name in a directory is on the disk when the directory is synchronized, and content when the file is, not the
+reverse;
 
-This allows more than journals of file systems do.
+- any of the other changes of one directory may be lost, in any order; a rename is one change;
+
+- an unsynchronized file has its old content (none, if it is new) or its new content.
+
+Journals of file systems allow fewer states.
 """
 
 from __future__ import annotations
@@ -25,17 +28,18 @@ from pathlib import Path
 State = tuple[tuple[str, bytes | None], ...]
 """Path below the root and content, None for a directory, sorted."""
 _ALL = 5
-"""Changes of one directory up to which all selections are tried; of more, all beginnings, and all without one."""
+"""Up to this number of changes in one directory, all subsets are tried; beyond it, all prefixes, and all without one.
+"""
 
 
 def state(root: Path) -> State:
-    """The tree as it is."""
+    """Return the state of the tree."""
     found = [(path.relative_to(root).as_posix(), path) for path in root.rglob("*")]
     return tuple(sorted((name, None if path.is_dir() else path.read_bytes()) for name, path in found))
 
 
 def build(root: Path, wanted: State) -> None:
-    """Make the tree, in place of what is there."""
+    """Make the tree, replacing the existing one."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     for name, content in wanted:
@@ -55,11 +59,11 @@ class _Node:
 
 _Tree = dict[int, _Node]
 _Change = dict[str, int | None]
-"""Name to the inode that it has from then on."""
+"""Maps a name to its inode from then on."""
 
 
 class Recorder:
-    """The changes of a tree, and the states that a power cut would have left."""
+    """The changes of a tree, and the states that a power cut can leave."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -87,12 +91,12 @@ class Recorder:
         return found
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for descriptor in self.open.values():
             os.close(descriptor)
 
     def changed(self, *, at_once: bool = False) -> None:
-        """Something was done; `at_once`: what changed in a directory is one change."""
+        """Record a change; `at_once`: the changes of a directory are one change."""
         before, self.now = self.now, self._scan()
         for inode, node in self.now.items():
             known = before.get(inode) or self.nodes.get(inode) or _Node(None if node.content is None else b"")
@@ -113,14 +117,14 @@ class Recorder:
         self._collect()
 
     def synchronised(self, inode: int) -> None:
-        """A file's content, or a directory's names, are on the disk."""
+        """Record that the content of a file, or the names of a directory, are on the disk."""
         self.changed()
         if inode in self.now:
             self._settle(inode)
             self._collect()
 
     def all_synchronised(self) -> None:
-        """All of it is."""
+        """Record that everything is on the disk."""
         self.changed()
         for inode in list(self.now):
             self._settle(inode)
@@ -133,7 +137,7 @@ class Recorder:
             self.contents[inode] = self.nodes[inode].content
 
     def _collect(self) -> None:
-        """Add what a power cut would leave now."""
+        """Add the states of a power cut at this moment."""
         self.last = []
         inodes = [inode for inode in self.pending if self.pending[inode]]
         files = list(self.written)
@@ -177,12 +181,12 @@ def _selections(changes: list[_Change]) -> list[list[_Change]]:
 
 
 def power_cuts(root: Path, action: Callable[[], object]) -> list[State]:
-    """Do it, and say what a power cut at any moment from its begin to its end would have left in `root`."""
+    """Run a function; return the states of `root` that a power cut can leave at any moment of it."""
     return list(_watched(root, action).seen)
 
 
 def power_cuts_after(root: Path, action: Callable[[], object]) -> list[State]:
-    """Do it, and say what a power cut right after its end would leave: one state if all of it is durable."""
+    """Run a function; return the states after a power cut right after it: one state if all changes are durable."""
     return list(dict.fromkeys(_watched(root, action).last))
 
 
@@ -215,7 +219,7 @@ def _recorded(recorder: Recorder) -> Iterator[None]:
         recorder.synchronised(os.fstat(descriptor).st_ino)
 
     def all_of_it() -> None:
-        recorder.all_synchronised()  # without the real one, which would wait for all disks of this machine
+        recorder.all_synchronised()  # without the real call, which would wait for all disks of this machine
 
     def ran(*arguments: object, **options: object) -> object:
         done = run(*arguments, **options)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Real processes for tests: Mosquitto, and the gateway as its user starts it. Who started one stops it."""
+"""Real processes for tests: Mosquitto, and the gateway as a user starts it. The caller of a start stops the process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.support.waiting import wait_for
 T = TypeVar("T")
 
 HANGING_ENGINE = Path(__file__).parent / "hanging_engine"
-"""For `PYTHONPATH` of a process whose updates are to wait as long as the file exists that `HANGING` names."""
+"""For `PYTHONPATH` of a process whose updates wait as long as the file named by `HANGING` exists."""
 HANGING_PARSER = Path(__file__).parent / "hanging_parser"
-"""The same for the parsing of long updates; the file that `PARSING` names exists from its beginning."""
+"""The same for the parsing of long updates; the file named by `PARSING` exists from its start."""
 
 _BLOCK = 500
 
 
 def _ports() -> Iterator[int]:
-    """Ports of blocks that no other process uses, neither a worker of this run nor another run on this machine."""
+    """Yield ports from blocks used by no worker of this run and no other run on this machine."""
     directory = Path(tempfile.gettempdir()) / f"sepa-edge-ports-{os.getuid()}"
     directory.mkdir(exist_ok=True)
     for first in range(20_000, 32_500, _BLOCK):
@@ -46,10 +46,7 @@ _PORTS = _ports()
 
 
 def free_port() -> int:
-    """A port that stays free while its server is down, and is returned once.
-
-    Outgoing connections get numbers from 32768 on.
-    """
+    """Return a port that stays free while its server is down. Outgoing connections use numbers from 32768 on."""
     for port in _PORTS:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -57,7 +54,7 @@ def free_port() -> int:
 
 
 class Mosquitto:
-    """A Mosquitto process of its own, with persistence, on a port that stays the same over restarts."""
+    """A Mosquitto process with persistence, on a port that stays the same over restarts."""
 
     def __init__(self, directory: Path, extra: str = "", *, anonymous: bool = True) -> None:
         self.program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
@@ -69,7 +66,7 @@ class Mosquitto:
         lines = [
             f"listener {self.port} 127.0.0.1",
             f"allow_anonymous {str(anonymous).lower()}",
-            # Started by root it would become another user, who cannot get at the files of tests.
+            # As root it would switch to another user, who cannot access the files of tests.
             f"user {pwd.getpwuid(os.getuid()).pw_name}",
             "persistence true",
             f"persistence_location {directory}/",
@@ -95,7 +92,7 @@ class Mosquitto:
             self.process = None
 
     def save(self) -> None:
-        """Have it write its state to the disk, from which it goes on after a kill."""
+        """Let it save its state to the disk, from which it continues after a kill."""
         assert self.process is not None
         file = self.config.with_name("mosquitto.db")
         before = file.stat().st_ino if file.exists() else None
@@ -120,11 +117,11 @@ class GatewayProcess:
     """`edge run` as a process, with settings from the environment."""
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str], descriptors: int | None = None) -> None:
-        """`descriptors`: how many the process may have (`ulimit -n`)."""
+        """`descriptors`: limit of open files (`ulimit -n`)."""
         self.data_dir = data_dir
         self._descriptors = descriptors
         self._forked = all(name.startswith("EDGE") for name in settings)
-        """Others may be for the interpreter or the loader, which look at them when they start."""
+        """Other variables may be for the interpreter or the loader, which read them at the start."""
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("EDGE__")},
             "EDGE__HTTP__PORT": "0",
@@ -142,7 +139,7 @@ class GatewayProcess:
         return self._process.pid
 
     def start(self) -> dict[str, str]:
-        """Start it; returns its endpoints when it is ready."""
+        """Start the gateway; return its endpoints when it is ready."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         endpoints = self.data_dir / "endpoints.json"
         endpoints.unlink(missing_ok=True)
@@ -168,21 +165,21 @@ class GatewayProcess:
         )
 
     def kill(self) -> None:
-        """What a power cut is to a process: SIGKILL."""
+        """Send SIGKILL, which for a process is like a power cut."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(10)
         self._process = None
 
     def wait(self, seconds: float) -> int:
-        """Wait until it has ended by itself; returns the exit code."""
+        """Wait until it has ended by itself; return the exit code."""
         assert self._process is not None
         code = self._process.wait(seconds)
         self._process = None
         return code
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Send SIGTERM; return the exit code."""
         if self._process is None:
             return 0
         self._process.terminate()

@@ -60,7 +60,7 @@ class Browser:
         return result["result"].get("value")
 
     async def wait_for(self, expression: str, seconds: float = 20) -> None:
-        """Wait until a JavaScript expression is true; fails with what the page shows."""
+        """Wait until a JavaScript expression is true. Fails with the content of the page."""
         try:
             async with asyncio.timeout(seconds):
                 while not await self.evaluate(expression):  # noqa: ASYNC110 - what is waited for is in the browser
@@ -70,12 +70,12 @@ class Browser:
             raise AssertionError(f"not true within {seconds} s: {expression}\n{shown}\n{self.problems()}") from None
 
     async def screenshot(self) -> bytes:
-        """The page as PNG."""
+        """Return the page as PNG."""
         image = await self.command("Page.captureScreenshot", format="png")
         return base64.b64decode(image["data"])
 
     def problems(self) -> list[str]:
-        """What the page's console and the browser's policies complained about."""
+        """Return the problems that the page's console and the browser's policies reported."""
         found = []
         for event in self.events:
             if event["method"] == "Log.entryAdded":
@@ -86,7 +86,7 @@ class Browser:
 
 
 async def launch(profile: Path, *options: str) -> Browser:
-    """Start a browser with a new profile directory; skips the test where there is none."""
+    """Start a browser with a new profile directory; skip the test if no browser is installed."""
     program = next((path for name in _NAMES if (path := shutil.which(name))), None)
     if program is None:
         pytest.skip("no browser: install the package chromium")
@@ -115,7 +115,7 @@ async def launch(profile: Path, *options: str) -> Browser:
 
 
 async def quit_browser(browser: Browser) -> None:
-    """End the browser and wait for it."""
+    """End the browser and wait until it has ended."""
     await browser.socket.close()
     browser.process.terminate()
     await browser.process.wait()

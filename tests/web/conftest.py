@@ -1,4 +1,4 @@
-"""A gateway with both gates for the page, over a real engine."""
+"""A gateway with both gates for the page, on a real engine."""
 
 from __future__ import annotations
 

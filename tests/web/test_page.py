@@ -139,7 +139,7 @@ async def test_a_label_does_not_repeat_the_title_of_its_card(served, page, label
 
 
 async def test_every_unit_that_mappings_know_has_its_symbol(served, page):
-    """The page has the engine's table: what a unit code leads to is shown as people write it, never as an IRI's end."""
+    """The page has the engine's table: a unit code is shown as people write it, never as the end of an IRI."""
     units = sorted(set(UNIT_CODES.values()))
     for number, unit in enumerate(units):
         served.update(observe(f"urn:o{number:03}", "1", label=f"{number:03}", place="http://ex.org/p").replace(
@@ -180,7 +180,7 @@ async def test_a_lost_connection_is_shown_and_comes_back(served, page):
     await served.ws.stop()
     await page.wait_for("document.getElementById('state').dataset.state === 'lost'")
     assert await page.evaluate("document.querySelector('main').classList.contains('stale')")
-    assert await page.evaluate(text_of(".value")) == "1"  # what was last known stays in sight
+    assert await page.evaluate(text_of(".value")) == "1"  # the last known value stays visible
     served.update(change("urn:o", "2"))
     restarted = WsGate(served.engine, WsGateSettings(port=served.ws_port), served.metrics)
     await restarted.start()

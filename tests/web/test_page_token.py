@@ -1,4 +1,4 @@
-"""The live page where the gateway wants a token."""
+"""The live page of a gateway that requires a token."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_it_asks_for_a_token_and_shows_what_the_client_may_see(gateway, pa
     assert await page.evaluate("localStorage.length + document.cookie.length") == 0
     assert token not in await page.evaluate("location.href + document.documentElement.outerHTML")
     await page.command("Page.reload")
-    await page.wait_for(f"{LIVE} && {SHOWN}")  # it is asked for once
+    await page.wait_for(f"{LIVE} && {SHOWN}")  # the page asks for it once
     assert page.problems() == []
 
 

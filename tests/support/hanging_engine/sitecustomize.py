@@ -1,6 +1,6 @@
-"""An engine that hangs: an update is not carried out as long as the file exists that `HANGING` names.
+"""An engine that hangs: an update waits as long as the file named by `HANGING` exists.
 
-Python imports this module when it starts, where its directory is on `PYTHONPATH`.
+Python imports this module at its start if its directory is on `PYTHONPATH`.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A parser that hangs: a long update is not parsed as long as the file exists that `HANGING` names.
+"""A parser that hangs: a long update waits as long as the file named by `HANGING` exists.
 
-It creates the file that `PARSING` names when it begins. Python imports this module when it starts, where its directory
-is on `PYTHONPATH`.
+It creates the file named by `PARSING` when it starts. Python imports this module at its start if its directory is on
+`PYTHONPATH`.
 """
 
 import os
