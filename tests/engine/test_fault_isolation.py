@@ -153,7 +153,7 @@ def check(followers: Sequence[Follower]) -> None:
 
 def remembered(engine: Engine) -> int:
     """Return the bytes of evaluations and solutions that plan groups cache."""
-    triggers = [trigger for family in engine.spus._families.values() for trigger in family.triggers]
+    triggers = [trigger for group in engine.spus._groups.values() for trigger in group.triggers]
     rows = [
         term_ids
         for trigger in triggers
