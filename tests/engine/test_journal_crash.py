@@ -205,7 +205,7 @@ def test_the_disk_is_full_and_has_room_again(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "ok"
     assert "database or disk is full" in result.stdout
-    assert "Make room" in result.stdout
+    assert "Free space" in result.stdout
 
 
 def test_a_full_disk_at_the_very_start(tmp_path):
