@@ -95,7 +95,7 @@ class ActuationQueue:
         return None if sent is None else sent[0].command
 
     def unanswered_since(self) -> float | None:
-        """Time at which the oldest unacknowledged command was sent; None if there is none."""
+        """Time at which the oldest unacknowledged command was sent; None without one."""
         return next((sent for _, sent in self._sent.values()), None)
 
     def lost(self) -> list[Command]:

@@ -101,7 +101,7 @@ class ActuationRules:
                 self._subscribe(rule)
 
     def next_retry(self) -> float | None:
-        """Return the time of the next retry; None if there is none."""
+        """Return the time of the next retry; None without one."""
         return min((rule.retry_at for rule in self._rules.values() if rule.retry_at is not None), default=None)
 
     def close(self) -> None:

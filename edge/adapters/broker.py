@@ -81,7 +81,7 @@ class EmbeddedBroker:
 
     @property
     def secure_port(self) -> int:
-        """Port with TLS; 0 if there is none."""
+        """Port with TLS; 0 without TLS."""
         return 0 if self._secure_at is None else self._secure_at[1]
 
     async def start(self) -> None:

@@ -45,7 +45,7 @@ def wrong_hosts(count: int) -> InvalidRequest:
 
 
 def _name(url: str) -> str:
-    """Return the host of a URL in lower case; empty if there is none."""
+    """Return the host of a URL in lower case; empty without a host."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:

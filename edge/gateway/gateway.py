@@ -392,7 +392,7 @@ class Gateway:
         return await self._shipping.ship()
 
     def _fault(self) -> str:
-        """Return the problems of a gateway that accepts requests; empty if there are none."""
+        """Return the problems of a gateway that accepts requests; empty without problems."""
         still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
         return self._engine_fault() or self._journal_fault() or "; ".join(still)
 

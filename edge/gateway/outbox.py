@@ -102,7 +102,7 @@ def _landing(offload: Section) -> Landing:
 
 
 def _token(offload: Section) -> str:
-    """Return the current token; empty if there is none. Raises `LandingFailed`."""
+    """Return the current token; empty without one. Raises `LandingFailed`."""
     token, file = offload.token, offload.token_file
     if file is not None:
         try:

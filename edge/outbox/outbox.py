@@ -58,7 +58,7 @@ class Outbox:
 
     @property
     def last(self) -> int:
-        """Number of the last observation that may be sent; 0 if there is none.
+        """Number of the last observation that may be sent; 0 without observations.
 
         With `engine.durability` "interval", observations that are not yet flushed do not count: after a power cut,
         their numbers would be assigned again.

@@ -58,7 +58,7 @@ class Shippable(Stored, Protocol):
 
     @property
     def last(self) -> int:
-        """The highest number that may be shipped; 0 if there is none."""
+        """The highest number that may be shipped; 0 without observations."""
 
     def acknowledge(self, last: int) -> None:
         """Delete all observations up to this number. Raises `EdgeError`: then they stay for now."""
@@ -115,7 +115,7 @@ class Shipper:
         self.failures = 0
         """Rounds that ended early since the start."""
         self.failure = ""
-        """Why nothing is shipped now; empty if there is no problem."""
+        """Why nothing is shipped now; empty without a problem."""
         self.acknowledged_at: float | None = None
         """Time of the last acknowledgement since the start, in seconds since 1970."""
         self.waits_since: float | None = None

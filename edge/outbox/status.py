@@ -54,7 +54,7 @@ class Status:
 
     @property
     def reason(self) -> str:
-        """Why nothing is shipped; empty if there is no problem."""
+        """Why nothing is shipped; empty without a problem."""
         shipper = self._shipper
         if shipper is None:
             return ""

@@ -67,7 +67,7 @@ class Views:
     ready: Callable[[], bool] = lambda: True
     """Whether the engine accepts requests."""
     fault: Callable[[], str] = str
-    """Problems of a gateway that accepts requests; empty if there are none."""
+    """Problems of a gateway that accepts requests; empty without problems."""
     health: Callable[[], Mapping[str, object]] = dict
     """Members of the response of `/health` in addition to `status`, for administrators."""
     open_health: Callable[[], Mapping[str, object]] = dict

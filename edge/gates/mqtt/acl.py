@@ -22,7 +22,7 @@ class TokenAuth:
     """Authentication of the embedded broker: the MQTT password is a token."""
 
     def __init__(self, guard: Guard, root: str) -> None:
-        """`root`: root of the gate's topics; empty if there is no gate."""
+        """`root`: root of the gate's topics; empty without a gate."""
         self._guard = guard
         self._topics = Topics(root)
 

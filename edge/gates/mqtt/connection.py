@@ -108,7 +108,7 @@ class BrokerConnection:
         correlation: bytes = b"",
         done: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Publish with QoS 1; `done` is called after the acknowledgement. False: there is no connection."""
+        """Publish with QoS 1; `done` is called after the acknowledgement. False without a connection."""
         client = self._client
         if client is None:
             return False

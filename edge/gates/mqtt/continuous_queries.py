@@ -99,7 +99,7 @@ class ContinuousQuery:
         self._spuid = ""
         self._closed = False
         self._variables: tuple[str, ...] | None = None
-        """None: there is no result yet."""
+        """None before the first result."""
         self._rows: dict[Row, int] = {}
         self._changes: MergedDelta | None = None
         self._whole = True
