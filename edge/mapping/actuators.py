@@ -17,8 +17,10 @@ from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, Term
 from edge.mapping.values import BadValueError, Converter, literal, shown
 
+# Pyoxigraph reports the position of a syntax error only in the text of its exception.
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
 _LONGEST_REASON: Final = 120
+# IRIs, strings and comments: a colon inside them does not mark a prefixed name.
 _OPAQUE: Final = re.compile(r"""<[^<>\s]*>|"[^"\n]*"|'[^'\n]*'|#[^\n]*""")
 _PREFIXED: Final = re.compile(r"(?<![\w?$:.\-])([A-Za-z](?:[\w.\-]*[\w\-])?):")
 _DECLARED: Final = re.compile(r"\bPREFIX\s+([A-Za-z][\w.\-]*)?:", re.IGNORECASE)
@@ -203,6 +205,7 @@ def _prefixes(text: str) -> list[str]:
 def _variables(text: str, query: str, namespaces: Mapping[str, str]) -> tuple[str, ...]:
     """Return the selected variables. Raises `BadKeyError`. The engine checks the query itself later."""
     try:
+        # The store is empty and nothing iterates over the solutions: this call only parses the query.
         result = ox.Store().query(query)
     except SyntaxError as error:
         raise _not_sparql(error, text, len(query) - len(text), namespaces) from None
@@ -229,6 +232,7 @@ def _not_sparql(error: SyntaxError, text: str, shift: int, namespaces: Mapping[s
     if found is None:
         return BadKeyError(f"Not a SPARQL query: {_cut(str(error))}.", key="query")
     line, column = int(found[1]), int(found[2])
+    # The PREFIX declarations that were inserted on the first line shift its columns.
     column -= shift if line == 1 else 0
     where = f"at column {max(column, 1)} of this line"
     return BadKeyError(f"Not a SPARQL query, {where}: {_cut(found[3])}.", key="query", line=line)

@@ -245,6 +245,7 @@ def _group(field: FieldSpec, fields: Sequence[FieldSpec], name: str, known: dict
             item: Document = {}
             for each in steps:
                 each(reader, item)
+            # A pass that consumes no bytes would repeat forever when the group runs to the end of the payload.
             if reader.at == began:
                 raise PayloadError(f"{name} repeats nothing")
             found.append(item)

@@ -82,6 +82,8 @@ def payload_template(payload: object, known: Collection[str]) -> Callable[[Solut
         try:
             parts = _parts(payload, known)
         except BadKeyError as error:
+            # A text that looks like a JSON object: the author probably wants JSON, but its braces are parsed as
+            # variables.
             if re.match(r'\s*\{\s*"', payload):
                 raise BadKeyError(
                     "JSON is written as a table, so that no value can break it.",
@@ -134,6 +136,7 @@ def _string(parts: Parts) -> Json:
         scalar = solution.scalar(name)
         if scalar is None:
             return None
+        # A template of one variable keeps its type: numbers and truth values are written without quotes.
         if scalar.plain and not filters:
             return scalar.text
         return _quoted(solution.text(name, filters))

@@ -99,6 +99,7 @@ class MappingCompiler:
     def _rules(
         self, spec: MappingSpec, name: str, payload: str, topic: TopicPattern, names: list[str], many: set[str]
     ) -> tuple[Rule, ...]:
+        # Readings with equal time keys share one rule, so that the evaluation parses a message's timestamp only once.
         times: dict[object, TimeRule] = {}
         if spec.readings is None:
             return (self._rule(spec, spec, name, payload, names, many, times, only=True),)
@@ -118,6 +119,7 @@ class MappingCompiler:
         return tuple(rules)
 
     def _get(self, key: str, reading: ReadingSpec, mapping: MappingSpec) -> object:
+        # The first source with the key wins: the reading, its mapping, then the [defaults] of the file.
         for source in (reading, mapping, self.defaults):
             value: object = getattr(source, key)
             if value is not None:
@@ -141,6 +143,8 @@ class MappingCompiler:
         if not reading.ignore:
             terms = self._terms(reading, mapping, known, several)
         required = reading.required
+        # A single reading is required by default: a message without it is probably of another kind. A mapping with
+        # several readings accepts messages that have only some of them.
         if required is None:
             required = only and (place.path is None or not place.path.wild)
         unit_from = self._get("unit_from", reading, mapping)
@@ -219,6 +223,7 @@ class MappingCompiler:
         iri = constant(word, self.namespaces)
         if iri in _KIND_IRIS:
             return _KIND_IRIS[iri], None
+        # Other XSD datatypes: an unchecked text could be an ill-typed literal.
         if iri.startswith(XSD):
             raise BadKeyError(
                 f'"{word}" is not offered, since its values could not be checked.', allowed=", ".join(KINDS)

@@ -110,6 +110,8 @@ class Evaluation:
                 self.out.problem(bound.mapping.name, str(name), "the payload lacks this capture, so nothing is read")
                 return
             captures[name] = plain_text(value)
+        # Places (identity of the parent, key) that a rule has used, so that wildcard rules after it skip them. A rule
+        # with `ignore` has no terms but uses its place as well, which hides the value from the wildcards.
         taken: set[tuple[int, str | int | None]] = set()
         if bound.members and isinstance(document, dict):
             for key, value in document.items():
@@ -166,6 +168,7 @@ class Evaluation:
             return None
         if path.relative:
             return self._parse_time(rule, time, path.first(parent))
+        # An absolute path gives one time for the whole message: parse it once, and report a bad one once.
         if time not in self._times:
             self._times[time] = self._parse_time(rule, time, path.first(self.message.document))
         return self._times[time]
@@ -200,6 +203,7 @@ class Evaluation:
         if convert.table is not None or convert.kind in ("string", "boolean", "auto"):
             return text
         regex = _FIRST_COMMA_NUMBER if convert.decimal_comma else FIRST_NUMBER
+        # The end position bounds the search: the time of a regular expression grows with the text.
         match = regex.search(text, 0, self.out.limits.regex_text)
         return match.group() if match is not None else text
 
@@ -218,6 +222,7 @@ class Evaluation:
     def _senml(self, bound: BoundMapping) -> None:
         found = list(records(self.message.document, self.now))
         captures: dict[str, str] = {}
+        # Records that serve as captures do not become readings.
         consumed = {str(place) for _, place in bound.mapping.captures}
         for name, place in bound.mapping.captures:
             value = next((record.value for record in found if record.name == place), None)
@@ -301,6 +306,7 @@ def _group_value(match: re.Match[str]) -> str | None:
     groups = match.groupdict()
     if "value" in groups:
         return groups["value"]
+    # Without a group "value", the value is the first unnamed group; without unnamed groups, the whole match.
     unnamed = match.re.groups > len(match.re.groupindex)
     if not unnamed:
         return match.group()

@@ -126,6 +126,7 @@ def _json_lines(base: str, document: object) -> list[str]:
 
 
 def _leaves(node: object, path: str, found: list[tuple[str, str]], depth: int) -> None:
+    # Bounds on the suggestion, since the payload comes from a device: number of readings and depth.
     if len(found) >= _MOST_READINGS or depth > 8:
         return
     if isinstance(node, dict):

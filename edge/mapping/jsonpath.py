@@ -88,6 +88,8 @@ class Path:
             "member": last.name if isinstance(last, _Key) else None,
             "has_member": bool(named),
         }
+        # The class is frozen; these attributes are computed once here because the evaluation reads them for each
+        # message.
         for name, value in computed.items():
             object.__setattr__(self, name, value)
 

@@ -22,6 +22,7 @@ def line_of(text: str, keys: Sequence[str], table: str, index: int | None, table
         others = [f"[[{each}]]" for each in tables]
         end = next((number for number, mark in marks if number > start and mark in others), len(lines))
     for key in keys:
+        # A number is the index of a [[mapping.readings]] table.
         if key.isdigit():
             readings = [n for n in range(start, end) if lines[n].strip().replace(" ", "") == "[[mapping.readings]]"]
             if int(key) < len(readings):

@@ -99,6 +99,8 @@ class Mapper:
                 if match is None:
                     continue
                 captures.update({name: value or "" for name, value in match.groupdict().items()})
+            # Sorts ascending: own files first, then more specific topics, then mappings with `topic_regex`, then those
+            # with conditions.
             key = (not mapping.own, mapping.topic.specificity, mapping.topic_regex is None, not mapping.when)
             groups.setdefault(key, []).append((order, bind(mapping, topic, captures)))
         routes = tuple(
@@ -166,6 +168,7 @@ def fits(mapping: CompiledMapping, message: PayloadMessage) -> bool:
 def _reachable(groups: tuple[Group, ...]) -> Iterable[Group]:
     for group in groups:
         yield group
+        # A mapping without conditions applies to every payload. Unless it declares `also`, no lower group is evaluated.
         if any(not bound.mapping.when and not bound.mapping.also for bound in group):
             return
 

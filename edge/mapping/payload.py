@@ -37,6 +37,7 @@ class PayloadMessage:
         self._others: dict[Reads | None, PayloadMessage] = {}
         self._text: str | None = None
         self._document: object = _UNREAD
+        # The text of the error, not the exception: each mapping raises its own, and the failed parse is not repeated.
         self._error: str | None = None
 
     def read_by(self, layout: Reads | None) -> PayloadMessage:
@@ -45,6 +46,7 @@ class PayloadMessage:
             return self
         if layout not in self._others:
             other = self._others[layout] = PayloadMessage(self.topic, self.payload, layout)
+            # All variants share one dictionary, so each layout decodes the payload only once.
             other._others = self._others
             self._others[self._layout] = self
         return self._others[layout]

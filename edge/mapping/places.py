@@ -22,6 +22,7 @@ DOCUMENTS: Final = ("json", "binary")
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+# These groups of a pattern carry the value, its unit and its time. They are not captures.
 _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 
 

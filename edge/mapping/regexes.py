@@ -8,6 +8,7 @@ from typing import Final
 from edge.mapping.errors import BadKeyError
 
 _LONGEST: Final = 1000
+# An upper bound of three or more digits counts as unbounded, too: nested, it backtracks almost as long.
 _UNBOUNDED = re.compile(r"[*+]|\{[0-9]*,\}|\{[0-9]*,[0-9]{3,}\}")
 
 
@@ -60,6 +61,7 @@ def _repeats_repetition(text: str) -> bool:
 
 def _class_end(text: str, start: int) -> int:
     position = start + 1
+    # A "]" directly after "[" or "[^" is a member of the class and does not end it.
     if text[position : position + 1] == "^":
         position += 1
     if text[position : position + 1] == "]":

@@ -13,6 +13,7 @@ from edge.mapping.times import BadTimeError, unix_time
 from edge.mapping.values import EXACT, JsonNumber
 
 VERSION: Final = 10
+# RFC 8428, section 4.5.3: values below 2**28 are seconds relative to now, others are Unix times.
 _RELATIVE: Final = Decimal(2**28)
 
 
@@ -92,6 +93,7 @@ class _Base:
         return Record(name, value, unit if isinstance(unit, str) else None, moment, fault)
 
     def _value(self, entry: dict[str, object]) -> object:
+        # The draft form names strings "sv" and truth values "bv". In RFC 8428 "bv" is the base value.
         for key in ("vs", "sv", "vb", "bv") if self.draft else ("vs", "vb"):
             if key in entry:
                 return entry[key]
@@ -100,6 +102,8 @@ class _Base:
         value = _number(entry.get("v"))
         if self.value is None:
             return value
+        # RFC 8428: if only one of base value and value is present, the other one is zero. A record that only has a sum
+        # ("s") has no value.
         if value is None:
             return JsonNumber(format(self.value, "f")) if "s" not in entry else None
         try:
@@ -112,6 +116,7 @@ class _Base:
             time = self.time + _decimal(entry.get("t", JsonNumber("0")), "t")
             if time >= _RELATIVE:
                 return unix_time(time), None
+            # Time 0 means "roughly now": the reading has no timestamp of its own.
             if time == 0 or self.now is None:
                 return None, None
             if abs(time) > _RELATIVE:

@@ -16,6 +16,7 @@ TOPIC: Final = "serial/"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _USB: Final = re.compile(r"usb:([0-9A-Fa-f]{4}|\*):([0-9A-Fa-f]{4}|\*)(?::(.+))?")
 _DEVICES: Final = '"/dev/serial/by-id/...", "/dev/ttyUSB0", "usb:10c4:ea60", "usb:10c4:ea60:SERIAL"'
+# The keys that each kind of framing accepts.
 _KEYS: Final = {
     "lines": ("end",),
     "slip": (),
@@ -141,12 +142,15 @@ def _framing(spec: FramingSpec, checksum: Checksum | None) -> Delimited | Length
     if spec.kind == "length":
         return _length(spec, checksum)
     if spec.kind == "slip":
+        # RFC 1055: END, ESC, ESC_END and ESC_ESC.
         return Delimited(b"\xc0", b"\xc0", b"\xdb", ((b"\xdb", b"\xdd"), (b"\xc0", b"\xdc")))
     if spec.kind == "hdlc":
+        # RFC 1662, section 4.2: flag 0x7E, escape 0x7D; an escaped byte is XORed with 0x20.
         return Delimited(b"~", b"~", b"}", ((b"}", b"]"), (b"~", b"^")))
     if spec.kind == "cobs":
         return Delimited(b"\0", b"\0", cobs=True)
     if spec.kind == "lines":
+        # A checksum already detects damaged lines. Without one, only text is accepted as a line.
         return Delimited(_bytes(spec.end, "end") or b"\n", text=checksum is None)
     return _delimited(spec)
 

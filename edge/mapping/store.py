@@ -33,6 +33,7 @@ class Store:
         """Whether to store a reading. `last`: the last stored one; None: it is not known."""
         if last is None:
             return True
+        # The absolute difference: a device whose clock was set back must not suspend the storage.
         if self.at_most_every is not None and abs(said.time - last.time) < self.at_most_every * 1_000_000:
             return False
         if not self.change:

@@ -23,6 +23,7 @@ Parts = list["str | tuple[str, tuple[Callable[[str], str], ...]]"]
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _LONGEST_CAPTURE: Final = 4096
+# With captures, scheme and host must be literal; without "//", at least one literal character follows the scheme.
 _SAFE_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/?#]+[/?#]|[^/?#])")
 
 

@@ -25,6 +25,8 @@ NAMESPACES: Final[dict[str, str]] = {
 """Predeclared prefixes: those of the paper's Listing 18, and the gateway's own."""
 
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+# Schemes without "//" that are accepted without a declaration. Any other word before a colon must be a prefix, so that
+# a misspelt prefix is a fault.
 _URI_SCHEMES = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
 _UCS = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd"
 _CHAR = rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/{_UCS}]|%[0-9A-Fa-f]{{2}})"

@@ -151,6 +151,7 @@ class _Node(Generic[Item]):
     partials: dict[str, tuple[re.Pattern[str], _Node[Item]]] = field(default_factory=dict)
     any: _Node[Item] | None = None
     here: list[Item] = field(default_factory=list)
+    # MQTT 3.1.1, section 4.7.1.2: "a/#" also matches the parent level "a". A capture `{name...}` does not.
     parent_too: list[Item] = field(default_factory=list)
     rest: list[Item] = field(default_factory=list)
 

@@ -15,6 +15,7 @@ from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEG
 KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "auto")
 """Names of datatypes. `number`: decimal, or double with an exponent; `auto`: follows JSON."""
 
+# Already a valid lexical form of xsd:decimal: most values need no further work.
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?").fullmatch
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?([eE][-+]?[0-9]+)?").fullmatch
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]").search
@@ -156,6 +157,7 @@ class Converter:
 def _plain(text: str, *, exponent: bool, whole: bool, max_digits: int) -> tuple[str, str]:
     if exponent:
         number = Decimal(text)
+        # A number such as 1e300 would expand to 300 digits.
         if abs(number.adjusted()) > max_digits:
             raise BadValueError(f"{text} is too long to be written without an exponent")
         text = format(number, "f")
