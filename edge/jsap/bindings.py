@@ -59,6 +59,7 @@ class ForcedBinding:
             if self.language is not None:
                 return ox.Literal(text, language=self.language)
             datatype = self.datatype or datatype
+            # A text is used as the lexical form that the caller chose. Only converted Python values are checked.
             if not isinstance(value, str) and not _fits(text, datatype):
                 raise ValueError(f"it is declared as <{datatype}>, unlike {shown(str(value))} ({type(value).__name__})")
             return ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text)
@@ -91,6 +92,7 @@ def _lexical(value: object, declared: str | None) -> tuple[str, str | None]:
     match value:
         case str():
             return _characters(value), None
+        # The order matters: bool is a subclass of int, and datetime is a subclass of date.
         case bool():
             return ("true" if value else "false"), XSD + "boolean"
         case int():
@@ -155,6 +157,7 @@ def _of_json(given: Mapping[str, Any]) -> Term:
 
 def _characters(text: str) -> str:
     """Return the text. Raises `ValueError` for text that is not valid Unicode."""
+    # JSON escapes can produce half of a surrogate pair, which UTF-8 cannot encode.
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("the value has half a surrogate pair, which is not a character")
     return text

@@ -145,6 +145,7 @@ def _forced(variable: str, node: Node, namespaces: Mapping[str, str], findings: 
         return None
     if language is not None:
         try:
+            # Oxigraph validates the language tag.
             ox.Literal("", language=language)
         except ValueError as error:
             members.wrong("language", f"no language tag: {error}")

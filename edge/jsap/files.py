@@ -26,6 +26,7 @@ LARGEST: Final = 8 * 1024 * 1024
 MOST: Final = 100
 """Maximum files that one profile includes, with repetitions."""
 
+# Members whose entries are replaced as a whole, not merged.
 _WHOLE: Final = ("updates", "queries")
 
 
@@ -91,10 +92,12 @@ class _Documents:
             return None
         try:
             path = _path(file.value, Path(file.source.name))
+            # Resolved paths, so that a cycle through symbolic links is found, too.
             if path.resolve() in including:
                 raise ValueError("it includes this file, so the includes form a loop")
             if path.exists() and not path.is_file():
                 raise ValueError("it is not a regular file")
+            # Repetitions count: nested files that each include two others would otherwise take exponential time.
             if not self._left:
                 raise ValueError(f"a profile may include {MOST} files")
             self._left -= 1

@@ -16,8 +16,10 @@ from edge.jsap.findings import Findings
 from edge.jsap.nodes import MAX_DEPTH, Node, NotReadable, Scalar, Source
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+# The digits are bounded, because converting a long integer takes quadratic time.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,400})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?(?![\w.])")
 _WORD: Final = re.compile(r"true|false|null")
+# Not strict: strings may contain line breaks. `_string` adds a note about them.
 _STRINGS: Final = json.JSONDecoder(strict=False)
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
@@ -132,6 +134,7 @@ class _Reader:
             reason = "the text has half a surrogate pair, which is not a character"
             self._findings.problem(self._source.problem(position, reason))
         elif not self._broken and "\n" in self._text[position:end]:
+            # One such note per document is enough.
             self._broken = True
             reason = "the text has line breaks; that is read here, but it is not JSON (write \\n, or YAML)"
             self._findings.note(self._source.problem(position, reason))

@@ -33,6 +33,7 @@ class Members:
 
     def node(self, *names: str) -> Node | None:
         """Return the first existing member of these names."""
+        # Reading a member marks it as known, even if it is missing. `rest` reports the unknown ones.
         self._asked.update(names)
         found = (self._members[name] for name in names if name in self._members)
         return next((node for node in found if node.value is not None), None)
@@ -72,6 +73,7 @@ class Members:
         node = self.node("port")
         if node is None:
             return None
+        # Some profiles write the port as a text.
         value = int(node.value) if isinstance(node.value, str) and node.value.isdecimal() else node.value
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536:
             return value

@@ -23,6 +23,7 @@ NAMESPACES: Final[Mapping[str, str]] = {
 }
 """Predeclared prefixes: those of the reference engine's clients."""
 
+# Schemes whose IRIs have no "//". Any other undeclared word before a colon is probably a misspelt prefix.
 _SCHEMES: Final = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
 
 

@@ -29,6 +29,7 @@ class Source:
 
     @cached_property
     def _lines(self) -> list[int]:
+        # Offsets of the line starts, computed only when a problem needs its line.
         return [0, *(index + 1 for index, character in enumerate(self.text) if character == "\n")]
 
     def problem(self, offset: int, reason: str) -> Problem:

@@ -94,6 +94,7 @@ def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | No
     extended = members.object("extended")
     mappings = semantic_mappings(extended, namespaces, findings)
     plain = {key: each.plain() for key, each in members.items("extended")}
+    # `files` has already processed the includes.
     members.node("include", "#include")
     members.rest()
     return Profile(name, found["update"], found["query"], plain, namespaces, mappings)
@@ -104,6 +105,7 @@ _ENTRIES: Final[Mapping[Kind, str]] = {"update": "updates", "query": "queries"}
 
 def _namespace(prefix: str, node: Node, findings: Findings) -> str:
     try:
+        # The tokenizer decides whether SPARQL accepts the prefix.
         tokens = tokenize(f"{prefix}:")
         if len(tokens) != 1 or tokens[0].kind != "name":
             raise ParsingFailed("no prefix")
@@ -113,4 +115,5 @@ def _namespace(prefix: str, node: Node, findings: Findings) -> str:
         return absolute(node.value) if isinstance(node.value, str) else absolute("")
     except ValueError as error:
         findings.problem(node.problem(str(error)))
+        # A placeholder: the entries can still be checked, and all problems are reported at once.
         return "urn:x-jsap:"

@@ -39,6 +39,8 @@ def check_syntax(kind: Literal["update", "query"], text: str) -> Fault | None:
     """Return None for a valid update or query, else the error. Raises `ParsingFailed` for invalid tokens."""
     if kind == "query":
         try:
+            # Oxigraph asks for the first graph after parsing. `_stop` raises an exception there, so nothing is
+            # evaluated.
             ox.Store().query(text, base_iri=_BASE, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
         except _Parsed:
             return None
@@ -52,6 +54,7 @@ def _judge_operations(text: str, prologue: str, operations: str) -> Fault | None
     try:
         ox.Store().update(prologue + _FAILING + operations, base_iri=_BASE)
     except RuntimeError:
+        # The inserted operation has failed as intended, so all operations were parsed.
         return None
     except (SyntaxError, ValueError):
         pass

@@ -36,6 +36,7 @@ _FORMATS: Final[Mapping[Kind, Mapping[str, str]]] = {
     "update": {name: name for name in ("JSON", "HTML")},
 }
 _GATES: Final[Mapping[str, Gate]] = {"ws": "ws", "wss": "wss"}
+# Names, IPv4 addresses, and IPv6 addresses with and without brackets.
 _HOST: Final = re.compile(r"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
 _PATH: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 
@@ -96,6 +97,7 @@ class Targets:
         oauth = profile.node("oauth")
         targets = cls(host, sparql11, sparql11se, _authentication(security or oauth, findings))
         nothing = Members(None, findings)
+        # Resolve the targets without an entry: problems of the common members are reported even if no entry uses them.
         targets.sparql11_of("query", nothing, findings)
         targets.sparql11_of("update", nothing, findings)
         targets.subscribe_of(nothing, findings)
@@ -115,6 +117,7 @@ class Targets:
         method: Method = request.choice("method", _METHODS[kind]) or "POST"
         form = request.choice("format", _FORMATS[kind]) or "JSON"
         request.rest()
+        # The members of both kinds are known here; each request reads only one of them.
         members.node("query", "update")
         members.rest()
         return Sparql11Target(url, method, form, self._authentication(entry, host == usual, findings))
@@ -135,6 +138,7 @@ class Targets:
         port = gate.port() or (9000 if node is None else None)
         url = _url(scheme, host, port, _path(gate, "/subscribe"))
         reconnect = members.flag("reconnect")
+        # These members are read elsewhere; marking them as known keeps `rest` from reporting them.
         for each, known in ((gate, "host"), (members, "host"), (members, "security")):
             each.node(known)
         gate.rest()

@@ -176,6 +176,7 @@ class _Cutter:
         """End a SELECT clause, if one is open. A sub-select must have a column."""
         level = self._levels[-1]
         if level.clause == "select" and level.dropped is not None and not level.projected:
+            # A sub-select needs at least one column: select a constant under an unused name.
             edit = level.dropped
             unused = _unused(self._tokens)
             self.edits[self.edits.index(edit)] = edit._replace(before=f" (true AS ?{unused}) ")
@@ -198,6 +199,7 @@ class _Cutter:
             end = self._tokens[min(index + 1, len(self._tokens) - 1)].end
             self.edits.append(Edit(self._tokens[index - 2].start, end, " true ", None, ""))
         else:
+            # Blanks keep the term separate from the neighbouring tokens.
             self.edits.append(Edit(token.start, token.end, " ", name, " "))
 
     def _column(self, token: Token, level: _Level, name: str) -> None:

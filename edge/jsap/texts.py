@@ -65,7 +65,9 @@ def template_of(
             findings.problem(draft.node.problem(reason, position))
     prologue = "".join(f"PREFIX {prefix}: <{namespaces[prefix]}>\n" for prefix in used if prefix in namespaces)
     template = cut(prologue, draft.text, changes, blank_prefix(tokens))
+    # Earlier problems would only cause misleading syntax errors.
     if _is_of_kind(draft, tokens, findings) and not refusals and places.keys() == draft.forced.keys():
+        # Unknown prefixes are already reported. They are declared here so that the parser reports other problems.
         unknown = "".join(f"PREFIX {prefix}: <urn:x-jsap:> " for prefix in used if prefix not in namespaces)
         _judge(draft, template, changes, len(prologue), unknown, findings)
     return template
@@ -97,6 +99,7 @@ def _judge(
     if fault is None:
         return
     iris: dict[str, Term] = dict.fromkeys(terms, ox.NamedNode(_EXAMPLE))
+    # If the text is also invalid with IRIs in all slots, the text itself is wrong. Otherwise the kind of a term is.
     own = check_syntax(draft.kind, unknown + template.filled(iris))
     misplaced = [] if own else _misplaced(draft, template, terms, changes, unknown)
     for edit in misplaced:
@@ -113,6 +116,7 @@ def _misplaced(
 ) -> list[Edit]:
     """Return the slots where a literal or blank node is not allowed. With IRIs in all slots the text is valid."""
     places = [edit for edit in changes if edit.variable is not None]
+    # Slots are numbered, because one variable can have several of them.
     numbered = replace(template, slots=tuple((str(at), text) for at, (_, text) in enumerate(template.slots)))
     iris: dict[str, Term] = {str(at): ox.NamedNode(_EXAMPLE) for at in range(len(places))}
     return [

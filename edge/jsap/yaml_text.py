@@ -22,6 +22,7 @@ _TAGS: Final = frozenset({"str", "map", "seq"})
 def read_yaml(source: Source, findings: Findings) -> Node:
     """Parse a document. Raises `NotReadable` for the first syntax error, or a value that JSON does not have."""
     try:
+        # BaseLoader resolves no implicit types (`no`, `1:30`) and constructs no Python objects.
         root = yaml.compose(source.text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -48,6 +49,7 @@ class _Converter:
         start = given.start_mark.index
         if depth > MAX_DEPTH:
             raise self._end(given, f"nested deeper than {MAX_DEPTH} levels")
+        # Aliases repeat nodes. The limit bounds documents that expand exponentially ("billion laughs").
         if self._nodes > MAX_NODES:
             raise self._end(given, f"more than {MAX_NODES} values")
         tag = str(given.tag)
@@ -77,6 +79,7 @@ class _Converter:
 
 def _scalar(given: yaml.ScalarNode) -> Scalar:
     text = str(given.value)
+    # Quoted and block scalars have a style; plain ones do not.
     if given.style is not None:
         return text
     if text in _WORDS:
