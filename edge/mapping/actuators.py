@@ -69,7 +69,7 @@ class Actuator:
     query: str
     """The query, with declarations of the prefixes that it uses."""
     added: ActuatorMessage
-    """For each new or changed solution."""
+    """For each solution of the query: the messages that set the desired state of its topic."""
     removed: ActuatorMessage | None
     """For topics that no solution names any more."""
     converters: Mapping[str, Converter]

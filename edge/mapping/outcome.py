@@ -29,7 +29,7 @@ class Mapped:
     """Result of one message."""
 
     matched: bool
-    """False: no mapping matches the topic."""
+    """False: no mapping matches the message, so it is unmapped."""
     mappings: tuple[str, ...] = ()
     """Names of the applied mappings."""
     readings: tuple[Reading, ...] = ()
