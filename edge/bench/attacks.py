@@ -1,6 +1,6 @@
-"""Clients that ask much of a gateway, each in a process of its own: `python -m edge.bench.attacks NAME HTTP WS SIZE`.
+"""Clients that overload a gateway, each in its own process: `python -m edge.bench.attacks NAME HTTP WS SIZE`.
 
-An attack prints a line when it is under way, and goes on until its standard input is closed.
+An attack prints the line "begun" as soon as it loads the gateway. It continues until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from edge.bench.experiment import ExperimentError
 from edge.bench.gateway import Publisher
 
 NODES: Final = 670
-"""Nodes with a number: to compare each pair of them takes the engine about a second."""
+"""Nodes with a number. The engine needs about a second to compare all pairs of them."""
 CHAIN: Final = 3_000
-"""Nodes that are linked one after the other: a path of any length through them has millions of solutions."""
+"""Nodes of a linked list. A property path of arbitrary length through them has millions of solutions."""
 
 _PAIRS: Final = "{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < 0) }"
 _CONNECTIONS: Final = 10
 _BITS: Final = 14
-"""Parts of a query that can be one thing or another: with so many there are 16,384 different shapes."""
+"""Filters of a query, each with one of two operators. They yield 16,384 queries with different fingerprints."""
 
 
 def seed() -> str:
-    """The data that attacks work on, as an update."""
+    """Return an update that inserts the data of the attacks."""
     nodes = [f"<urn:node:{number}> <urn:n> {number}" for number in range(NODES)]
     chain = [f"<urn:link:{number}> <urn:next> <urn:link:{number + 1}>" for number in range(CHAIN)]
     return "INSERT DATA { " + " . ".join(nodes + chain) + " }"
@@ -40,36 +40,37 @@ def seed() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The gateway that is attacked."""
+    """The attacked gateway."""
 
     http: str
     ws: str
     small: bool
     begun: asyncio.Event
-    """To be set when the attack is under way."""
+    """The attack sets it as soon as it loads the gateway."""
 
     def many(self, count: int) -> int:
-        """How many of something: a tenth in a short run."""
+        """Return `count`, or a tenth of it in a short run."""
         return count // 10 if self.small else count
 
 
 async def updates(target: Target) -> None:
-    """40 updates of about a second each wait, always."""
+    """Keep 40 updates waiting that take about a second each."""
     async with _socket(target) as socket:
         text = f"INSERT {{ <urn:x> <urn:found> ?a }} WHERE {_PAIRS}"
         await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 40)
 
 
 async def general(target: Target) -> None:
-    """20 updates wait whose WHERE clauses are evaluated as a whole."""
+    """Keep 20 updates waiting whose WHERE clauses Oxigraph evaluates, because they contain property paths."""
     async with _socket(target) as socket:
         text = "INSERT { <urn:x> <urn:found> ?a } WHERE { ?a <urn:next>+ ?b . ?b <urn:next>+ ?c FILTER(?a = ?c) }"
         await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 20)
 
 
 async def timers(target: Target) -> None:
-    """36,000 delayed updates become due at one moment."""
+    """Schedule 36,000 delayed updates for the same time."""
     count = target.many(36_000)
+    # Leave time for scheduling all of them before the first is due: 6 s, and 0.5 ms each.
     due = time.time() + 6 + count / 2_000
     at = int(due * 1_000_000)
     async with _socket(target) as socket:
@@ -89,7 +90,7 @@ async def timers(target: Target) -> None:
 
 
 async def insert(target: Target) -> None:
-    """INSERT DATA of 6 MB, one after the other, over two connections."""
+    """Send INSERT DATA of 6 MB over each of two connections, without a pause."""
     size = target.many(80_000)
 
     def texts() -> Iterator[str]:
@@ -101,10 +102,11 @@ async def insert(target: Target) -> None:
 
 
 async def values(target: Target) -> None:
-    """Queries with VALUES of 100,000 rows, over two connections."""
+    """Send queries with VALUES of 100,000 rows over each of two connections, without a pause."""
     rows = " ".join(f"<urn:node:{number}>" for number in range(target.many(100_000)))
 
     def texts() -> Iterator[str]:
+        # The first row makes each text unique, so that caches of the engine do not help.
         for number in _count():
             yield f"SELECT ?a ?x {{ VALUES ?a {{ <urn:other:{number}> {rows} }} ?a <urn:n> ?x }}"
 
@@ -112,14 +114,14 @@ async def values(target: Target) -> None:
 
 
 async def subscriptions(target: Target) -> None:
-    """30 subscriptions wait whose first result takes about a second each."""
+    """Keep 30 subscriptions waiting whose first results take about a second each."""
     async with _socket(target) as socket:
         texts = (f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{n}) }}" for n in _count())
         await _keep_waiting(socket, target, (_subscribe(text) for text in texts), 30)
 
 
 async def shapes(target: Target) -> None:
-    """10,000 subscriptions, each with a text of another shape, over ten connections."""
+    """Subscribe to 10,000 queries with different fingerprints over ten connections: no two share a compiled plan."""
     count = target.many(10_000) // _CONNECTIONS
 
     async def some(first: int) -> None:
@@ -132,7 +134,7 @@ async def shapes(target: Target) -> None:
 
 
 async def distinct(target: Target) -> None:
-    """50 subscriptions with DISTINCT and LIMIT, which every update concerns."""
+    """Hold 50 subscriptions with DISTINCT and LIMIT. Every update affects all of them."""
     async with _socket(target) as socket:
         for number in range(50):
             query = f"SELECT DISTINCT ?s {{ ?s ?p ?o . ?s <urn:n> ?x FILTER(?x > {number}) }} ORDER BY ?x LIMIT 10"
@@ -149,7 +151,10 @@ ATTACKS: Final[dict[str, Callable[[Target], Awaitable[None]]]] = {
 
 
 def _shape(number: int) -> str:
-    """A query whose text has a shape of its own for each number below 16,384."""
+    """Return a query whose fingerprint is unique for each number below 16,384.
+
+    Constants do not count in a fingerprint, but operators do: each bit of the number selects the operator of a filter.
+    """
     filters = " ".join(f"FILTER(?x {'>' if number >> bit & 1 else '<'} {bit - 1})" for bit in range(_BITS))
     return f"SELECT ?a {{ ?a <urn:n> ?x . ?a <urn:shape:{number}> ?y {filters} }}"
 
@@ -176,7 +181,7 @@ async def _socket(target: Target) -> AsyncIterator[ClientConnection]:
 
 
 async def _keep_waiting(socket: ClientConnection, target: Target, messages: Iterator[str], waiting: int) -> None:
-    """Send messages so that so many are always without an answer. The content of the answers is ignored."""
+    """Send messages so that `waiting` of them are always unanswered. Ignore the content of the answers."""
     for number, message in enumerate(messages):
         await socket.send(message)
         if number >= waiting:
@@ -192,7 +197,7 @@ async def _post(target: Target, texts: Iterator[str], primitive: str) -> None:
                 for text in texts:
                     target.begun.set()
                     await (publisher.update(text) if primitive == "update" else publisher.query(text))
-        await asyncio.sleep(0.05)  # refused: try again
+        await asyncio.sleep(0.05)  # the gateway refused the request or closed the connection: try again
 
 
 async def _main(name: str, http: str, ws: str, size: str) -> None:
@@ -202,6 +207,7 @@ async def _main(name: str, http: str, ws: str, size: str) -> None:
     await asyncio.wait([attack, begun], return_when=asyncio.FIRST_COMPLETED)
     if begun.done():
         print("begun", flush=True)
+    # `read` blocks until the benchmark closes the pipe; a benchmark that dies closes it, too.
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await asyncio.wait([attack, ended], return_when=asyncio.FIRST_COMPLETED)
     if attack.done():

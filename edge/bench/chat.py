@@ -1,7 +1,7 @@
 """The chat of the SEPA paper (section 5.5): overhead of a gateway over an endpoint, and latency of messages.
 
-Requests go over HTTP, to a gateway process and to a bare Oxigraph in a process of its own. Messages go over WebSocket,
-with the client library.
+The experiment sends requests over HTTP to a gateway process and to a bare Oxigraph process. The client library sends
+messages over WebSocket.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PROFILE: Final = Path(__file__).parents[2] / "examples" / "chat" / "chat.jsap"
 _ME: Final = "http://schema.org/PersonURI1"
 _PERSON: Final = f"INSERT DATA {{ <{_ME}> a <http://schema.org/Person> ; <http://schema.org/name> 'Anna' }}"
 _EACH: Final = 10
-"""Requests of a kind."""
+"""Requests of each kind."""
 _MESSAGES: Final = 100
 _PATIENCE: Final = 60.0
-"""Seconds for all messages."""
+"""Time limit for the removal of all messages (s)."""
 _ORDER: Final = ("SEND", "SENT", "SET_RECEIVED", "RECEIVED", "REMOVE")
 
 _MEANINGS: Final = {
@@ -55,7 +55,7 @@ _MEANINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """Fresh processes in every run."""
+    """Measure new processes in each run."""
     if not PROFILE.exists():
         raise ExperimentError(f"this experiment needs the profile of the example, which is not here: {PROFILE}")
     messages = _MESSAGES // 5 if options.small else _MESSAGES
@@ -88,7 +88,7 @@ async def _measure(endpoints: dict[str, str], endpoint: str, messages: int) -> d
 
 
 async def _requests(url: str) -> dict[str, float]:
-    """Milliseconds of each kind of request, in the order of Figure 8; measured the second time."""
+    """Return the mean duration of each kind of request (ms), in the order of Figure 8. The first sequence warms up."""
     async with Publisher(url) as publisher:
         await publisher.update(_PERSON)
         await _sequence(publisher)
@@ -119,20 +119,20 @@ async def _sequence(publisher: Publisher) -> dict[str, float]:
 
 
 class _ToOneself:
-    """The agents of one person, who is the sender and the receiver."""
+    """The agents of one person that sends messages to itself."""
 
     def __init__(self, endpoints: dict[str, str]) -> None:
         self._endpoints = endpoints
         self._issued: dict[Term, float] = {}
-        """Text of a message, or a message -> when the update was sent of which a notification will tell."""
+        """Expected notifications: text or IRI of a message -> time at which its update was sent."""
         self._notified: list[float] = []
         self._gone = 0
         self._all_gone = asyncio.Event()
 
     async def send(self, count: int) -> dict[str, float]:
-        """Send messages, each as soon as the one before is answered; wait until all are removed."""
+        """Send messages one after the other, wait until all are removed, and return the figures."""
         app = Application(self._profile(), stop_on_error=True)
-        joined = asyncio.Barrier(3)  # of both aggregators, with their first results, and the sender
+        joined = asyncio.Barrier(3)  # both aggregators with their first results, and the sender
 
         @app.aggregator("SENT", "SET_RECEIVED", receiver=_ME)
         async def receiver(change: Notification, set_received: Pipeline) -> None:
@@ -195,7 +195,7 @@ class _ToOneself:
         return Profile.parse(json.dumps(here))
 
     async def _check(self, count: int) -> None:
-        """Raises `ExperimentError` where a message was lost, told twice, or left behind."""
+        """Raise `ExperimentError` if a message was lost, notified twice or not removed."""
         url = self._endpoints["http"]
         async with Client(Endpoints(f"{url}/query", f"{url}/update", self._endpoints["ws"])) as client:
             left = len(await client.select("SELECT ?message { ?message a <http://schema.org/Message> }"))

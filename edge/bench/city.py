@@ -1,7 +1,7 @@
 """The knowledge base of the benchmark: the street lights of a small city (SPS Architecture, Table 2).
 
-A road is connected to its lamp posts; a post has a position, a lamp and two sensors. Everything is drawn from one seed,
-so two runs on any two machines work on the same triples.
+A road is connected to its lamp posts; a post has a position, a lamp and two sensors. All random values come from one
+seed, so every run on every machine uses the same triples.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _TYPE: Final = ox.NamedNode(_RDF + "type")
 _LABEL: Final = ox.NamedNode(_RDFS + "label")
 _SEED: Final = 2017
 _NOON: Final = 1_500_000_000_000_000
-"""Microseconds since 1970 of the first sensor reading."""
+"""Time of the earliest possible sensor reading (us since 1970)."""
 
 _SIZES: Final = (("LARGE", 100), ("MEDIUM", 50), ("SMALL", 25), ("VERY_SMALL", 0))
-"""Roads by the posts they have at least."""
+"""Size classes of roads, each with its minimum number of lamp posts."""
 
 _VOCABULARY: Final = {
     "Class": """Road VerySmallRoad SmallRoad MediumRoad LargeRoad LampPost Lamp LedLamp TraditionalLamp Sensor
@@ -40,12 +40,12 @@ _VOCABULARY: Final = {
     "DatatypeProperty": """hasDimmingValue hasLatitude hasLongitude hasValue hasTimestamp hasLength hasPower
         hasNumber""",
 }
-"""The names of the ontology by the OWL class they belong to: 27, 26, 16 and 8, as in Table 2."""
+"""Names of the ontology by OWL class: 27, 26, 16 and 8, as in Table 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class City:
-    """A city by the lamp posts of its roads: `posts[0]` is how many road 1 has."""
+    """A city, given by the number of lamp posts of each road: `posts[0]` belongs to road 1."""
 
     posts: tuple[int, ...]
 
@@ -59,7 +59,7 @@ class City:
         return range(1, self.posts[road - 1] + 1)
 
     def quads(self) -> Iterator[ox.Quad]:
-        """All triples, as quads of the default graph, always the same in the same order."""
+        """Yield all triples as quads of the default graph, in the same order in each run."""
         chance = random.Random(_SEED)
         yield from _ontology()
         for road in self.roads:
@@ -72,16 +72,16 @@ CITY: Final = City((10,) * 100 + (25,) * 100 + (50,) * 100 + (100,) * 10)
 """The city of the paper: 310 roads, 9,500 lamp posts, 334 K triples."""
 
 SMALL_CITY: Final = City((1,) * 100 + (2,) * 100 + (3,) * 100 + (4,) * 10)
-"""As many roads, with fewer lamps, to try things out."""
+"""A city with as many roads but fewer lamps, for short runs."""
 
 
 def road_uri(road: int) -> str:
-    """ROAD_URI_X."""
+    """Return the IRI of a road, ROAD_URI_X in the paper."""
     return f"{NS}ROAD_URI_{road}"
 
 
 def lamp_uri(road: int, lamp: int) -> str:
-    """LAMP_URI_X_Y."""
+    """Return the IRI of a lamp, LAMP_URI_X_Y in the paper."""
     return f"{NS}LAMP_URI_{road}_{lamp}"
 
 
@@ -114,7 +114,7 @@ def _road(road: int, posts: int) -> Iterator[ox.Quad]:
 
 
 def _post(chance: random.Random, road: int, number: int) -> Iterator[ox.Quad]:
-    """The 35 triples of a lamp post, its lamp and its two sensors."""
+    """Yield the 35 triples of a lamp post, its lamp and its two sensors."""
     post, lamp = _node(f"POST_URI_{road}_{number}"), ox.NamedNode(lamp_uri(road, number))
     street = ox.NamedNode(road_uri(road))
     yield ox.Quad(street, _NODES["isConnectedTo"], post)

@@ -92,7 +92,10 @@ class Report:
     """Reason why the result violates an expectation; empty if it does not."""
 
     def to_json(self) -> str:
-        """One object: every indicator, null where the experiment does not measure it; its own figures in `figures`."""
+        """Return one object with all indicators and, in `figures`, the experiment's own figures.
+
+        Indicators that the experiment does not measure are null.
+        """
         found: dict[str, object] = {"experiment": self.experiment, "mode": self.mode}
         for name in INDICATORS:
             values = self.indicators.get(name)
@@ -102,7 +105,7 @@ class Report:
         return json.dumps(found)
 
     def to_text(self) -> str:
-        """A table for people: the median of the runs, and between what they lie."""
+        """Return a table with the median and the range of the runs."""
         runs = max([len(values) for values in self.indicators.values()] + [len(own.values) for own in self.figures])
         rows = [
             (name, self.indicators[name], meaning) for name, meaning in INDICATORS.items() if name in self.indicators
@@ -121,7 +124,7 @@ class Report:
 
 
 def steps(items: Sequence[T], label: str) -> Iterator[T]:
-    """The items, with a progress bar on standard error where that is a terminal."""
+    """Yield the items, with a progress bar if standard error is a terminal."""
     with click.progressbar(items, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         yield from bar
 

@@ -1,4 +1,4 @@
-"""The experiments by their name."""
+"""Registry of the experiments by name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXPERIMENTS: Final = {
     "fairness": "a gateway process: small updates of one client, alone and while another attacks (--attack), once",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }
-"""What each measures."""
+"""Help text of each experiment: the measurement."""
 
 ATTACKS: Final = {
     "updates": "40 updates of about a second each wait",
@@ -42,14 +42,14 @@ ATTACKS: Final = {
     "values": "queries with VALUES of 100,000 rows, over two connections",
     "distinct": "50 subscriptions with DISTINCT and LIMIT that every update concerns",
 }
-"""What `fairness` can do to a gateway."""
+"""Help text of each attack of the experiment `fairness`. See `edge.bench.attacks`."""
 
 BOTH_MODES: Final = ("lamp", "road", "figure7")
-"""Those that tell sequential and parallel processing apart."""
+"""Experiments whose results differ between sequential and parallel processing."""
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Return the function that runs an experiment. Imports the module of this experiment only."""
     if name in ("lamp", "road"):
         lighting = importlib.import_module("edge.bench.lighting")
         return cast("Experiment", partial(lighting.run, name))

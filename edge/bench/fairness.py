@@ -29,7 +29,7 @@ from edge.bench.gateway import Gateway, Publisher
 _RATE: Final = 20
 """Updates of the victim per second."""
 _SECONDS: Final = 10.0
-"""How long the victim is measured alone, and how long under attack."""
+"""Duration of the measurement without attack, and of that under attack."""
 _PATIENCE: Final = 30.0
 """Seconds for which the victim waits at the end. Missing notifications count with this latency."""
 _BEGIN: Final = 60.0
@@ -46,7 +46,7 @@ _SETTINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """Each attack once, whatever the number of runs."""
+    """Measure each attack once. The number of runs has no effect."""
     report = Report("fairness", options.mode)
     for name in steps(options.attacks or tuple(ATTACKS), "fairness"):
         with TemporaryDirectory(prefix="edge-bench-") as directory:
@@ -135,13 +135,14 @@ class Victim:
             now = time.perf_counter()
             for row in reply["notification"]["addedResults"]["results"]["bindings"]:
                 value = int(row["v"]["value"])
-                for done in [number for number in self._waiting if number <= value]:  # earlier ones may be merged
+                # A merged notification has the newest value only, and answers the earlier updates, too.
+                for done in [number for number in self._waiting if number <= value]:
                     self._latencies.append(1000 * (now - self._waiting.pop(done)))
 
 
 @asynccontextmanager
 async def _attack(name: str, endpoints: dict[str, str], *, small: bool) -> AsyncIterator[None]:
-    """An attack that is under way."""
+    """Run an attack. Enters the context as soon as the attack loads the gateway. Raises `ExperimentError`."""
     arguments = (name, endpoints["http"], endpoints["ws"], "small" if small else "large")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "edge.bench.attacks", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE

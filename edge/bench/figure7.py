@@ -1,6 +1,7 @@
 """Figure 7: coarse-grain subscriptions, sequential against parallel (SPS Architecture, section VI.C).
 
-The subscriptions are made to evaluate their whole query on every hit: with deltas there would be nothing to share out.
+The engine re-evaluates the whole query of a subscription on every hit. Incremental evaluation would leave too little
+work to distribute over threads.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from edge.bench.subject import Round, subject
 _SUBSCRIBED: Final = range(300, 311)
 _UPDATED: Final = (1, 100, 200, 300)
 _NOTIFICATIONS: Final = 1
-"""All updates hit all subscriptions, but only that of road 300 moves a result, of one subscription."""
+"""All updates hit all subscriptions, but only the update of road 300 changes a result, that of one subscription."""
 
 _MODES: Final[tuple[Mode, Mode]] = ("sequential", "parallel")
 
 
 def run(options: Options) -> Report:
-    """Run the four updates through the scheduler of a sequential and of a parallel engine, in turns."""
+    """Run the four updates through the scheduler of a sequential and of a parallel engine, alternately."""
     quads = list(options.city.quads())
     rounds: dict[Mode, list[Round]] = {mode: [] for mode in _MODES}
     with ExitStack() as stack:

@@ -12,9 +12,9 @@ from edge.bench.experiment import Figure, Options, Report, steps
 from edge.bench.gateway import Gateway
 
 _SETTLED: Final = 2.0
-"""Seconds after which a gateway that has started is at rest."""
+"""Seconds from the start of a gateway until it counts as idle."""
 _WATCHED: Final = 15.0
-"""Seconds that its processor time is watched: more than one round of the host's own sensors."""
+"""Duration of the CPU time measurement (s): more than one period of the host's own sensors."""
 
 _MEANINGS: Final = {
     "start_s": "from the start of the process to ready, seconds",
@@ -27,7 +27,7 @@ _MEANINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """A fresh gateway with its default settings in every run."""
+    """Measure a new gateway with its default settings in each run."""
     found: dict[str, list[float]] = defaultdict(list)
     quads = list(options.city.quads())
     settled, watched = (0.2, 1.0) if options.small else (_SETTLED, _WATCHED)

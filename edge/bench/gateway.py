@@ -1,4 +1,4 @@
-"""A gateway as its user starts it, on free ports, and a client that sends it updates."""
+"""A gateway process as an operator starts it, on free ports, and a client that sends requests to it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,34 @@ from edge.bench.experiment import ExperimentError
 
 _FREE_PORTS: Final = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
 _PATIENCE: Final = 60.0
-"""Seconds for a gateway to begin, or to end."""
+"""Time limit for the start of a gateway, and for its stop (s)."""
 _CHUNK: Final = 5_000
 """Triples of one INSERT DATA."""
 
 
 class Gateway:
-    """`edge run` as a process of its own. A context manager: it is stopped on the way out."""
+    """`edge run` in its own process. A context manager that stops the process at the exit."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
-        """`directory` is its data directory; `settings` are environment variables."""
+        """Prepare a gateway with the data directory `directory`; `settings` are environment variables."""
         self._directory = directory
+        # The measurement must not depend on settings in the environment of the benchmark.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE__")}
         self._environment = {**kept, **_FREE_PORTS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoints: dict[str, str] = {}
         self.start_s = 0.0
-        """Seconds from the start of the process until it was ready."""
+        """Seconds from the start of the process until the gateway was ready."""
 
     def __enter__(self) -> Self:
-        """Start it; returns when it is ready. Raises `ExperimentError` if it does not start."""
+        """Start the gateway and wait until it is ready. Raises `ExperimentError` if it does not start."""
         file = self._directory / "endpoints.json"
         command = [sys.executable, "-m", "edge", "run", "--data-dir", str(self._directory)]
         began = time.perf_counter()
         with (self._directory / "gateway.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
         self._process = process
+        # The gateway writes this file when all its servers listen.
         while not file.exists():
             if process.poll() is not None or time.perf_counter() - began > _PATIENCE:
                 self.__exit__()
@@ -70,11 +72,11 @@ class Gateway:
 
     @property
     def memory_mb(self) -> float:
-        """Megabytes of the process that are in memory."""
+        """Resident memory of the process (MB)."""
         return self.process.memory_info().rss / 1e6
 
     def cpu_percent(self, seconds: float) -> float:
-        """Percent of one core that it takes, watched for so long."""
+        """Return the CPU time of the process during the next `seconds`, in percent of one core."""
         process = self.process
         before = process.cpu_times()
         time.sleep(seconds)
@@ -82,7 +84,7 @@ class Gateway:
         return round(100 * (after.user + after.system - before.user - before.system) / seconds, 3)
 
     def load(self, quads: Iterable[ox.Quad]) -> None:
-        """Insert triples over HTTP, as a user would."""
+        """Insert triples over HTTP, as a client does."""
         asyncio.run(self._load(quads))
 
     async def _load(self, quads: Iterable[ox.Quad]) -> None:
@@ -93,13 +95,16 @@ class Gateway:
 
     @property
     def process(self) -> psutil.Process:
-        """What the system knows of it."""
+        """The operating system's statistics of the process."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
 
 class Publisher:
-    """Sends SPARQL over one HTTP connection, with as little of its own as can be: its time counts as latency."""
+    """Minimal SPARQL client over one HTTP connection.
+
+    It uses no HTTP library, because its own time counts as latency of the gateway.
+    """
 
     def __init__(self, url: str) -> None:
         self._address = urlsplit(url)
@@ -114,11 +119,11 @@ class Publisher:
         await self._writer.wait_closed()
 
     async def update(self, text: str) -> None:
-        """Send an update, wait for the answer. Raises `ExperimentError` if it is refused."""
+        """Send an update and wait for the answer. Raises `ExperimentError` if the gateway refuses it."""
         await self._post(text, "update")
 
     async def query(self, text: str) -> bytes:
-        """Ask a query; returns its result in JSON. Raises `ExperimentError` if it is refused."""
+        """Send a query and return its result as JSON. Raises `ExperimentError` if the gateway refuses it."""
         return await self._post(text, "query")
 
     async def _post(self, text: str, primitive: str) -> bytes:

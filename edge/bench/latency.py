@@ -1,6 +1,6 @@
-"""From an update to its notification over WebSocket, against a bare WebSocket echo at the same rate.
+"""Latency from an update to its notification over WebSocket, compared with a bare WebSocket echo at the same rate.
 
-The update is sent over a WebSocket, or over HTTP, whose own cost then counts.
+The client sends the updates over WebSocket, and then over HTTP. The latency includes the cost of either protocol.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from edge.bench.primitives import fine, subscriptions, u_lamp
 _RATE: Final = 200
 """Updates a second."""
 _SECONDS: Final = 5
-"""Of one run, for the gateway and for the echo."""
+"""Duration of one run: for each protocol to the gateway, and for the echo."""
 _MOST: Final = 1_000
-"""Subscriptions that the gateway allows on one connection."""
+"""Upper bound of subscriptions on one connection, a quota of the gateway."""
 
 
 def run(options: Options) -> Report:
-    """One gateway process with the city and all subscriptions, one echo process, in turns."""
+    """Measure a gateway process with the city and all subscriptions and an echo process, alternately."""
     with (
         TemporaryDirectory(prefix="edge-bench-") as directory,
         _echo_server() as echo,
@@ -43,7 +43,10 @@ def run(options: Options) -> Report:
 
 
 def _settings(options: Options) -> dict[str, str]:
-    """A gateway's journal is always a file; "interval" is what is nearest to one in memory."""
+    """Return the settings of the gateway as environment variables.
+
+    The journal of a gateway is always a file. The durability "interval" comes closest to a journal in memory.
+    """
     return {"EDGE__HOST__ENABLED": "false", "EDGE__ENGINE__DURABILITY": "commit" if options.commit else "interval"}
 
 
@@ -72,7 +75,7 @@ async def _measure(options: Options, endpoints: dict[str, str], echo: str) -> Re
         sent = 0
         for _ in steps(range(options.runs), "latency"):
             for way, measured in ((send, notified), (publisher.update, posted)):
-                # Each lamp is the only one of its subscription, so the k-th notification is that of the k-th update.
+                # Each subscription has one lamp, so the k-th notification answers the k-th update.
                 updates = [
                     u_lamp(*lamps[number % len(lamps)], 100 - number // len(lamps) % 50)
                     for number in range(sent, sent + count)
@@ -80,6 +83,7 @@ async def _measure(options: Options, endpoints: dict[str, str], echo: str) -> Re
                 sent += count
                 latencies, length = await _timed(socket, way, updates)
                 measured.append(latencies)
+            # The echo carries as many bytes as a notification.
             latencies, _ = await _timed(bare, bare.send, ["x" * length] * count)
             echoed.append(latencies)
     return _report(options, len(texts), count, notified, posted, echoed)
@@ -95,12 +99,16 @@ async def _subscribe(socket: ClientConnection, texts: Sequence[str]) -> None:
 async def _timed(
     socket: ClientConnection, send: Callable[[str], Awaitable[None]], messages: Sequence[str]
 ) -> tuple[list[float], int]:
-    """Send messages at the rate, receive as many. Returns the milliseconds each took, and the length of the last."""
+    """Send messages at the rate `_RATE` and receive as many.
+
+    Returns the latency of each message (ms) and the length of the last received one.
+    """
     sent: list[float] = []
 
     async def send_all() -> None:
         began = time.perf_counter()
         for number, message in enumerate(messages):
+            # Absolute times keep the mean rate: a late message does not shift the messages after it.
             await asyncio.sleep(max(0.0, began + number / _RATE - time.perf_counter()))
             sent.append(time.perf_counter())
             await send(message)

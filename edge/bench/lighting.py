@@ -17,7 +17,7 @@ UPDATES: Final = {"lamp": lamp_updates, "road": road_updates}
 
 
 def run(profile: Profile, options: Options) -> Report:
-    """Run LAMP or ROAD: in every run the engine and then a bare store, with the same updates on the same triples."""
+    """Run LAMP or ROAD. Each run measures the engine and then a bare store, with the same updates and triples."""
     quads = list(options.city.quads())
     triples = n_triples(quads)
     texts = list(subscriptions(options.city))
@@ -42,9 +42,9 @@ def run(profile: Profile, options: Options) -> Report:
 def indicators(
     rounds: Sequence[Round], subscribed: int, endpoint: Sequence[int], lhr: float
 ) -> dict[str, Sequence[float]]:
-    """The key performance indicators of each round (SPS Architecture, Table 1).
+    """Return the key performance indicators of each round (SPS Architecture, Table 1).
 
-    `endpoint` in nanoseconds, `lhr` in percent.
+    `endpoint` has the durations on the bare store in nanoseconds. `lhr` is in percent.
     """
     found = {name: [value / 1e6 for value in values] for name, values in _times(rounds, endpoint).items()}
     ups = [one.updates / one.spent * 1e9 for one in rounds]
@@ -76,8 +76,9 @@ def _times(rounds: Sequence[Round], endpoint: Sequence[int]) -> dict[str, Sequen
 
 
 def phases(middle: Round) -> list[str]:
-    """The phases of an update in the run with the median T_TOTAL, as a table."""
+    """Return the phases of an update in the run with the median T_TOTAL, as lines of a table."""
     inside = middle.inside
+    # `middle.update` has all time outside the other phases, `inside.update` only that of the engine.
     journal = middle.update - inside.update.total
     rows: list[tuple[str, Statistics]] = [
         ("T_UPDATE", inside.update),

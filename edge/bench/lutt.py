@@ -47,7 +47,7 @@ def run(options: Options) -> Report:
 def _compare(
     profile: str, rounds: Sequence[Round], endpoint: Sequence[int], walks: Sequence[int], for_each_hit: float
 ) -> Iterator[Figure]:
-    """`for_each_hit`: updates times subscriptions, for each that is hit (100 / LHR)."""
+    """Yield the figures of a profile. `for_each_hit`: pairs of update and subscription for each hit (100 / LHR)."""
     on = [one.spent for one in rounds]
     booster = [one.inside.booster.total for one in rounds]
     lutt = [one.inside.lutt.total for one in rounds]

@@ -1,4 +1,4 @@
-"""What one reading costs under an aggregate, OPTIONAL and NOT EXISTS, each against the plain join."""
+"""Cost of one reading for a subscription with an aggregate, OPTIONAL or NOT EXISTS, compared with the plain join."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ QUERIES: Final = {
     "in_not_exists": "SELECT ?sensor ?road WHERE { ?sensor ns:isOn ?road "
     "FILTER NOT EXISTS { ?sensor ns:hasValue ?value FILTER(?value >= 50) } }",
 }
-"""The subscriptions. In the last one the reading is what must not exist, and every one of them changes the answer."""
+"""The subscriptions. The NOT EXISTS of the last one is about the reading itself, so each reading changes its result."""
 
 _ROADS: Final = 310
 _UPDATES: Final = 200
 
 
 def run(options: Options) -> Report:
-    """One engine for each subscription, all with the same sensors, the same readings in turns."""
+    """Measure one engine for each subscription. All have the same sensors and get the same readings alternately."""
     sensors = 1_000 if options.small else 10_000
     quads = list(_sensors(sensors))
     costs: dict[str, list[float]] = {name: [] for name in QUERIES}
@@ -70,7 +70,10 @@ def _sensors(count: int) -> Iterator[ox.Quad]:
 
 
 def _reading(number: int, turn: int) -> str:
-    """A reading of one sensor, in turns above and below 50, so that every one changes every answer."""
+    """Return an update with a reading of one sensor.
+
+    Values alternate between above and below 50, so each reading changes the result of each subscription.
+    """
     sensor, value = f"<{_sensor(number)}>", 100 + turn if turn % 2 == 0 else turn % 50
     return (
         f"{_PREFIX}DELETE {{ {sensor} ns:hasValue ?value }} INSERT {{ {sensor} ns:hasValue {value} }} "

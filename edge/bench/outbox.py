@@ -1,6 +1,7 @@
-"""What it costs a gateway to store its observations and to ship them: the same readings, with an outbox and without.
+"""Cost of storing and shipping observations: the same readings for a gateway with an outbox and for one without.
 
-Both gateways have a Mosquitto of their own and run in turn. Durability is "commit"; the landing zone is a directory.
+The two gateways run one after the other, each with its own Mosquitto. Durability is "commit". The landing zone is a
+directory.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from edge.outbox.segment import MANIFEST, Manifest
 
 _SENSORS: Final = 100
 _RATE: Final = 50
-"""Readings a second while the processor is watched."""
+"""Readings a second during the measurement of the CPU time."""
 _SECONDS: Final = 30.0
 _LOAD: Final = 20_000
-"""Readings sent as fast as they go."""
+"""Readings of the measurement of the throughput."""
 _EVERY: Final = 5.0
-"""Seconds between two shipments; a gateway waits 300 by default."""
+"""Seconds between two shipments. The gateway's default is 300."""
 _PATIENCE: Final = 60.0
 
 _MEANINGS: Final = {
@@ -51,7 +52,7 @@ class _Load(NamedTuple):
 
 
 def run(options: Options) -> Report:
-    """Fresh processes in every run, the one with the outbox first in every other."""
+    """Measure both gateways with new processes in each run. Every second run starts with the other gateway."""
     load = _Load(2.0, 0.5, _LOAD // 20) if options.small else _Load()
     found: dict[str, list[float]] = defaultdict(list)
     for number in steps(range(options.runs), "outbox"):
@@ -99,13 +100,14 @@ def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
 
 
 def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[str, float], int]:
-    """The figures, and how many readings were sent."""
+    """Return the figures, and the number of sent readings."""
     numbers = count()
 
     def publish(_: object = None) -> None:
         number = next(numbers)
         client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
 
+    # The first reading of each sensor inserts more triples than later ones, so it comes before the measurement.
     for _ in range(_SENSORS):
         publish()
     process, readings = gateway.process, int(load.seconds * _RATE)
@@ -121,7 +123,7 @@ def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[s
 
 
 def _await_subscribed(gateway: Gateway, client: mqtt.Client) -> None:
-    """Until the gateway has a message. Raises `ExperimentError`."""
+    """Wait until the gateway receives a message. Raises `ExperimentError`."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         client.publish("probe")
@@ -147,7 +149,7 @@ async def _as_fast_as_they_go(url: str, publish: Callable[[int], None], readings
 
 
 def _await_shipped(landing: Path, readings: int) -> None:
-    """Raises `ExperimentError` unless all of them come, once each."""
+    """Wait until the landing zone has each reading exactly once. Raises `ExperimentError`."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         manifests = [Manifest.from_json(path.read_bytes()) for path in landing.rglob(f"*{MANIFEST}")]

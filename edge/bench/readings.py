@@ -1,4 +1,4 @@
-"""How fast readings get from Mosquitto to a WebSocket subscriber. Everything is on loopback, durability is "commit"."""
+"""Throughput and latency of readings from Mosquitto to a WebSocket subscriber. Loopback only, durability "commit"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOAD: Final = 20_000
 _RATE: Final = 200
 _TIMED: Final = 2_000
 _PATIENCE: Final = 20.0
-"""Seconds for Mosquitto to answer."""
+"""Time limit for the first answer of Mosquitto (s)."""
 
 STORED: Final = """
 [[mapping]]
@@ -61,7 +61,7 @@ _MEANINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """Fresh processes in every run."""
+    """Measure new processes in each run."""
     load, timed = (_LOAD // 20, _TIMED // 20) if options.small else (_LOAD, _TIMED)
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "readings"):
@@ -101,7 +101,7 @@ async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, floa
 
 
 async def throughput(subscriber: ClientConnection, publish: Callable[[int], None], count: int) -> float:
-    """Readings a second, from `publish` to the notification of a subscriber to `QUERY`."""
+    """Return the readings a second, from `publish` to the notification of a subscriber to `QUERY`."""
 
     def send() -> None:
         for number in range(count):
@@ -146,7 +146,8 @@ def mosquitto(directory: Path) -> Iterator[int]:
     lines = (
         f"listener {port} 127.0.0.1",
         "allow_anonymous true",
-        f"user {getpass.getuser()}",  # started by root it would become another user, who cannot read the directory
+        # Mosquitto started by root changes to another user by default, which cannot read the directory.
+        f"user {getpass.getuser()}",
         "max_queued_messages 0",
     )
     config = directory / "mosquitto.conf"

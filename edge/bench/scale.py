@@ -1,4 +1,4 @@
-"""What an update costs, and a subscription weighs, with up to 100,000 subscriptions to single lamps."""
+"""Cost of an update and memory of a subscription with up to 100,000 subscriptions to single lamps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _UPDATES: Final = 310
 
 
 def run(options: Options) -> Report:
-    """Three engines with the same lamps and ever more subscriptions; each update hits one of them."""
+    """Measure three engines with the same lamps and a growing number of subscriptions. Each update hits one of them."""
     sizes = _SMALL_SIZES if options.small else _SIZES
     costs: dict[int, list[float]] = {size: [] for size in sizes}
     weight: list[float] = []
     with ExitStack() as stack:
         engines = {size: stack.enter_context(subject(_lamps(sizes[-1]), options)) for size in sizes}
+        # Largest first: the memory of its subscriptions is measured while the other engines have none.
         for size, engine in reversed(engines.items()):
             few = sizes[-2] if size == sizes[-1] else size
             engine.subscribe(_texts(range(few)))
@@ -58,7 +59,7 @@ def run(options: Options) -> Report:
 
 
 def _place(lamp: int) -> tuple[int, int]:
-    """Road and number of a lamp, counted from 0."""
+    """Return road and number of a lamp. Lamps count from 0, roads and numbers from 1."""
     return lamp // _LAMPS + 1, lamp % _LAMPS + 1
 
 
@@ -68,12 +69,15 @@ def _texts(lamps: range) -> Iterator[str]:
 
 
 def _lamps(count: int) -> Iterator[ox.Quad]:
-    """Lamps with nothing but a dimming value: a city with as many would measure its size, not the subscriptions."""
+    """Yield lamps that have a dimming value only.
+
+    With a full city of this size, the experiment would measure the size of the graph, not the subscriptions.
+    """
     for lamp in range(count):
         yield ox.Quad(ox.NamedNode(lamp_uri(*_place(lamp))), DIMMING, ox.Literal("0"))
 
 
 def _memory() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the resident memory of this process (bytes)."""
     gc.collect()
     return int(psutil.Process().memory_info().rss)

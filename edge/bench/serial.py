@@ -1,4 +1,4 @@
-"""What a noisy serial line costs: a gateway process reads 100 KB of noise a second and one good frame among it."""
+"""Cost of a noisy serial line: a gateway process reads 100 KB of noise and one valid frame a second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edge.bench.readings import QUERY
 from edge.mapping.pack import load_pack
 
 _NOISE: Final = 100_000
-"""Bytes a second."""
+"""Noise in bytes a second."""
 _PIECES: Final = 200
 """Writes a second."""
 _PATIENCE: Final = 5.0
@@ -50,7 +50,7 @@ _MEANINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """Fresh processes for every framing in every run."""
+    """Measure a new process for each framing in each run."""
     seconds = 2 if options.small else 15
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "serial"):
@@ -70,7 +70,7 @@ def run(options: Options) -> Report:
 
 
 def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
-    """Percent of a core at rest and with noise, and the good frames that were lost."""
+    """Return the CPU time at rest and with noise (percent of a core), and the number of lost valid frames."""
     with TemporaryDirectory(prefix="edge-bench-") as directory, _line(Path(directory) / "tty") as line:
         data = Path(directory) / "data"
         (data / "mappings").mkdir(parents=True)
@@ -79,14 +79,14 @@ def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
         (port,) = load_pack(text, "bench").ports
         frames = [encoded(port, json.dumps({"n": number}).encode()) for number in range(seconds + 1)]
         with Gateway(data, EDGE__HOST__ENABLED="false") as gateway:
-            time.sleep(2)  # it has just begun
+            time.sleep(2)  # do not measure the CPU time of the start
             idle = gateway.cpu_percent(seconds / 3)
             arrived, share = asyncio.run(_noise(gateway, line, frames))
         return idle, share, len(frames) - arrived
 
 
 async def _noise(gateway: Gateway, line: int, frames: list[bytes]) -> tuple[int, float]:
-    """Good frames that arrived, and the share of a core meanwhile."""
+    """Send the frames with noise. Return the number of frames that arrived, and the CPU time in percent of a core."""
     async with connect(gateway.endpoints["ws"], proxy=None) as subscriber:
         await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
         await subscriber.recv()
@@ -124,7 +124,7 @@ def _send(line: int, frames: list[bytes]) -> None:
 
 @contextmanager
 def _line(path: Path) -> Iterator[int]:
-    """A pseudo-terminal; the end that the device would have."""
+    """Create a pseudo-terminal at `path`. Yield the file descriptor of the device's end."""
     other, device = os.openpty()
     try:
         tty.setraw(device)

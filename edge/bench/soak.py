@@ -77,7 +77,7 @@ class Sample:
 
 
 def run(options: Options) -> Report:
-    """One gateway process with embedded broker, once, for as long as was asked for."""
+    """Run one gateway process with an embedded broker for `options.minutes`. The number of runs has no effect."""
     with TemporaryDirectory(prefix="edge-bench-") as name:
         directory = Path(name)
         (directory / "mappings").mkdir()
@@ -121,28 +121,28 @@ async def _watched(gateway: Gateway, directory: Path, seconds: float) -> tuple[l
 
 
 def _stored(directory: Path) -> int:
-    """Bytes of the journal, in all its files."""
+    """Return the size of the journal with its write-ahead log (bytes)."""
     return sum(file.stat().st_size for file in directory.glob("edge.sqlite3*"))
 
 
 def growth(points: Sequence[tuple[float, float]]) -> float:
-    """By how much a quantity grows from the first point to the last, after the median slope between points.
+    """Return the growth of a quantity from the first point to the last, by the median slope between points.
 
-    That is the estimator of Theil and Sen: single outliers, however far, do not matter.
+    This is the Theil-Sen estimator: single outliers of any size have no effect.
     """
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(points, 2)]
     return statistics.median(slopes) * (points[-1][0] - points[0][0])
 
 
 def higher(points: Sequence[tuple[float, float]]) -> float:
-    """By how much a quantity's highest peak in the second half is above the one in the first."""
+    """Return the difference between the highest peak in the second half and that in the first half."""
     values = [value for _, value in points]
     half = len(values) // 2
     return max(values[half:]) - max(values[:half])
 
 
 def verdict(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
-    """By how much each quantity grows, and by how much it may. Empty: it was too short to tell."""
+    """Return the growth of each quantity and the allowed growth. Empty if the run was too short for a verdict."""
     counted = warm(samples)
     if len(counted) < 2 or counted[-1].seconds - counted[0].seconds < _ENOUGH:
         return {}
@@ -156,7 +156,7 @@ def verdict(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
 
 
 def warm(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Those that count; all, where it was so short that none does."""
+    """Return the samples after the warm-up, or all samples if the run was shorter than the warm-up."""
     return [sample for sample in samples if sample.seconds > _WARM] or samples
 
 

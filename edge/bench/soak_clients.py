@@ -1,4 +1,4 @@
-"""The clients of a soak run, all kinds of them: steady, slow, coming and going, vanishing, coming back."""
+"""Clients of a soak run: steady and slow ones, and clients that disconnect, lose their connection or resume."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _SENSORS: Final = 100
 _RATE: Final = 25
 """Readings a second."""
 _PATIENCE: Final = 30.0
-"""Seconds for anything that should come."""
+"""Time limit for expected messages (s)."""
 _SLOW: Final = 10.0
-"""Seconds for which a slow client takes nothing."""
+"""Seconds for which a slow client does not read."""
 _ROOT: Final = "sepa/gateway"
 
 Coap = Any
-"""Messages and contexts of a library that has no types."""
+"""Messages and contexts of aiocoap, which has no type annotations."""
 
 
 class Clients:
-    """All of them, against one gateway. What should not happen raises `ExperimentError`."""
+    """All clients of one gateway. Unexpected behaviour of the gateway raises `ExperimentError`."""
 
     def __init__(self, endpoints: dict[str, str]) -> None:
         self._at = endpoints
@@ -54,14 +54,17 @@ class Clients:
         self._notified: dict[str, str] = {}
         self._over = asyncio.Event()
         self.latencies: list[float] = []
-        """Milliseconds from a reading's publishing to its notification, since somebody emptied the list."""
+        """Milliseconds from the publication of a reading to its notification. The sampler empties the list."""
         self.merged = 0
-        """Notifications that were merged because a client was slow."""
+        """Number of notifications that the gateway merged because a client was slow."""
         self.resumed = 0
-        """Subscriptions of lost connections that went on."""
+        """Number of suspended subscriptions that a client resumed."""
 
     async def run(self, seconds: float) -> None:
-        """Keep them busy for so long; at the end who listened must know what the gateway knows."""
+        """Run all clients for `seconds`, then compare the notified readings with the graph.
+
+        Raises `ExperimentError` if they differ, or if a client fails.
+        """
         every: list[tuple[float, Callable[[int], Awaitable[None]]]] = [
             (1.0, self._visit),
             (1.0, self._schedule),
@@ -95,13 +98,13 @@ class Clients:
             await act(number)
 
     async def _is_over(self, seconds: float) -> bool:
-        """Wait; whether the run has ended meanwhile."""
+        """Wait up to `seconds`. Return whether the run has ended."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds)
         return self._over.is_set()
 
     async def _measure(self) -> None:
-        """Sensors, and how long their readings take to the subscriber that listens all the time."""
+        """Publish readings of the sensors at a steady rate. `_listen` measures their latency."""
         address = urlsplit(self._at["mqtt"])
         sensor = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="soak")
         await asyncio.to_thread(sensor.connect, address.hostname or "", address.port or 0)
@@ -120,6 +123,7 @@ class Clients:
             async for text in connection:
                 now = time.perf_counter()
                 notification = json.loads(text)["notification"]
+                # A row that replaces another may arrive in the same notification, so remove first.
                 for row in _rows(notification, "removedResults"):
                     if self._notified.get(row["observation"]) == row["value"]:
                         del self._notified[row["observation"]]
@@ -142,7 +146,7 @@ class Clients:
         return {row["observation"]["value"]: row["value"]["value"] for row in answer.json()["results"]["bindings"]}
 
     async def _ask(self, number: int) -> None:
-        """A query and an update over a connection of their own."""
+        """Send an update and a query over a new connection."""
         async with httpx.AsyncClient(base_url=self._at["http"], trust_env=False, timeout=_PATIENCE) as http:
             lamp = f"<http://example.org/lamp{number % 50}>"
             update = f"DELETE {{ {lamp} <urn:is> ?old }} INSERT {{ {lamp} <urn:is> {number} }} "
@@ -165,7 +169,7 @@ class Clients:
                 await _answered(connection, {"cancel": {"id": name}}, "cancelled")
 
     async def _visit(self, number: int) -> None:
-        """Subscribe, receive a notification and leave: by unsubscribing, by disconnecting, or to resume later."""
+        """Subscribe, receive the first result, and close the connection, lose it, or lose it and resume."""
         text = f"SELECT ?o {{ <http://example.org/lamp{number % 50}> <urn:is> ?o }} # {number % 7}"
         async with connect(self._at["ws"], proxy=None) as connection:
             told = await _subscribe(connection, text, resume=number % 3 == 0)
@@ -173,13 +177,15 @@ class Clients:
                 if number % 3 == 1:
                     connection.transport.abort()
                 return
+            # Without the closing handshake, the gateway suspends the subscription.
             connection.transport.abort()
         async with connect(self._at["ws"], proxy=None) as connection:
             back = await _subscribe(connection, text, spuid=told["spuid"], sequence=told["sequence"])
             self.resumed += back["spuid"] == told["spuid"]
 
     async def _read_slowly(self, number: int) -> None:
-        """A client that wants everything and takes nothing for a while; then it has all of it, merged."""
+        """Subscribe to the whole graph, do not read for a while, then check the numbers of merged notifications."""
+        # A small receive buffer lets notifications accumulate in the gateway instead of in the kernel.
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         address = urlsplit(self._at["ws"])
@@ -202,7 +208,7 @@ class Clients:
         await asyncio.to_thread(self._talk_mqtt_at_once, number)
 
     def _talk_mqtt_at_once(self, number: int) -> None:
-        """A client that speaks only MQTT: it subscribes, and leaves by its will or in good order."""
+        """Subscribe over MQTT and leave, by the last will after a lost connection or by the status message."""
         address = urlsplit(self._at["mqtt"])
         name = f"visitor{number % 20}"
         came: queue.Queue[bytes | bytearray] = queue.Queue()
@@ -225,7 +231,7 @@ class Clients:
             _leave(client)
 
     async def _talk_coap(self, number: int) -> None:
-        """A device: a reading, a query, and a subscription that it forgets or ends."""
+        """Send a reading and observe a subscription over CoAP, like a device that ends the subscription or vanishes."""
         context = await aiocoap.Context.create_client_context(transports=["udp6"])
         try:
             await self._coap(context, aiocoap.POST, f"/reading/soak/c{number % 10}", str(number).encode())

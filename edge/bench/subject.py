@@ -27,26 +27,26 @@ from edge.gates.outgoing import to_text
 
 _CLOCK = SystemClock()
 _CHUNK = 10_000
-"""Quads that are restored at once."""
+"""Quads in each change set of the initial load."""
 
 _PATIENCE = 60.0
-"""Seconds to wait for notifications that should come."""
+"""Time limit for expected notifications (s)."""
 
 
 @dataclass(slots=True)
 class Round:
-    """What one round of updates cost. Times in nanoseconds."""
+    """Cost of one round of updates. Times in nanoseconds."""
 
     updates: int
     triples: int
     """Triples that the updates added."""
     notifications: int
     spent: int
-    """T_TOTAL: from the texts of the updates to the texts of the notifications, the commit in between included."""
+    """T_TOTAL: from the texts of the updates to the texts of the notifications, including the commit."""
     inside: Figures
-    """What the engine's performance model tells apart."""
+    """The phases that the engine's performance model measures."""
     each: Statistics = field(default_factory=Statistics)
-    """T_TOTAL of the single updates, where they ran one at a time."""
+    """T_TOTAL of each update; empty unless the updates ran one at a time."""
 
     @property
     def update(self) -> int:
@@ -57,12 +57,12 @@ class Round:
 
 @dataclass(slots=True)
 class Received:
-    """The subscribers: they make every notification the text that goes to a client, and forget it."""
+    """The subscribers. They encode each notification as the text for a client and discard it."""
 
     count: int = 0
 
     def __call__(self, item: Notification | SubscribeFailed) -> None:
-        """Take what the engine sends."""
+        """Encode and count a notification. The first results (sequence 0) do not count."""
         if isinstance(item, Notification) and to_text(item) and item.sequence:
             self.count += 1
 
@@ -94,22 +94,25 @@ class Subject:
         return self._measured(texts, self._one_at_a_time)
 
     def pipelined_round(self, texts: Sequence[str], notifications: int) -> Round:
-        """Run updates through the scheduler, all at once, until so many notifications have come."""
+        """Submit all updates to the scheduler at once and wait for `notifications` notifications."""
         return self._measured(texts, lambda texts: self._scheduled(texts, notifications))
 
     def evaluated_round(self, texts: Sequence[str]) -> Round:
-        """Run updates through the scheduler, each after the subscriptions have been re-evaluated for the one before."""
+        """Run updates through the scheduler, each after the re-evaluations that the previous one caused."""
         return self._measured(texts, self._evaluated)
 
     def close(self) -> None:
-        """Stop the threads, let go of the journal's file."""
+        """Stop the threads and close the journal."""
         if self._scheduler is None:
             self.journal.close()
         else:
             self._scheduler.close(_PATIENCE)
 
     def check(self, notifications: int) -> None:
-        """Raises `ExperimentError` if the last round sent another number: figures of a wrong engine mean nothing."""
+        """Raise `ExperimentError` if the last round sent another number of notifications.
+
+        Figures of an engine with wrong results are meaningless.
+        """
         if self.received.count != notifications:
             raise ExperimentError(f"{self.received.count} notifications where {notifications} are right")
 
@@ -145,7 +148,8 @@ class Subject:
         began = clock()
         for text in texts:
             triples += scheduler.update([UpdateRequest(text)]).result()[0].added
-            scheduler.on_writer(lambda: None).result()  # an update is done before its subscriptions are marked
+            # The future of an update completes before the writer marks the subscriptions to re-evaluate: wait for this.
+            scheduler.on_writer(lambda: None).result()
             deadline = time.monotonic() + _PATIENCE
             while scheduler.pending_evaluations and time.monotonic() < deadline:
                 time.sleep(0.0001)
@@ -166,7 +170,7 @@ class Subject:
 def subject(
     quads: Iterable[ox.Quad], options: Options, booster: Literal["delta", "re-evaluate"] = "delta"
 ) -> Iterator[Subject]:
-    """An engine that holds the quads."""
+    """Create an engine with the quads, and close it at the exit."""
     settings = EngineSettings(processing=options.mode, booster=booster)
     with TemporaryDirectory(prefix="edge-bench-") as directory:
         made = Subject(quads, settings, Path(directory) if options.commit else None)
@@ -177,18 +181,18 @@ def subject(
 
 
 class BareStore:
-    """A fresh Oxigraph store in memory with the same triples: T_ENDPOINT.
+    """A new in-memory Oxigraph store with the same triples, which measures T_ENDPOINT.
 
-    Fresh for every round: such a store never frees what was overwritten, and gets slower with every update.
+    Each round needs a new store: a store never frees overwritten data and becomes slower with each update.
     """
 
     def __init__(self, triples: bytes) -> None:
-        """`triples`: N-Triples text."""
+        """Load `triples`, an N-Triples text."""
         self._store = ox.Store()
         self._store.bulk_load(triples, ox.RdfFormat.N_TRIPLES)
 
     def round(self, texts: Sequence[str]) -> int:
-        """Run updates; returns the nanoseconds that they took."""
+        """Run updates and return their duration (ns)."""
         spent = 0
         for text in texts:
             began = clock()
@@ -198,7 +202,7 @@ class BareStore:
 
 
 def n_triples(quads: Iterable[ox.Quad]) -> bytes:
-    """Quads of the default graph as text, to load bare stores from."""
+    """Return quads of the default graph as N-Triples, the input of `BareStore`."""
     return "".join(f"{quad.triple} .\n" for quad in quads).encode()
 
 

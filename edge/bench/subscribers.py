@@ -1,4 +1,4 @@
-"""What each further subscriber of one and the same query costs (SPS Architecture, section X.F)."""
+"""Cost of each further subscriber of the same query (SPS Architecture, section X.F)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edge.bench.subject import Subject, subject
 _SUBSCRIBERS: Final = (1, 10, 100, 1_000)
 _UPDATES: Final = 40
 _ROAD: Final = 310
-"""A road of 100 posts, as the paper assumes of its road 300."""
+"""A road with 100 lamp posts. The paper assumes as many for its road 300."""
 
 
 def run(options: Options) -> Report:
-    """m subscribers of one lamp, then of one road, every update moves the result of all of them."""
+    """Measure m subscribers of one lamp, then of one road. Every update changes the result of all of them."""
     counts = _SUBSCRIBERS[:3] if options.small else _SUBSCRIBERS
     costs: dict[str, list[float]] = defaultdict(list)
     evaluations: list[float] = []
@@ -57,7 +57,7 @@ def _query(name: str) -> str:
 
 
 def _cost(engine: Subject, name: str, subscribers: int) -> float:
-    """Microseconds of one update."""
+    """Return the cost of one update (us)."""
     values = [100 - number for number in range(_UPDATES)]
     texts = [u_lamp(_ROAD, 1, value) if name == "lamp" else u_road(_ROAD, value) for value in values]
     done = engine.round(texts)

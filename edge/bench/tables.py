@@ -1,4 +1,4 @@
-"""The paper's LUTT: a table of patterns for each subscription, all of them walked on every update (Table 4)."""
+"""The LUTT of the paper: one table of patterns for each subscription. Every update searches all tables (Table 4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from edge.bench.primitives import COARSE, fine
 from edge.engine.performance import clock
 
 Table = list[tuple[tuple[int, int] | None, str]]
-"""The patterns of one subscription: a subject (road and lamp, or road and 0) where that is a constant; a predicate."""
+"""Patterns of one subscription: subject and predicate. A constant subject is (road, lamp) or (road, 0), else None."""
 
 
 def tables_of(city: City) -> Iterator[Table]:
-    """The look-up tables of the subscription profile (SPS Architecture, Table 4)."""
+    """Yield the look-up tables of the subscription profile (SPS Architecture, Table 4)."""
     for road, lamp in fine(city):
         yield [((road, lamp), "hasDimmingValue")]
     for road in COARSE:
@@ -21,7 +21,7 @@ def tables_of(city: City) -> Iterator[Table]:
 
 
 def walk(tables: Sequence[Table], city: City, profile: str) -> tuple[int, int]:
-    """Look for each update's changed lamps in every table. Returns nanoseconds, and how many tables were hit."""
+    """Search every table for the lamps that each update changes. Return the duration (ns) and the number of hits."""
     changes = [[(road, lamp) for lamp in city.lamps(road)[: 1 if profile == "lamp" else None]] for road in city.roads]
     hit = []
     began = clock()
@@ -35,10 +35,10 @@ def walk(tables: Sequence[Table], city: City, profile: str) -> tuple[int, int]:
 
 
 def hit_rate(city: City, profile: str) -> float:
-    """LHR, percent: of all pairs of an update and a subscription, those where a changed triple passes the table.
+    """Return the look-up hit rate (LHR) in percent: the pairs of update and subscription in which a triple matches.
 
-    It is a property of the profiles. The engine examines fewer tables: subscriptions that differ only in constants
-    share one.
+    The rate is a property of the profiles. The engine searches fewer tables, because subscriptions that differ only in
+    constants share one.
     """
     tables = list(tables_of(city))
     _, hits = walk(tables, city, profile)

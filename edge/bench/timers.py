@@ -18,13 +18,13 @@ from edge.bench.gateway import Gateway
 
 _PENDING: Final = 100_000
 _RATE: Final = 1_000
-"""Due in a second."""
+"""Delayed updates that become due in a second."""
 _SECONDS: Final = 10
-"""For which they are due at that rate."""
+"""Duration of that rate."""
 _AHEAD: Final = 90
-"""Requests that are sent before an answer is waited for."""
+"""Requests that the client sends before it waits for the first answer."""
 _ROOM: Final = 0.002
-"""Seconds that it may take to send one of those that will be due: the first is due when all are sent."""
+"""Seconds allowed for sending one delayed update. The first one becomes due after the last one was sent."""
 
 _MEANINGS: Final = {
     "scheduled_per_s": "delayed updates taken a second, each committed",
@@ -38,7 +38,7 @@ _MEANINGS: Final = {
 
 
 def run(options: Options) -> Report:
-    """A fresh gateway in every run; every delayed update is committed."""
+    """Measure a new gateway in each run. The gateway commits each delayed update."""
     pending, rate = (_PENDING // 50, _RATE // 10) if options.small else (_PENDING, _RATE)
     count = rate * (1 if options.small else _SECONDS)
     found: dict[str, list[float]] = defaultdict(list)
@@ -62,7 +62,7 @@ def run(options: Options) -> Report:
 
 
 async def _fill(url: str, count: int) -> float:
-    """Delayed updates as aggregators send them, for tomorrow. Returns how many a second were taken."""
+    """Schedule delayed updates for tomorrow, worded as aggregators send them. Return the accepted updates a second."""
     text = (
         "PREFIX ex: <http://example.org/> DELETE {{ ex:lamp{0} ex:state ?old }} INSERT {{ ex:lamp{0} ex:state 'OFF' }} "
         "WHERE {{ ex:sensor{0} ex:presence false ; ex:since {1} OPTIONAL {{ ex:lamp{0} ex:state ?old }} }}"
@@ -75,7 +75,7 @@ async def _fill(url: str, count: int) -> float:
 
 
 async def _late(url: str, count: int, rate: int) -> list[float]:
-    """Milliseconds by which notifications come after the time that their update was to run."""
+    """Return the delay of each notification after the due time of its update (ms)."""
     async with connect(url, proxy=None) as subscriber, connect(url, proxy=None) as socket:
         await subscriber.send(json.dumps({"subscribe": {"sparql": "SELECT ?due { ?s <urn:due> ?due }"}}))
         await subscriber.recv()

@@ -1,9 +1,8 @@
 """Bytes that a gateway writes to its card for 1,000 observations, by durability, batch size and use of the outbox.
 
-Each side is a gateway that receives readings over MQTT at its embedded broker. Readings that are sent one at a time,
-each after the notification of the one before, have a commit each. A hundred readings at once share the commits that the
-gateway makes of them. Bytes are those that the kernel sent to the disk for the process (`/proc/PID/io`), after all
-observations are written.
+Each side is a gateway that receives readings over MQTT at its embedded broker. A single reading follows the
+notification of the previous one, so it has its own commit. The readings of a batch share commits. The experiment counts
+the bytes that the kernel sent to the disk for the process (`/proc/PID/io`), after all observations are written.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _TOGETHER: Final = 100
 _UNIT: Final = 1_000
 _YEAR: Final = 365.25 * 86_400
 _PATIENCE: Final = 20.0
-"""Seconds."""
+"""Time limit for expected notifications and observations (s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ _SIDES: Final = tuple(
 
 
 def run(options: Options) -> Report:
-    """A fresh process for each side in every run."""
+    """Measure a new process for each side in each run."""
     readings = _READINGS // 10 if options.small else _READINGS
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "wear"):
@@ -87,7 +86,7 @@ def _notes(found: dict[str, list[float]]) -> list[str]:
 
 
 def _written(directory: Path, side: _Side, readings: int) -> float:
-    """Bytes. Raises `ExperimentError`."""
+    """Return the bytes that the gateway wrote. Raises `ExperimentError`."""
     (directory / "mappings").mkdir()
     (directory / "mappings" / "bench.toml").write_text(STORED.format(store="all" if side.stored else "none"))
     settings = {"EDGE__ENGINE__DURABILITY": side.durability, "EDGE__HOST__ENABLED": "false"}
@@ -111,6 +110,7 @@ async def _measure(gateway: Gateway, side: _Side, readings: int) -> float:
             await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
             await subscriber.recv()
             await _send(client, subscriber, range(_SENSORS), _SENSORS)
+            # Write cached pages to the disk first, so that the counter does not include bytes of earlier readings.
             os.sync()
             before = _bytes(gateway)
             await _send(client, subscriber, range(_SENSORS, _SENSORS + readings), side.together)
@@ -144,7 +144,10 @@ def _bytes(gateway: Gateway) -> int:
 
 
 def _check(gateway: Gateway, readings: int) -> None:
-    """With durability "interval" they count a little later. Raises `ExperimentError`."""
+    """Wait until the outbox has all observations. With durability "interval", it counts them after the next commit.
+
+    Raises `ExperimentError`.
+    """
     last, deadline = 0, time.monotonic() + _PATIENCE
     while last != readings and time.monotonic() < deadline:
         with urllib.request.urlopen(f"{gateway.endpoints['http']}/api/outbox") as answer:
