@@ -1,4 +1,4 @@
-"""Questions asked in SPARQL, against the same by hand on DataFrames."""
+"""Duration of questions in SPARQL, compared with the same questions written by hand on DataFrames."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ RATIO: Final = 1.2
 
 
 def measure(spark: SparkSession, table: Path, rows: int, runs: int) -> list[Figure]:
-    """Each question in turn, in every other run by hand first, after one that warms up and compares the answers.
+    """Measure each question in both forms, from its text until the rows are in Python.
 
-    From the text, or from nothing, until the rows are in Python. Raises `ExperimentError` where answers differ.
+    A first round warms up and compares the results; a difference raises `ExperimentError`. The order of the two forms
+    alternates between runs.
     """
     history = History(spark, str(table))
     observations = spark.read.format("delta").load(str(table))
@@ -62,14 +63,14 @@ def _compare(question: Question, in_sparql: DataFrame, by_hand: DataFrame) -> No
 
 
 def _equal(one: str | float, other: str | float) -> bool:
-    """Sums depend on the order in which Spark adds."""
+    """Compare two cells. Doubles may differ slightly, because a sum depends on the order in which Spark adds."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9)
     return one == other
 
 
 def _value(cell: object) -> str | float:
-    """What a term in N-Triples, or a plain value, says."""
+    """Return a comparable value of an N-Triples term or a DataFrame cell. Times are seconds since 1970, as text."""
     if isinstance(cell, str):
         if not (literal := _LITERAL.fullmatch(cell)):
             return cell.strip("<>")

@@ -1,4 +1,4 @@
-"""Ingesting segments into the table, against copying the same rows from Parquet to Parquet."""
+"""Duration of the ingestion of segments, compared with a copy of the same rows from Parquet to Parquet."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 RATIO: Final = 1.25
 MIB: Final = 20.0
-"""Of a million observations."""
+"""Goal for the size of a million observations in the table (MiB)."""
 
 
 def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
-    """Both in turn, in every other run the other first, after one that warms up. Leaves the table in `work/table`."""
+    """Measure both alternately after a warm-up. The order changes between runs. The table stays in `work/table`."""
     source, table, copy = work / "source", work / "table", work / "copy"
     take_in(spark, landing, table, rows)
     taken = spark.read.format("delta").load(str(table))
-    # Spark reads a small file in one task: so many files that all cores have one.
+    # Spark reads a small file in one task, so the copy needs at least one file for each core.
     taken.repartition(spark.sparkContext.defaultParallelism).write.parquet(str(source))
     sides = {
         "copy": lambda: _copy(spark, source, copy),
@@ -50,9 +50,11 @@ def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int
 
 
 def take_in(spark: SparkSession, landing: Path, table: Path, rows: int) -> float:
-    """Ingest a landing zone into an empty table. Returns seconds. Raises `ExperimentError` if rows are missing then.
+    """Ingest a landing zone into an empty table and return the duration (s).
 
-    Acknowledgements are written into the landing zone, so each time it is another one, of the same files.
+    Raises `ExperimentError` if the table does not have `rows` rows afterwards.
+
+    The ingestion writes acknowledgements into the landing zone, so each run uses a copy of it (hard links).
     """
     shutil.rmtree(table, ignore_errors=True)
     own = table.with_name("landing-of-this-run")

@@ -1,4 +1,4 @@
-"""The observations of the measurements: a hundred sensors in the rooms of five buildings, the same on every machine."""
+"""Observations of the measurements: a hundred sensors in the rooms of five buildings, equal on every machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILDINGS: Final = ("arts", "chemistry", "library", "physics", "sports")
 ROOMS: Final = 5
 """Rooms of each building."""
 BEGINNING: Final = 1_781_024_400_000_000
-"""The first reading, microseconds since 1970: 17:00 on 2026-06-09 in UTC. A million end on the next day."""
+"""Time of the first reading: 2026-06-09 17:00 UTC (us since 1970). A million readings end on the next day."""
 APART: Final = 5_000_000
 """Microseconds between two readings of a sensor."""
 SEGMENT: Final = 10_000

@@ -1,4 +1,4 @@
-"""The measurements, one after the other, in a directory that is gone afterwards."""
+"""Execution of the measurements one after the other, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_offload.session import session
 
 
 def measure(parts: Collection[str], rows: int, runs: int) -> list[Figure]:
-    """Of "ingest", "questions" and "scaling". Raises `ExperimentError`, `HistoryError`."""
+    """Run the chosen parts of "ingest", "questions" and "scaling". Raises `ExperimentError`, `HistoryError`."""
     figures: list[Figure] = []
     with TemporaryDirectory(prefix="edge-history-bench-") as directory:
         work = Path(directory)
@@ -24,12 +24,13 @@ def measure(parts: Collection[str], rows: int, runs: int) -> list[Figure]:
             try:
                 if "ingest" in parts:
                     figures += ingesting.measure(spark, landing, work, rows, runs)
-                else:
+                else:  # the questions need a filled table
                     ingesting.take_in(spark, landing, work / "table", rows)
                 if "questions" in parts:
                     figures += asking.measure(spark, work / "table", rows, runs)
             finally:
                 spark.stop()
+        # This part starts its own session on a cluster, for which the session above must have stopped.
         if "scaling" in parts:
             figures += scaling.measure(landing, work, rows, runs)
     return figures

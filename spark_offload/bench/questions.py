@@ -1,4 +1,4 @@
-"""Questions in SPARQL, and the same by hand on DataFrames."""
+"""Questions to the history in two forms: in SPARQL, and written by hand on DataFrames."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ PREFIX time: <http://www.w3.org/2006/time#>
 PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
 """
 BRIGHT: Final = 1990
-"""Lux."""
+"""Threshold of a bright room (lux)."""
 
 
 class Question(NamedTuple):
-    """Asked twice, with equal answers."""
+    """A question in both forms, which give equal results."""
 
     name: str
     meaning: str
     sparql: str
-    """Without prefixes."""
+    """Query text without prefixes."""
     by_hand: Callable[[DataFrame], DataFrame]
-    """From the rows of the table."""
+    """Function from the rows of the table to the result."""
 
 
 def questions(rows: int) -> list[Question]:
-    """Those for a table of so many rows. Times are in its last fifth."""
+    """Return the questions for a table with `rows` rows. Time windows are between 80 % and 90 % of its period."""
     readings = rows // (len(BUILDINGS) * ROOMS * len(KINDS))
     since, until = (time_text(BEGINNING + readings * APART * tenths // 10) for tenths in (8, 9))
     temperature, light = KINDS[0], KINDS[2]

@@ -1,4 +1,4 @@
-"""The same work on a cluster with one worker, and with two."""
+"""Speed-up of the same work on a cluster with two workers, compared with one worker."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
 }
 _PATIENCE: Final = 60.0
-"""Seconds for executors to come up."""
+"""Time limit for the start of executors (s)."""
 
 
 def measure(landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
-    """One core a worker. The second joins while the session goes on, so driver, jars and files are the same."""
+    """Measure one worker, then two, with one core each. Raises `ExperimentError`.
+
+    The second worker joins the running session, so driver, jars and files are the same.
+    """
     seconds: dict[str, list[float]] = defaultdict(list)
     with Cluster(work) as cluster:
         cluster.add_worker()
@@ -38,7 +41,7 @@ def measure(landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
                 if workers > 1:
                     cluster.add_worker()
                 _await_executors(spark, workers)
-                _once(spark, landing, work, rows)
+                _once(spark, landing, work, rows)  # warms up, also after the new worker has joined
                 for _ in steps(range(runs), f"{workers} of 2 workers"):
                     for name, taken in _once(spark, landing, work, rows).items():
                         seconds[f"{name}_{workers}"].append(taken)
@@ -67,7 +70,7 @@ def _once(spark: SparkSession, landing: Path, work: Path, rows: int) -> dict[str
 def _await_executors(spark: SparkSession, count: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        # The driver is one of those that have memory.
+        # The status contains the driver in addition to the executors.
         if spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() == count + 1:
             return
         time.sleep(0.1)

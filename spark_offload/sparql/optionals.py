@@ -1,4 +1,4 @@
-"""OPTIONAL whose patterns are about a row that a star before it has found: columns that may be empty, and no join."""
+"""OPTIONAL without a join: its patterns describe the row of a preceding star, and its columns may be null."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_offload.sparql.stars import Star, split
 
 
 class InRows(NamedTuple):
-    """A basic graph pattern with all that is optional to it."""
+    """A basic graph pattern and its optional parts, which are members of the stars."""
 
     stars: list[Star]
     rest: list[TriplePattern]
@@ -18,7 +18,8 @@ class InRows(NamedTuple):
 
 
 def in_rows(pattern: LeftJoin) -> InRows | None:
-    """None: it has to be joined."""
+    """Return the stars with their optional parts, or None if the pattern requires a join."""
+    # OPTIONAL nests to the left: the innermost left side is the required part, `rights` has the last OPTIONAL first.
     rights: list[Basic] = []
     left: Pattern = pattern
     while isinstance(left, LeftJoin):
@@ -34,11 +35,13 @@ def in_rows(pattern: LeftJoin) -> InRows | None:
         found, others = split(right.triples)
         if right.graph != left.graph or len(found) != 1 or others:
             return None
+        # The optional star must share a resource with exactly one star: then both are about the same row.
         hosts = [place for place, star in enumerate(stars) if set(star.resources) & set(found[0].resources)]
         if len(hosts) != 1:
             return None
         host = stars[hosts[0]]
         named = visible(right)
+        # A variable that another star or an earlier OPTIONAL binds would be a join condition.
         if named & (seen - visible(Basic(host.triples, left.graph))):
             return None
         seen |= named

@@ -47,10 +47,12 @@ def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Query:
 
 def _tree(text: str) -> CompValue:
     try:
+        # Code point escapes are replaced before parsing (section 19.2).
         text = _CODE_POINT.sub(lambda found: chr(int(found[1] or found[2], 16)), text)
-        with _LITERALS_AS_WRITTEN:  # rdflib would make "1"^^xsd:integer of "01"^^xsd:integer; the switch is global
+        # By default, rdflib normalizes "01"^^xsd:integer to "1"^^xsd:integer. The switch is global, hence the lock.
+        with _LITERALS_AS_WRITTEN:
             normalize, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
-            _RDFLIB.disabled = True  # it warns of literals that are not well formed
+            _RDFLIB.disabled = True  # it warns about ill-typed literals, which are valid in SPARQL
             try:
                 prologue, tree = parseQuery(text)
                 names = translatePrologue(prologue, None)
@@ -60,28 +62,28 @@ def _tree(text: str) -> CompValue:
                 _RDFLIB.disabled = False
         tree = traverse(tree, visitPost=translatePath)
     except ParseBaseException as error:
-        if _SERVICE.search(text):  # rdflib stumbles over most of these
+        if _SERVICE.search(text):  # rdflib cannot parse most SERVICE clauses
             _refuse("SERVICE")
         raise QueryRefused(
             f"this is not a valid SPARQL query: line {error.lineno}, column {error.column}: {error.msg}"
         ) from None
     except RecursionError:
         raise QueryRefused("the query is nested too deeply") from None
-    except Exception as error:  # rdflib raises what it likes
+    except Exception as error:  # rdflib raises exceptions of many types
         raise QueryRefused(f"the query cannot be read: {error}") from error
     assert isinstance(tree, CompValue)  # noqa: S101  it is a query
     return tree
 
 
 def _unescaped(node: Tree) -> Tree:
-    """A prefixed name without the backslashes of its local part, which rdflib leaves in."""
+    """Remove the backslashes from the local part of a prefixed name. rdflib does not remove them."""
     if isinstance(node, CompValue) and node.name == "pname" and node.localname:
         node["localname"] = _ESCAPED.sub(r"\1", node.localname)
     return node
 
 
 class _Translation:
-    """Of one query."""
+    """Translation of one query."""
 
     def __init__(self, text: str, tree: CompValue, answers: Mapping[str, Solutions]) -> None:
         self._text = text
@@ -94,7 +96,7 @@ class _Translation:
         self._dataset(tree.datasetClause or [])
 
     def query(self) -> Query:
-        """The whole."""
+        """Return the algebra of the whole query."""
         tree = self._tree
         form = _FORMS[tree.name]
         if form == "SELECT":
@@ -105,6 +107,7 @@ class _Translation:
         pattern, variables = self._select(tree, self._group(where))
         template: tuple[algebra.TriplePattern, ...] = ()
         if form == "CONSTRUCT":
+            # CONSTRUCT WHERE { ... } has no template: its triples are the template (section 16.2.4).
             told = (
                 tree.template if tree.template is not None else [block for part in where.part for block in part.triples]
             )
@@ -124,7 +127,10 @@ class _Translation:
                 _refuse("FROM NAMED without FROM")
 
     def _select(self, tree: CompValue, where: Pattern | None = None) -> tuple[Pattern, tuple[str, ...]]:
-        """A SELECT, or its like, with its modifiers."""
+        """Return the pattern and the variables of a query or subquery with its solution modifiers.
+
+        `where` replaces the WHERE clause of the tree. The order of the operators is that of section 18.2.4.
+        """
         pattern = self._group(tree.where) if where is None else where
         selected = [(str(one.var or one.evar), one.expr) for one in tree.projection or []]
         having = list(tree.having.condition) if tree.having else []
@@ -139,10 +145,12 @@ class _Translation:
                 _refuse("SELECT * with GROUP BY")
             keys = tuple(self._keys(tree.groupby.condition if tree.groupby else []))
             allowed = {name for name, _ in keys}
+            # Inside GRAPH ?g, a subquery applies to each graph alone, so the graph is a key, too.
             if isinstance(self._graph, Variable):
                 if not keys:
                     _refuse("an aggregate of everything inside GRAPH with a variable")
                 keys = (*keys, (self._graph.name, self._graph))
+        # From here on, the translation of expressions collects their aggregates until `aggregates()` returns them.
         aggregates = self._expressions.collecting() if allowed is not None else None
         conditions = [self._checked(one, allowed) for one in having]
         extended: list[tuple[str, algebra.Expression]] = []
@@ -200,7 +208,7 @@ class _Translation:
                 yield self._new("key"), expression
 
     def _checked(self, tree: Tree, allowed: set[str] | None) -> algebra.Expression:
-        """An expression, which may mention only these variables besides aggregates."""
+        """Return an expression. Outside aggregates, it may use the `allowed` variables only; None allows all."""
         expression = self._expressions.expression(tree)
         if allowed is not None:
             outside = [one for one in algebra.free(expression) if one not in allowed and not algebra.hidden(one)]
@@ -209,7 +217,7 @@ class _Translation:
         return expression
 
     def _group(self, tree: CompValue) -> Pattern:
-        """A group graph pattern (section 18.2.2)."""
+        """Return the pattern of a group graph pattern (section 18.2.2)."""
         if tree.name == "SubSelect":
             return self._select(tree)[0]
         pattern: Pattern = algebra.UNIT
@@ -241,12 +249,13 @@ class _Translation:
                     _refuse("SERVICE")
                 case other:
                     _refuse(str(other))
+        # A FILTER applies to its whole group, wherever it stands in it.
         for condition in conditions:
             pattern = algebra.Filter(pattern, self._expressions.expression(condition))
         return pattern
 
     def _inline(self, tree: CompValue) -> algebra.Values:
-        """VALUES, or what a gateway answered."""
+        """Return the rows of VALUES, or the solutions of a gateway if VALUES replaces its SERVICE."""
         values = _values(tree)
         found = self._answers.get(values.variables[0]) if values.variables else None
         return values if found is None else algebra.Values(found.variables, found.rows)
@@ -259,6 +268,11 @@ class _Translation:
         return pattern
 
     def _in_graph(self, tree: CompValue) -> Pattern:
+        """Return the pattern of GRAPH.
+
+        GRAPH ?g evaluates its group with a hidden variable for the graph, and then equates ?g with it: the group may
+        bind ?g, too.
+        """
         outside = self._graph
         if not isinstance(tree.term, rdflib.Variable):
             if self._named is not None and tree.term not in self._named:
@@ -289,25 +303,29 @@ class _Translation:
     def _node(self, node: rdflib.term.Identifier) -> algebra.Node:
         if isinstance(node, rdflib.Variable):
             return Variable(str(node))
+        # A blank node in a query is a variable that is not visible (section 4.1.4).
         if isinstance(node, rdflib.BNode):
             return Variable(f"blank {node}")
         assert isinstance(node, (rdflib.URIRef, rdflib.Literal))  # noqa: S101  there are no others
         return node
 
     def _new(self, kind: str) -> str:
-        """The name of a hidden variable."""
+        """Return a new name of a hidden variable. The space in it cannot occur in names of the query text."""
         self._hidden += 1
         return f"{kind} {self._hidden}"
 
     def _in_order(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of SELECT *, as they come in the text."""
+        """Return the variables of SELECT * in the order of their first occurrence in the text."""
         places = {name: place for place, name in reversed(list(enumerate(_NAME.findall(self._text))))}
         shown = [name for name in names if not algebra.hidden(name)]
         return tuple(sorted(shown, key=lambda name: (places.get(name, len(places)), name)))
 
 
 def joined(left: Pattern, right: Pattern) -> Pattern:
-    """A join; of two basic patterns of one graph it is one of both, so that its stars are whole."""
+    """Return the join of two patterns. Merges basic patterns of the same graph, so that stars are not split.
+
+    For this, a basic pattern also moves into the basic left side of a join, or below a BIND that does not depend on it.
+    """
     if left == algebra.UNIT:
         return right
     if right == algebra.UNIT:
@@ -324,13 +342,15 @@ def joined(left: Pattern, right: Pattern) -> Pattern:
 
 
 def _late(bind: algebra.Extend, right: Pattern) -> bool:
-    """Whether BIND may as well come after a join with `right`."""
+    """Return whether BIND may be evaluated after a join with `right` without a change of its result."""
+    # The join must neither bind the variable of BIND nor add bindings that its expression uses.
     others = algebra.visible(right)
     new = others - algebra.certain(bind.pattern)
     return bind.variable not in others and not algebra.mentioned(bind.expression) & new
 
 
 def _optional(left: Pattern, right: Pattern) -> Pattern:
+    # A FILTER at the top of OPTIONAL is the condition of the left join: it may use variables of the left side.
     condition: algebra.Expression | None = None
     while isinstance(right, algebra.Filter):
         condition = right.condition if condition is None else algebra.Call("&&", (right.condition, condition))

@@ -16,7 +16,10 @@ from spark_offload.sparql.algebra import Basic, Graph, Node, Pattern, TriplePatt
 def expanded(
     subject: Node, path: rdflib.term.Identifier | rdf.Path, object_: Node, graph: Graph, new: Callable[[str], str]
 ) -> Pattern:
-    """A path, or a predicate, between two nodes. `new` names hidden variables. Raises `QueryRefused`."""
+    """Return the pattern of a path or predicate between two nodes. `new` creates names of hidden variables.
+
+    Raises `QueryRefused` for paths of arbitrary length and other unsupported paths.
+    """
     match path:
         case rdflib.Variable():
             return Basic((TriplePattern(subject, Variable(str(path)), object_),), graph)
@@ -25,6 +28,7 @@ def expanded(
         case rdf.InvPath():
             return expanded(object_, path.arg, subject, graph, new)
         case rdf.SequencePath():
+            # A hidden variable for each node between two steps.
             *before, last = path.args
             middle: Node = subject
             patterns = []
@@ -36,6 +40,7 @@ def expanded(
             ways = [expanded(subject, one, object_, graph, new) for one in path.args]
             return reduce(algebra.Union, ways)
         case rdf.NegatedPath():
+            # !(p1|p2) matches a triple with any other predicate. Inverse predicates are `InvPath` objects in the tree.
             others = [one for one in path.args if isinstance(one, rdflib.URIRef)]
             if len(others) < len(path.args):
                 raise QueryRefused("a path of the form !(^iri) is not supported")
@@ -49,6 +54,7 @@ def expanded(
 
 
 def _both(left: Pattern, right: Pattern) -> Pattern:
+    # One basic pattern instead of a join: only the triples of one basic pattern can form a star.
     if isinstance(left, Basic) and isinstance(right, Basic):
         return Basic(left.triples + right.triples, left.graph)
     return algebra.Join(left, right)

@@ -1,4 +1,4 @@
-"""A star as one scan of rows that tell all of an observation: only columns that it needs, and conditions on these."""
+"""Evaluation of a star as one scan of rows that describe whole observations. It reads only the columns of the star."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _NULLABLE: Final = ("series", "feature", "property", "sensor", "topic", "unit")
 
 
 def scan(star: Star, content: Content, graph: Graph) -> Frame:
-    """Solutions of a star from rows that tell all of an observation."""
+    """Return the solutions of a star from rows that describe whole observations.
+
+    `graph`: None for the default graph, a variable for all named graphs, an IRI for one of them.
+    """
     row = _Row(content)
     conditions: list[Column] = []
     bound: dict[str, Value] = {}
@@ -39,6 +42,7 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
         _meet(graph, Iri(F.col("graph")), bound, conditions)
     row.answer(star, bound, conditions)
     told = dict(bound)
+    # An optional star binds all its variables or none: `found` is true if all its conditions hold.
     for more in star.optional:
         there: list[Column] = []
         known = dict(bound)
@@ -52,14 +56,14 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
 
 
 class _Row:
-    """Values of the columns of a row."""
+    """Values of the columns of a row. Creates each value once, so that equal values are the same object."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
         self._values: dict[str, Value] = {}
 
     def answer(self, star: Star, bound: dict[str, Value], conditions: list[Column]) -> None:
-        """Bind the variables of a star, under conditions."""
+        """Add the variables of a star to `bound`, and the conditions of its constants and repeated variables."""
         for role, node in star.resources:
             if isinstance(node, Variable):
                 _meet(node, self._value(role), bound, conditions)
@@ -80,7 +84,10 @@ class _Row:
         return Iri(F.coalesce(role, derived.iri())) if self._content.whole_chosen else derived
 
     def _named(self, role: str, constant: Constant) -> list[Column]:
-        """Conditions for a resource to be this one."""
+        """Return the conditions under which a resource is `constant`.
+
+        The IRI of a mapped observation contains the key of its row, so the conditions compare the key's columns.
+        """
         found = _DERIVED.fullmatch(constant) if isinstance(constant, rdflib.URIRef) else None
         if found and (found[4] or "") == _ENDS[role]:
             return [F.col("series") == found[1], F.col("epoch") == found[2], F.col("seq") == int(found[3])]
@@ -90,6 +97,7 @@ class _Row:
 
 
 def _meet(node: Node, value: Value, bound: dict[str, Value], conditions: list[Column]) -> None:
+    """Bind a variable to a value, or add the condition that the value equals the node or the earlier binding."""
     if isinstance(node, Variable):
         known = bound.setdefault(node.name, value)
         if known is not value:
@@ -114,7 +122,7 @@ def _cell(column: str, content: Content) -> Value:
 
 
 def _is(value: Value, constant: Constant) -> list[Column]:
-    """Conditions for a value to be this term, such that files and rows without it are not read."""
+    """Return the conditions under which a value is `constant`, in a form that lets Spark skip files and rows."""
     term = value_of(constant)
     conditions = [equal_terms(value, term)]
     if isinstance(value, Measured) and (number := term.number()) is not None:
@@ -142,4 +150,4 @@ _COMPARISONS: Final[dict[str, tuple[_Comparison, _Comparison]]] = {
     ">": (operators.gt, operators.ge),
     ">=": (operators.ge, operators.ge),
 }
-"""Of moments, and of the days that they are in."""
+"""Comparisons of timestamps by operator, and the weaker comparisons of their dates that follow."""

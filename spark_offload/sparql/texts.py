@@ -16,13 +16,13 @@ from spark_offload.sparql.values import INTEGER, Boolean, Number, Term, Text, Va
 
 
 def plain(value: Value) -> Column:
-    """The text of a string without a language; null for another value."""
+    """Return the text of a string without a language tag; null for other values."""
     found = value.plain()
     return F.lit(None).cast("string") if found is None else found
 
 
 def stringy(value: Value) -> Column:
-    """The text of a string, with a language or without; null for another value."""
+    """Return the text of a string with or without a language tag; null for other values."""
     if not isinstance(value, Term):
         return plain(value)
     lang, text = value.lang(), value.text()
@@ -30,7 +30,7 @@ def stringy(value: Value) -> Column:
 
 
 def _like(first: Value, text: Column) -> Value:
-    """A text in the language of another."""
+    """Return `text` with the language tag of `first`."""
     if not isinstance(first, Term):
         return Text(text)
     lang = first.lang()
@@ -67,7 +67,11 @@ def _lcase(text: Value) -> Value:
 
 
 def _substr(text: Value, start: Value, length: Value | None = None) -> Value:
-    """Characters from `start`, the first of which is number 1, as XPath's fn:substring does it."""
+    """Return the characters from position `start`, counted from 1 (XPath fn:substring).
+
+    `start` may be below 1: positions before the text then count for `length`. Both arguments are rounded.
+    """
+    # Spark's `substring` would count a negative start from the end, and takes 32-bit integers only.
     begin = _rounded(start)
     end = F.lit(2**31 - 1).cast("double") if length is None else begin + _rounded(length)
     first = F.greatest(begin, F.lit(1.0))
@@ -76,6 +80,7 @@ def _substr(text: Value, start: Value, length: Value | None = None) -> Value:
 
 
 def _rounded(value: Value) -> Column:
+    # XPath fn:round rounds halves up, Spark's `round` away from zero.
     number = value.number()
     return F.lit(None).cast("double") if number is None else F.floor(number.cast("double") + 0.5).cast("double")
 
@@ -108,6 +113,7 @@ def _concat(*parts: Value) -> Value:
     if not all(isinstance(part, Term) for part in parts):
         return Text(text)
     langs = [part.lang() for part in parts]
+    # The result has a language tag only if all arguments have the same one (section 17.4.3.12).
     first = langs[0]
     assert first is not None  # noqa: S101  a term may have one
     same = reduce(Column.__and__, [lang == first for lang in langs if lang is not None])
@@ -116,6 +122,7 @@ def _concat(*parts: Value) -> Value:
 
 
 def _encode_for_uri(text: Value) -> Value:
+    # Spark encodes form data: "+" for a space, "*" as it is, "%7E" for "~". SPARQL requires "%20", "%2A", "~".
     encoded = F.replace(F.url_encode(stringy(text)), F.lit("+"), F.lit("%20"))
     return Text(F.replace(F.replace(encoded, F.lit("*"), F.lit("%2A")), F.lit("%7E"), F.lit("~")))
 
@@ -129,7 +136,10 @@ def _replace(text: Value, pattern: Value, replacement: Value, flags: Value | Non
 
 
 def _pattern(pattern: Value, flags: Value | None) -> Column:
-    """A regular expression of Java's, which those of XPath nearly are."""
+    """Return a Java regular expression. XPath's syntax is nearly the same, and its flags s, m, i and x are equal.
+
+    Unknown flags give null, which is an error in SPARQL. The flag q makes the pattern literal.
+    """
     if flags is None:
         return plain(pattern)
     given = plain(flags)
@@ -139,11 +149,12 @@ def _pattern(pattern: Value, flags: Value | None) -> Column:
 
 
 def refuse(name: str) -> QueryRefused:
-    """The error for a function that is not supported."""
+    """Return the error for an unsupported function."""
     return QueryRefused(f"{name} is not supported")
 
 
 FUNCTIONS: Final[dict[str, tuple[int, int, Callable[..., Value]]]] = {
+    # Name: minimum and maximum number of arguments, function.
     "STRLEN": (1, 1, _strlen),
     "UCASE": (1, 1, _ucase),
     "LCASE": (1, 1, _lcase),

@@ -50,31 +50,31 @@ class Value(ABC):
         return None
 
     def bound(self) -> Column:
-        """Whether there is a value; never null."""
+        """Return whether there is a value; never null."""
         return self.columns()[0].isNotNull()
 
     @abstractmethod
     def term(self) -> Column:
-        """The N-Triples text."""
+        """Return the N-Triples text of the term."""
 
     def iri(self) -> Column | None:
-        """The text of an IRI."""
+        """Return the text of an IRI; null for other terms."""
         return None
 
     def text(self) -> Column | None:
-        """The lexical form of a literal."""
+        """Return the lexical form of a literal; null for other terms."""
         return None
 
     def datatype(self) -> Column | None:
-        """Of a literal."""
+        """Return the datatype IRI of a literal; null for other terms."""
         return None
 
     def lang(self) -> Column | None:
-        """Of a literal; empty where it has none."""
+        """Return the language tag of a literal; empty without one, null for other terms."""
         return None if self.text() is None else F.when(self.bound(), "")
 
     def plain(self) -> Column | None:
-        """The lexical form of a string without a language."""
+        """Return the lexical form of an xsd:string; null for other terms."""
         return None
 
     def number(self) -> Column | None:
@@ -82,11 +82,14 @@ class Value(ABC):
         return None
 
     def moment(self) -> Column | None:
-        """A timestamp, where it is an xsd:dateTime or dateTimeStamp. One without a time zone is taken for UTC."""
+        """Return the timestamp of an xsd:dateTime or dateTimeStamp; null for other terms.
+
+        A time without a time zone counts as UTC.
+        """
         return None
 
     def boolean(self) -> Column | None:
-        """The value of an xsd:boolean."""
+        """Return the value of an xsd:boolean; null for other terms."""
         return None
 
     def placed(self) -> tuple[Column, Column] | None:
@@ -94,7 +97,7 @@ class Value(ABC):
         return None
 
     def is_blank(self) -> Column:
-        """Whether it is a blank node."""
+        """Return whether the term is a blank node; null if unbound."""
         return F.when(self.bound(), F.lit(False))
 
     def _columns(self) -> list[tuple[str, Column]]:
@@ -144,13 +147,14 @@ class Term(Value):
 
 @dataclass(frozen=True)
 class KnownValue(Term):
-    """A term with its number and time, which the columns of a row may give more exactly than its text."""
+    """A term with its number and time in separate columns, which may be more exact than its text."""
 
     value: Column
-    """A double, where it is a number."""
+    """The number as a double; null for other terms."""
     ts: Column
-    """A timestamp, where it is a moment."""
+    """The timestamp; null for other terms."""
     date: Column
+    """The partition date of a time from the table, or the date of `ts`."""
 
     def number(self) -> Column:
         return self.value
@@ -163,7 +167,7 @@ class KnownValue(Term):
 
 
 def known(value: Value) -> KnownValue:
-    """A value as one of that kind."""
+    """Return the value as a `KnownValue`."""
     number, moment = value.number(), value.moment()
     ts = F.lit(None).cast("timestamp") if moment is None else moment
     date = value.date if isinstance(value, (KnownValue, TimeValue)) and value.date is not None else ts.cast("date")
@@ -172,7 +176,7 @@ def known(value: Value) -> KnownValue:
 
 @dataclass(frozen=True)
 class Iri(Value):
-    """An IRI: its text."""
+    """An IRI, as its text without angle brackets."""
 
     column: Column
 
@@ -196,7 +200,7 @@ class Derived(Value):
     end: str
 
     def keys(self) -> tuple[Column, ...]:
-        """An epoch is that of one outbox anywhere, so these two name the row."""
+        """Return epoch and sequence number. An epoch belongs to one outbox worldwide, so these two identify the row."""
         return self.epoch, self.seq
 
     def term(self) -> Column:
@@ -209,7 +213,7 @@ class Derived(Value):
 
 @dataclass(frozen=True)
 class Text(Value):
-    """An xsd:string."""
+    """An xsd:string, as its text."""
 
     column: Column
 
@@ -231,7 +235,7 @@ class Text(Value):
 
 @dataclass(frozen=True)
 class Boolean(Value):
-    """An xsd:boolean."""
+    """An xsd:boolean, as a boolean column."""
 
     column: Column
 
@@ -253,16 +257,16 @@ class Boolean(Value):
 
 @dataclass(frozen=True)
 class Number(Value):
-    """A number that was calculated."""
+    """A computed number."""
 
     column: Column
-    """A long where it is known to be an integer, else a double."""
+    """A long if the number is known to be an integer, else a double."""
     type: Column | str
-    """Its datatype: integer, decimal, float or double."""
+    """Datatype IRI: integer, decimal, float or double. A string if all rows have the same datatype."""
 
     @property
     def whole(self) -> bool:
-        """Whether it is known to be an integer."""
+        """Whether the number is known to be an integer in all rows."""
         return isinstance(self.type, str) and self.type == INTEGER
 
     def keys(self) -> tuple[Column, ...] | None:
@@ -283,14 +287,16 @@ class Number(Value):
 
 @dataclass(frozen=True)
 class Measured(Value):
-    """The numeric value of a row of the table: a literal without a language."""
+    """The result value of a row of the table: a literal without a language tag, usually a number."""
 
     form: Column
+    """Lexical form."""
     type: Column
+    """Datatype IRI."""
     value: Column
-    """A double, where it is a number."""
+    """The number as a double; null for other literals."""
     finite: bool = True
-    """Whether the number is known not to be NaN."""
+    """Whether no row has the number NaN."""
 
     def keys(self) -> tuple[Column, ...]:
         return self.form, self.type
@@ -319,14 +325,16 @@ class Measured(Value):
 
 @dataclass(frozen=True)
 class TimeValue(Value):
-    """A time: that of a row, or one that was calculated."""
+    """A time of a row, or a computed time."""
 
     ts: Column
+    """Timestamp."""
     form: Column | None = None
-    """Its lexical form, where that is not as `edge.outbox.observation.time_text` writes it."""
+    """Lexical form in rows where it differs from the form of `edge.outbox.observation.time_text`; null in others."""
     type: Column | str = DATE_TIME_STAMP
+    """Datatype IRI. A string if all rows have the same datatype."""
     date: Column | None = None
-    """The partition of the row."""
+    """Partition date of the row; None for a computed time."""
 
     def placed(self) -> tuple[Column, Column] | None:
         return None if self.date is None else (self.ts, self.date)
@@ -366,6 +374,6 @@ class TimeValue(Value):
 
 
 def _literal(text: Column, datatype: Column | str) -> Column:
-    """A literal whose text has nothing to be escaped."""
+    """Return the N-Triples text of a literal whose lexical form needs no escapes."""
     type_ = F.lit(datatype) if isinstance(datatype, str) else datatype
     return F.concat(F.lit('"'), text, F.lit('"^^<'), type_, F.lit(">"))
