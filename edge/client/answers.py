@@ -103,7 +103,10 @@ def when(delay: timedelta | None, at: datetime | None, id: str | None) -> dict[s
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Return microseconds since 1970. Raises `ValueError` for a time without zone."""
+    """Return microseconds since 1970. Raises `ValueError` for a time without zone.
+
+    Integer arithmetic: a float of seconds, as of `timestamp()`, does not represent all microseconds exactly.
+    """
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone, so the instant is not known")
     return (moment - _EPOCH) // _MICROSECOND

@@ -27,7 +27,7 @@ class Authorization:
         """
         if self._source is None:
             return None
-        async with self._lock:
+        async with self._lock:  # one fetch at a time: the waiting callers use its token
             if self._value is None:
                 try:
                     self._value = f"Bearer {await _called(self._source)}"
@@ -39,7 +39,7 @@ class Authorization:
         """Report that the broker rejected `value`. Returns True if a retry will use another token."""
         if self._source is None or value is None:
             return False
-        if self._value == value:
+        if self._value == value:  # else another request has fetched a new token in the meantime
             self._value = None
         return True
 

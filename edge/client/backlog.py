@@ -32,6 +32,7 @@ class Backlog:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._result: Counter[Row] = Counter()
+        # Waiting changes. A positive count stands for added rows, a negative one for removed rows.
         self._waiting: deque[Counter[Row]] = deque()
         self._handed = 0
         self._begun = False
@@ -69,7 +70,9 @@ class Backlog:
         """Return the next notification, or None if none waits."""
         while self._waiting:
             change = self._waiting.popleft()
+            # `elements` skips negative counts, and unary minus drops positive ones.
             notification = Notification(tuple(change.elements()), tuple((-change).elements()), self._handed)
+            # Merged changes may cancel each other out. The first result is delivered even if it is empty.
             if notification.added or notification.removed or not self._handed:
                 self._handed += 1
                 return notification
@@ -81,6 +84,7 @@ class Backlog:
         if len(self._waiting) < self._limit:
             self._waiting.append(change)
             return
+        # Opposite counts of a row add up to 0 and disappear, so a merged change has at most the rows of two results.
         last = self._waiting[-1]
         for row, count in change.items():
             if merged := last[row] + count:

@@ -26,6 +26,7 @@ class Brokers:
 
     def client(self, entry: ProfileEntry) -> Client:
         """Return the client for an update or query of a profile."""
+        # A profile has one address for queries and updates. The protocol does not allow updates with GET.
         target, url = entry.sparql11, self._moved(entry.sparql11.url)
         endpoints = Endpoints(
             query=url,
@@ -62,6 +63,7 @@ class Brokers:
         if self._host is None:
             return url
         parts = urlsplit(url)
+        # IPv6 addresses need brackets in a URL (RFC 3986, section 3.2.2).
         host = f"[{self._host}]" if ":" in self._host and not self._host.startswith("[") else self._host
         return urlunsplit(parts._replace(netloc=host if parts.port is None else f"{host}:{parts.port}"))
 

@@ -15,7 +15,7 @@ class CallbackThread:
     """Calls a listener outside the event loop, one call at a time, in order."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, "edge-client-connection")
+        self._executor = ThreadPoolExecutor(1, "edge-client-connection")  # one worker keeps the calls in order
 
     def beside(self, options: Options) -> Options:
         """Return the options with a listener that is called on this thread."""

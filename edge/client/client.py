@@ -61,10 +61,10 @@ class Client:
         self._over_socket = OverSocket(self._socket.link)
         self._over_http = OverHttp(self._connections.http, self.endpoints)
         self._over = over
-        self._gateway: bool | None = None
-        self._asking = asyncio.Lock()
-        self._turn = asyncio.Lock()
-        self._failure = ""
+        self._gateway: bool | None = None  # whether the broker is a gateway; None: not known yet
+        self._asking = asyncio.Lock()  # only one request finds out
+        self._turn = asyncio.Lock()  # held by the update that is being sent
+        self._failure = ""  # last logged reason: a reason is logged once, not at each attempt
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -230,6 +230,7 @@ class Client:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline):
                 await self._turn.acquire()
         except TimeoutError:
+            # The reason why the earlier update waits is also the reason for this one.
             raise NoAnswer(self._failure or "an update before it is not answered", sent=False) from None
         try:
             yield
@@ -243,7 +244,7 @@ class Client:
         loop = asyncio.get_running_loop()
         authorization = self._connections.authorization
         deadline = self._deadline() if deadline is None else deadline
-        renewed = False
+        renewed = False  # a rejected token is replaced once for each request, or the loop might not end
         waits = iter(self._options.backoff)
         while True:
             if self._closed:
@@ -267,6 +268,7 @@ class Client:
                     raise
                 failure = error
             wait = next(waits)
+            # Raise the reason of the last attempt, which says more than a timeout.
             if loop.time() + wait >= deadline:
                 raise failure
             if str(failure) != self._failure:

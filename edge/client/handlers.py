@@ -67,6 +67,7 @@ async def _in_thread(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401
             loop.call_soon_threadsafe(end, error)
 
     threading.Thread(target=work, name="edge-client-handler", daemon=True).start()
+    # A thread cannot be cancelled. Without the shield, a cancellation would also cancel `ended`, and with it the wait.
     try:
         error = await asyncio.shield(ended)
     except asyncio.CancelledError:

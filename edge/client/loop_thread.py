@@ -33,14 +33,14 @@ class LoopThread:
         Raises `RuntimeError` on the loop's own thread, because that would be a deadlock, and `Closed`.
         """
         if threading.current_thread() is self._thread or self._closed:
-            work.close()
+            work.close()  # avoids the warning "coroutine was never awaited"
             if self._closed:
                 raise Closed("the client was closed")
             raise RuntimeError("called from the thread of the client's event loop: this would be a deadlock")
         future = asyncio.run_coroutine_threadsafe(_limited(work, timeout), self._loop)
         try:
             return future.result()
-        except CancelledError:
+        except CancelledError:  # `close` cancels all coroutines
             raise Closed("the client was closed") from None
         except BaseException:  # also on Ctrl-C
             future.cancel()

@@ -53,6 +53,8 @@ class Http:
         if attempt.authorization is not None:
             headers["Authorization"] = attempt.authorization
         if self._client is None:  # loading the system's certificates is slow
+            # No proxies and credentials from the environment. httpx does not follow redirects, so the token stays with
+            # the broker.
             self._client = httpx.AsyncClient(verify=True if self._tls is None else self._tls, trust_env=False)
         now = asyncio.get_running_loop().time()
         deadline = min(attempt.deadline, now + self._timeout)
@@ -78,6 +80,7 @@ class Http:
 
         Raises `NoAnswer`, and `Refused` if a later attempt may succeed.
         """
+        # A profile may combine the SPARQL endpoint of one broker with the WebSocket of another.
         host, _ = host_and_port(endpoints.update)
         subscribe_host, port = host_and_port(endpoints.subscribe)
         if host != subscribe_host:
@@ -85,7 +88,7 @@ class Http:
         try:
             response = await self.send("GET", sibling(endpoints.update, "/api/endpoints"), attempt)
         except Refused as error:
-            if error.status_code in (401, 503):
+            if error.status_code in (401, 503):  # the token is rejected, or the broker starts: the answer is still open
                 raise
             return False
         url = _object(response, lenient=True).get("ws")
@@ -118,6 +121,7 @@ class OverHttp:
         parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
         url, method = self._endpoints.update, self._endpoints.update_method
         response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
+        # Endpoints of other vendors answer an update with any text. The confirmation of a delayed one must be valid.
         answer = _object(response, lenient=not due)
         if not due:
             return Updated.of(answer)

@@ -44,6 +44,7 @@ class OverSocket:
         _object(await self._request("cancel", {"id": id}, attempt), "cancelled")
 
     async def _request(self, kind: str, members: Message, attempt: Attempt) -> Message:
+        # Each message has the token, which may be newer than that of the connection's handshake.
         if attempt.authorization is not None:
             members = {**members, "authorization": attempt.authorization}
         return await self._link.request(kind, members, attempt.deadline, repeat=attempt.repeat)

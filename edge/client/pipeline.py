@@ -89,10 +89,11 @@ class PlainPipeline:
         **more: Value,
     ) -> Future[Outcome]:
         """Send the update as `Pipeline` does; `result()` of the returned future waits for the outcome."""
+        # Wait until the update is sent: this keeps the order of updates, and limits those in progress.
         sending = self._pipeline(bindings, delay=delay, at=at, id=id, repeat=repeat, **more)
         task = asyncio.run_coroutine_threadsafe(sending, self._loop).result()
         return asyncio.run_coroutine_threadsafe(_outcome(task), self._loop)
 
 
 async def _outcome(task: asyncio.Task[Outcome]) -> Outcome:
-    return await asyncio.shield(task)
+    return await asyncio.shield(task)  # cancelling the returned future does not cancel the update

@@ -77,6 +77,7 @@ def read_result(answer: Mapping[str, Any], form: Form) -> Result:
     rows = read_rows(answer)
     if form not in ("CONSTRUCT", "DESCRIBE"):
         return rows
+    # In JSON, a gateway sends triples as rows with these three variables.
     try:
         return [ox.Triple(row["subject"], row["predicate"], row["object"]) for row in rows]  # type: ignore[arg-type]
     except (KeyError, TypeError):

@@ -56,6 +56,7 @@ class Subscription:
                 raise self._error
             if self._ended:
                 raise StopAsyncIteration
+            # No `await` between the checks above and this line, so no news is lost.
             self._news.clear()
             await self._news.wait()
 

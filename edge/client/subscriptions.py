@@ -101,6 +101,7 @@ class Subscriptions:
     def notified(self, body: Message) -> None:
         """Process a result or a change. Raises `BadAnswer`."""
         spuid, sequence = body.get("spuid"), body.get("sequence")
+        # The answer to a subscribe request has the alias. Later notifications may have the SPUID only.
         feed = self._by_spuid.get(str(spuid)) or self._feeds.get(str(body.get("alias")))
         if feed is None:
             if sequence == 0:  # the caller was cancelled in the meantime
@@ -108,6 +109,7 @@ class Subscriptions:
             return
         added, removed = read_rows(body.get("addedResults") or {}), read_rows(body.get("removedResults") or {})
         call = self.link.waits(feed.alias)
+        # A resumed subscription keeps its SPUID and gets the changes since `sequence`, else it gets a whole result.
         resumed = call is not None and spuid == feed.known
         feed.sequence = sequence if isinstance(sequence, int) else 0
         if call is None and sequence != 0:
@@ -130,6 +132,7 @@ class Subscriptions:
         feed = self._by_spuid.pop(str(spuid), None) or self._feeds.get(str(alias))
         if feed is None:
             return isinstance(spuid, str)  # it concerns a closed subscription
+        # The broker has ended the subscription, so it cannot be resumed: the next request asks for a whole result.
         feed.spuid = feed.known = None
         if _passing(feed, error):
             _log.warning("a subscription ended: %s; subscribing again", error)
@@ -179,6 +182,7 @@ class Subscriptions:
     def _leave(self, feed: _Feed) -> None:
         """Unsubscribe: the application has closed the subscription."""
         feed.subscription.end()
+        # A resume request that waits for its answer may have succeeded already, under the earlier SPUID.
         resuming = feed.known if self.link.connected and self.link.waits(feed.alias) is not None else None
         feed.stop_opening()
         spuid = feed.spuid or resuming

@@ -75,12 +75,12 @@ class WebSocketClient:
         self._closed = False
         self._names = itertools.count(1)
         self._numbers = itertools.count()
-        self._calls: dict[str, PendingRequest] = {}
-        self._outgoing: deque[PendingRequest] = deque()
+        self._calls: dict[str, PendingRequest] = {}  # unanswered requests by alias, in the order of creation
+        self._outgoing: deque[PendingRequest] = deque()  # messages that are not sent yet
         self._wake = asyncio.Event()
-        self._silent_until = 0.0
+        self._silent_until = 0.0  # loop time until which nothing is sent, because the broker answered 503
         self._room = asyncio.Semaphore(options.in_flight)
-        self._heard = False
+        self._heard = False  # whether the broker has sent anything but errors on this connection
 
     @property
     def connected(self) -> bool:
@@ -188,6 +188,8 @@ class WebSocketClient:
                 reason = "the broker closed the connection"
             except (OSError, WebSocketException, NoAnswer) as error:
                 reason = str(error) or type(error).__name__
+            # A connection that worked resets the back-off. One that breaks at once does not, or the client would
+            # reconnect in a tight loop to a broker that accepts and closes connections.
             if self._heard or loop.time() - began > options.backoff.most:
                 waits = iter(options.backoff)
             if reason != self._reason:
@@ -238,6 +240,8 @@ class WebSocketClient:
         for call in self._calls.values():
             if call.bound or (call.sent and not call.repeat):
                 call.fail(NoAnswer(f"the connection to {self.url} broke before the answer came", sent=call.sent))
+        # Send the remaining requests on the next connection, in their order. Messages that expect no answer, such as
+        # unsubscribe, concern the lost connection only, and are dropped.
         self._outgoing = deque(call for call in self._calls.values() if not call.answer.done())
 
     def _tell(self, *, connected: bool) -> None:
@@ -262,6 +266,7 @@ class WebSocketClient:
                     self.listener.notified(message["notification"])
             else:
                 self._answered(message)
+        # An invalid message does not end the connection: other requests and subscriptions are not affected.
         except (ValueError, TypeError, AttributeError, BadAnswer) as error:
             _log.warning("%s sent an invalid message: %s", self.url, error)
 
