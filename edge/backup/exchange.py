@@ -26,6 +26,7 @@ def exchange(one: Path, other: Path) -> None:
         return
     if code not in _NOT_THERE:
         raise OSError(code, os.strerror(code), str(other))
+    # Three renames. If the second one fails, the first is undone.
     aside = one.with_name(f"{one.name}.aside")
     other.rename(aside)
     try:

@@ -59,6 +59,7 @@ def _into_file(data_dir: Path, target: Path) -> Manifest:
             file.flush()
             os.fsync(file.fileno())
         archive.replace(target)
+    # The new name is durable only after the directory is on the disk, too.
     durable.sync_directory(target.absolute().parent)
     return manifest
 
@@ -100,6 +101,7 @@ def _copy(path: Path, copy: Path) -> None:
     """Copy an SQLite file in its state between two commits, while others write to it."""
     source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY)
     with contextlib.closing(source), contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
+        # A draft needs no rollback and no durability.
         target.execute("PRAGMA journal_mode = OFF").fetchall()
         target.execute("PRAGMA synchronous = OFF")
         source.backup(target)
@@ -110,6 +112,7 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> ArchiveEntry:
+    # A file may grow while it is read. The header of a tar member has its size first, so read no more than that.
     with path.open("rb") as file:
         told = os.fstat(file.fileno())
         hashed = _Hashed(file, told.st_size)

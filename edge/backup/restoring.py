@@ -112,6 +112,7 @@ def _extract(source: IO[bytes], draft: Path) -> Manifest:
     with tarfile.open(fileobj=source, mode="r|gz") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
+            # Only regular files are allowed, and the manifest must be the last one.
             if content is None or manifest is not None:
                 raise BackupRefused(f"This is not a backup: it must not contain {member.name!r}")
             if member.name == MANIFEST:
@@ -124,6 +125,7 @@ def _extract(source: IO[bytes], draft: Path) -> Manifest:
     if manifest is None:
         raise BackupRefused("The backup is not whole: its end is missing")
     _check(found, manifest)
+    # Permissions come from the manifest, whose parser drops set-user-ID and similar bits.
     for entry in manifest.files:
         (draft / entry.path).chmod(entry.mode)
     return manifest
@@ -159,6 +161,7 @@ def _make_ready(draft: Path, place: Path) -> None:
         sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:
         raise BackupRefused(f"The backup cannot be used: {error.description}") from error
+    # OSCORE sequence numbers must not repeat with the same key (RFC 8613, section 7.2): skip those used since the backup.
     if (draft / CLIENTS).exists():
         leap(draft / CLIENTS)
     last_run.restored(place, draft, __version__)

@@ -71,6 +71,7 @@ def collect(
     try:
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, part in _parts(around, sources, logs):
+                # Redact before truncation: a secret cut in two would not be recognised.
                 content = _bounded(redactor.clean(_text(part))).encode("utf-8", "replace")
                 member = tarfile.TarInfo(f"edge-diag/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())

@@ -63,6 +63,7 @@ class Context:
                 errors="replace",
                 timeout=_PATIENCE,
                 check=False,
+                # Plain English output, which the checks can parse.
                 env={**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "PAGER": "cat"},
             )
         except (OSError, subprocess.TimeoutExpired):

@@ -9,12 +9,13 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _NEAR: Final = 0.8
+"""Share of a limit from which a finding is reported."""
 _LONG: Final = 86_400.0
 """Seconds that an observation may wait."""
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by `/health`."""
+    """Check the number of waiting updates and the state of the outbox, as `/health` reports them."""
     pending = around.told("pending_updates")
     if pending is None:
         yield unknown("the backlog is not known")

@@ -17,7 +17,7 @@ _WHY: Final = "no readings arrive; a broker with persistence stores those of QoS
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the gateway's state, and by a connection."""
+    """Check the connection of the gateway as `/health` reports it, and otherwise open a connection to the broker."""
     mqtt = around.settings.mqtt
     if not mqtt.enabled:
         yield ok("MQTT is off (mqtt.enabled)")
@@ -50,7 +50,7 @@ def check(around: Context) -> Iterator[Finding]:
 
 
 def _reach(url: str) -> str:
-    """Return the reason why there is no connection, or an empty text."""
+    """Return the reason of a failed connection, or an empty text."""
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, _PORTS["mqtt"]))

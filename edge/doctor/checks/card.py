@@ -16,6 +16,7 @@ _SECTOR: Final = 512
 _WORN: Final = 0x0A
 """JEDEC eMMC, DEVICE_LIFE_TIME_EST: 90 to 100 % of the lifetime are used; each step is 10 %."""
 _WEARING: Final = 0x08
+"""The same for 70 to 80 %, from which a warning is given."""
 _PRE_EOL: Final = {2: "80 % of its reserve blocks are used", 3: "90 % of its reserve blocks are used"}
 _MUCH: Final = 10e9
 """Bytes a day that shorten the lifetime of a card."""
@@ -32,6 +33,7 @@ def check(around: Context) -> Iterator[Finding]:
     if disk is None:
         yield unknown("the kernel has no data about the disk of the data directory")
         return
+    # eMMC reports two estimates, for its memory of type A and of type B. The larger one counts.
     worn = [int(value, 16) for value in (_text(disk / "device/life_time") or "").split()]
     reserve = int(_text(disk / "device/pre_eol_info") or "0", 16)
     if worn and max(worn) >= _WEARING:
@@ -46,6 +48,7 @@ def check(around: Context) -> Iterator[Finding]:
 
 
 def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
+    # The seventh field is the number of written sectors since the start of the kernel (Documentation/block/stat.rst).
     fields = (_text(disk / "stat") or "").split()
     seconds = float((around.text("proc", "uptime") or "0").split()[0])
     if len(fields) < 7 or seconds < _HOUR:
@@ -85,6 +88,7 @@ def _disk(around: Context) -> Path | None:
     link = around.root / "sys/dev/block" / f"{os.major(device)}:{os.minor(device)}"
     if not link.exists():
         return None
+    # The wear and the statistics of a partition are those of its disk, the parent directory in /sys.
     block = link.resolve()
     return block.parent if (block / "partition").exists() else block
 

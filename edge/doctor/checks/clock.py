@@ -32,6 +32,7 @@ def check(around: Context) -> Iterator[Finding]:
     if now < _EARLIEST:
         yield Finding("problem", f"the clock shows {now.date()}", _WHY, _DO)
         return
+    # A clock before the recorded start of the gateway was set back, or lost its time without power.
     try:
         began = datetime.fromisoformat(last_run.read(around.data_dir).run.started)
     except (OSError, ValueError):
@@ -53,6 +54,7 @@ def check(around: Context) -> Iterator[Finding]:
 
 def is_kept() -> bool | None:
     """Return whether the kernel considers the clock synchronized, or None if not known."""
+    # With a zeroed struct (`modes` is 0), adjtimex(2) changes nothing and needs no privilege.
     call = getattr(ctypes.CDLL(None, use_errno=True), "adjtimex", None)
     if call is None or ctypes.sizeof(ctypes.c_long) != 8:
         return None

@@ -20,7 +20,7 @@ _PASSING: Final = ("tmpfs", "ramfs", "overlay")
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the file system."""
+    """Check the file system of the data directory: read-only state, type, free space and inodes."""
     place = existing(around.data_dir)
     told = os.statvfs(place)
     if told.f_flag & os.ST_RDONLY:
@@ -41,6 +41,7 @@ def check(around: Context) -> Iterator[Finding]:
     journal = around.data_dir / FILE_NAME
     needed = around.settings.outbox.max_bytes + _RESERVE + 2 * (journal.stat().st_size if journal.exists() else 0)
     yield judge(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, needed)
+    # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
     if told.f_files and told.f_favail < _LEAST_INODES:
         yield Finding(
             "warning",
@@ -80,6 +81,7 @@ def kind_of(around: Context, place: Path) -> str:
     for line in (around.text("proc", "self", "mounts") or "").splitlines():
         fields = line.split()
         if len(fields) > 2:
+            # /proc/mounts encodes spaces in octal. A later line hides an earlier one of the same directory.
             mount = Path(fields[1].replace("\\040", " "))
             if target.is_relative_to(mount) and len(mount.parts) >= longest:
                 found, longest = fields[2], len(mount.parts)

@@ -30,7 +30,7 @@ _LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the files themselves."""
+    """Check permissions, owners, leftovers, the write-ahead log and the checksums of the client file."""
     directory = around.data_dir
     if not directory.exists():
         yield ok(f"{directory} is not there yet; the gateway creates it")
@@ -56,7 +56,7 @@ def _readable(directory: Path) -> Iterator[Finding]:
 
 
 def _clients(directory: Path) -> Iterator[Finding]:
-    """The rows of the file of the clients have checksums."""
+    """Verify the checksums of the rows of the client file."""
     file = directory / store.NAME
     if not file.is_file():
         return
@@ -91,6 +91,7 @@ def _is_own(path: Path) -> bool:
 
 def _opened(path: Path) -> int:
     """Open the file itself. Raises `OSError` if it has become a link in the meantime."""
+    # O_NOFOLLOW refuses symbolic links. O_NONBLOCK avoids waiting for the writer of a named pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not _is_own(path):
         os.close(descriptor)

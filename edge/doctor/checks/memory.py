@@ -10,7 +10,9 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _LITTLE: Final = 0.10
+"""Share of free memory below which a warning is given."""
 _LEAST: Final = 0.05
+"""Share of free memory below which it is a problem."""
 _SWAPPED: Final = 100 * 1024
 """KiB in swap space from which a warning is given."""
 
@@ -19,7 +21,7 @@ _DO: Final = "find the largest processes (`ps aux --sort=-rss | head`); end one,
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the kernel."""
+    """Check the kernel's figures of free memory and swap space, and its counter of ended processes."""
     found = {
         name: int(value)
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", around.text("proc", "meminfo") or "", re.MULTILINE)
@@ -35,6 +37,7 @@ def check(around: Context) -> Iterator[Finding]:
         yield Finding("problem" if free < _LEAST * total else "warning", what, _WHY, _DO)
     else:
         yield ok(what)
+    # Only swap space on a card gets a warning: swap space in compressed memory (zram) does no harm.
     swapped = found.get("SwapTotal", 0) - found.get("SwapFree", 0)
     if swapped > _SWAPPED and "mmcblk" in (around.text("proc", "swaps") or ""):
         yield Finding(

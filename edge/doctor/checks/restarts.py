@@ -11,6 +11,7 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _ODD: Final = ("crashed", "power", "lost", "stuck", "stop_timeout", "start_failed", "unknown")
+"""Reasons of an end that are not normal. See `edge.last_run.REASONS`."""
 _RECENT: Final = timedelta(days=1)
 _MANY: Final = 3
 
@@ -26,7 +27,7 @@ _DO: Final = {
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the record in the data directory."""
+    """Check the record of the last runs in the data directory."""
     try:
         record = last_run.read(around.data_dir)
     except FileNotFoundError:
@@ -35,6 +36,7 @@ def check(around: Context) -> Iterator[Finding]:
     except (OSError, ValueError) as error:
         yield unknown(f"{last_run.NAME} cannot be read: {error}")
         return
+    # If no gateway runs, the last recorded run has ended. The boot id shows whether the host was restarted since.
     boot = last_run.boot_id(around.root / "proc/sys/kernel/random/boot_id")
     current = () if around.process is not None else (last_run.concluded(record.run, boot),)
     over = (*current, *record.before)

@@ -9,7 +9,7 @@ from edge.doctor.finding import Finding, ok
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the gateway's state; without declared ports there is no finding."""
+    """Check each declared port as `/health` reports it. Without declared ports, nothing is reported."""
     ports = around.told("serial")
     if not isinstance(ports, Mapping):
         return

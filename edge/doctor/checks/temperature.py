@@ -13,7 +13,9 @@ _HOT: Final = 80.0
 _WARM: Final = 70.0
 _THROTTLED: Final = "sys/devices/platform/soc/soc:firmware/get_throttled"
 _LOW: Final = 0x1
+"""Flag of the firmware: under-voltage."""
 _SLOW: Final = 0x2 | 0x4 | 0x8
+"""Flags of the firmware: frequency capped, throttled, soft temperature limit."""
 _EVER: Final = 16
 """Distance in bits between a flag and its "since the start" variant."""
 
@@ -41,6 +43,7 @@ def check(around: Context) -> Iterator[Finding]:
         known = True
         yield from _firmware(int(flags, 16))
     for chip in sorted((around.root / "sys/class/hwmon").glob("hwmon*")):
+        # Without the firmware's flags in /sys, the driver `rpi_volt` reports under-voltage.
         alarm = around.text("sys/class/hwmon", chip.name, "in0_lcrit_alarm")
         if flags is None and alarm is not None and around.text("sys/class/hwmon", chip.name, "name") == "rpi_volt":
             known = True

@@ -15,7 +15,7 @@ _FAILED: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by `systemctl`."""
+    """Check the state of the gateway's unit and the failed units of the host, as `systemctl` reports them."""
     if not (around.root / "run/systemd/system").is_dir():
         yield unknown("systemd does not run here")
         return

@@ -10,7 +10,7 @@ from edge.doctor.finding import Finding, ok
 
 
 def check(around: Context) -> Iterator[Finding]:
-    """Check by the files of the image."""
+    """Check the files that the image writes for an update on trial and for an undone update."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:
         yield Finding(
