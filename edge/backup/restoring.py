@@ -161,7 +161,7 @@ def _make_ready(draft: Path, place: Path) -> None:
         sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:
         raise BackupRefused(f"The backup cannot be used: {error.description}") from error
-    # OSCORE sequence numbers must not repeat with the same key (RFC 8613, section 7.2): skip those used since the backup.
+    # OSCORE sequence numbers must not repeat with one key (RFC 8613, section 7.2): skip those used since the backup.
     if (draft / CLIENTS).exists():
         leap(draft / CLIENTS)
     last_run.restored(place, draft, __version__)

@@ -57,6 +57,7 @@ async def updates(target: Target) -> None:
     """Keep 40 updates waiting that take about a second each."""
     async with _socket(target) as socket:
         text = f"INSERT {{ <urn:x> <urn:found> ?a }} WHERE {_PAIRS}"
+        # `iter(int, 1)` is endless: `int()` is never 1.
         await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 40)
 
 
@@ -176,6 +177,7 @@ def _subscribe(text: str) -> str:
 
 @asynccontextmanager
 async def _socket(target: Target) -> AsyncIterator[ClientConnection]:
+    # Without pings: the client must not disconnect from a gateway that answers late under its attack.
     async with connect(target.ws, proxy=None, max_size=None, ping_interval=None) as socket:
         yield socket
 
@@ -211,7 +213,7 @@ async def _main(name: str, http: str, ws: str, size: str) -> None:
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await asyncio.wait([attack, ended], return_when=asyncio.FIRST_COMPLETED)
     if attack.done():
-        attack.result()
+        attack.result()  # raises the exception of a failed attack
         await ended
 
 

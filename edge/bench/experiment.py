@@ -130,6 +130,7 @@ def steps(items: Sequence[T], label: str) -> Iterator[T]:
 
 
 def _median(name: str, values: Sequence[float]) -> float:
+    # Counts are whole numbers; other figures have six significant digits.
     middle = statistics.median(values)
     return round(middle) if name in _COUNTS else float(f"{middle:.6g}")
 

@@ -106,6 +106,8 @@ class Victim:
         began = time.perf_counter()
         for number in range(round(seconds * _RATE)):
             wanted = began + number / _RATE
+            # The latency counts from the scheduled time: otherwise delays of the sender would hide those of the gateway
+            # (coordinated omission).
             await asyncio.sleep(max(0.0, wanted - time.perf_counter()))
             self._number += 1
             self._waiting[self._number] = wanted
@@ -120,6 +122,7 @@ class Victim:
             if self.reading.done():
                 break
             await asyncio.sleep(0.005)
+        # Updates without a notification count with the time waited, instead of disappearing from the figures.
         now = time.perf_counter()
         self._latencies += [1000 * (now - wanted) for wanted in self._waiting.values()]
         self._waiting.clear()

@@ -34,6 +34,7 @@ def run(options: Options) -> Report:
         for engine in engines.values():
             engine.subscribe(s_road(road) for road in _SUBSCRIBED)
         for number in steps(range(options.runs), "figure7"):
+            # Both engines live through the whole experiment and take turns, so both see the same load of the host.
             for mode, engine in engines.items():
                 texts = [u_road(road, value_of_run(number)) for road in _UPDATED]
                 rounds[mode].append(engine.evaluated_round(texts))

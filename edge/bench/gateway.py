@@ -133,6 +133,7 @@ class Publisher:
             f"Content-Type: application/sparql-{primitive}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)
+        # Only answers with a Content-Length are supported.
         answer = await self._reader.readuntil(b"\r\n\r\n")
         length = next(
             (int(line[15:]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0

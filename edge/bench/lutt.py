@@ -33,6 +33,7 @@ def run(options: Options) -> Report:
         for number, profile in enumerate(("lamp", "road")):
             rounds, endpoint, walks, hits = [], [], [], 0
             for turn in steps(range(options.runs), profile):
+                # Both profiles use one engine: a value of its own for each round, so that all updates change the graph.
                 updates = UPDATES[profile](options.city, value_of_run(2 * turn + number))
                 rounds.append(engine.round(updates))
                 engine.check(expected_notifications(profile, options.city))
@@ -51,6 +52,7 @@ def _compare(
     on = [one.spent for one in rounds]
     booster = [one.inside.booster.total for one in rounds]
     lutt = [one.inside.lutt.total for one in rounds]
+    # The estimate: all subscriptions are evaluated, and no time is spent in the LUTT.
     all_ = [spent * for_each_hit for spent in booster]
     off = [total - a - b + c for total, a, b, c in zip(on, booster, lutt, all_, strict=True)]
     for name, meaning, values in (

@@ -40,6 +40,7 @@ def run(options: Options) -> Report:
         for name, query in QUERIES.items():
             engines[name].subscribe([_PREFIX + query])
         for turn in steps(range(options.runs), "operators"):
+            # Spread the readings evenly over the sensors.
             texts = [_reading(sensor * (sensors // _UPDATES), turn) for sensor in range(_UPDATES)]
             for name, engine in engines.items():
                 done = engine.round(texts)

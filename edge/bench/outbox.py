@@ -124,6 +124,7 @@ def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[s
 
 def _await_subscribed(gateway: Gateway, client: mqtt.Client) -> None:
     """Wait until the gateway receives a message. Raises `ExperimentError`."""
+    # The broker drops messages that nobody has subscribed to, so repeat the message until the gateway receives one.
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         client.publish("probe")

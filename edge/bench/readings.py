@@ -141,6 +141,7 @@ def mosquitto(directory: Path) -> Iterator[int]:
     program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")
+    # Mosquitto needs a port number in its configuration, so find a free one.
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = int(server.getsockname()[1])
     lines = (
@@ -148,7 +149,7 @@ def mosquitto(directory: Path) -> Iterator[int]:
         "allow_anonymous true",
         # Mosquitto started by root changes to another user by default, which cannot read the directory.
         f"user {getpass.getuser()}",
-        "max_queued_messages 0",
+        "max_queued_messages 0",  # no limit: Mosquitto must not drop readings of a fast publisher
     )
     config = directory / "mosquitto.conf"
     config.write_text("\n".join(lines) + "\n")

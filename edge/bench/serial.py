@@ -127,7 +127,7 @@ def _line(path: Path) -> Iterator[int]:
     """Create a pseudo-terminal at `path`. Yield the file descriptor of the device's end."""
     other, device = os.openpty()
     try:
-        tty.setraw(device)
+        tty.setraw(device)  # the kernel must not interpret or change bytes
         path.symlink_to(os.ttyname(device))
         yield other
     finally:

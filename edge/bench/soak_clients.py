@@ -264,6 +264,7 @@ def _leave(client: mqtt.Client) -> None:
 
 
 def _vanish(client: mqtt.Client) -> None:
+    # Close the socket without DISCONNECT, so that the broker publishes the last will.
     connection = client.socket()
     if connection is not None:
         connection.close()

@@ -128,6 +128,7 @@ class Subject:
         for text in texts:
             began = clock()
             now = _CLOCK.wall()
+            # The order of the writer thread: notifications are sent after the commit.
             executed = engine.execute([engine.prepare(UpdateRequest(text))], now)
             journal.commit([JournalEntry(now, step.changes, b"") for step in executed])
             engine.show(executed)

@@ -139,7 +139,7 @@ async def _send(client: mqtt.Client, subscriber: ClientConnection, numbers: rang
 def _bytes(gateway: Gateway) -> int:
     try:
         return int(gateway.process.io_counters().write_bytes)
-    except AttributeError:
+    except AttributeError:  # psutil has `io_counters` on some systems only
         raise ExperimentError("this system does not tell what a process writes") from None
 
 

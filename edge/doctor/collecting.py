@@ -67,6 +67,7 @@ def collect(
     replaced by the reason. Raises `OSError`, for example FileExistsError for an existing archive.
     """
     names = []
+    # O_EXCL refuses existing files and links: the doctor may run as root in a directory of another user.
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:

@@ -17,6 +17,7 @@ _SHORTEST: Final = 4
 """Minimum characters of a secret to search for: shorter ones occur in every text."""
 _LARGEST: Final = 64 * 1024
 """Maximum bytes read of a file with a secret."""
+# The negative look-behinds exclude settings such as `password_file` and `token_lifetime`, whose values are not secret.
 _NAME: Final = (
     r"[\w.-]*(?:passw|passphrase|pwd|psk|secret|token|credential|(?:api|access|private)[_-]?key)[\w.-]*"
     r"(?<!_file)(?<!_lifetime)|pass"

@@ -75,6 +75,7 @@ def _value(cell: object) -> str | float:
         if not (literal := _LITERAL.fullmatch(cell)):
             return cell.strip("<>")
         text, datatype = literal.groups()
+        # A DataFrame has a datetime for the same time: compare both as seconds.
         if datatype == DATE_TIME_STAMP:
             return _value(datetime.fromisoformat(text))
         return float(text) if datatype in _NUMBERS else text

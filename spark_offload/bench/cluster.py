@@ -32,6 +32,7 @@ class Cluster:
     def __enter__(self) -> Self:
         """Start the master. Raises `ExperimentError` if it does not start."""
         self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        # The master chooses a free port, and reports it in its log only.
         self.master = self._said("master", r"Starting Spark master at (spark://\S+)")
         return self
 

@@ -107,6 +107,7 @@ def _readings(gateway: str) -> Iterator[tuple[int, Cells]]:
     drawn = random.Random(f"{_SEED} {gateway}")
     kinds = KINDS * ROOMS
     values = [drawn.uniform(kind.least, kind.most) for kind in kinds]
+    # A fixed delay for each sensor, sorted: the readings of one period are about in the order of their times.
     late = sorted(drawn.randrange(APART // 1000) for _ in kinds)
     for turn in count():
         for number, kind in enumerate(kinds):

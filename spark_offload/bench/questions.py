@@ -36,6 +36,7 @@ class Question(NamedTuple):
 def questions(rows: int) -> list[Question]:
     """Return the questions for a table with `rows` rows. Time windows are between 80 % and 90 % of its period."""
     readings = rows // (len(BUILDINGS) * ROOMS * len(KINDS))
+    # Readings of one sensor are `APART` microseconds apart, so tenths of the period are tenths of its readings.
     since, until = (time_text(BEGINNING + readings * APART * tenths // 10) for tenths in (8, 9))
     temperature, light = KINDS[0], KINDS[2]
     one = sensor(BUILDINGS[0], 0, temperature)

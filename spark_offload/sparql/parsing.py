@@ -306,7 +306,7 @@ class _Translation:
         # A blank node in a query is a variable that is not visible (section 4.1.4).
         if isinstance(node, rdflib.BNode):
             return Variable(f"blank {node}")
-        assert isinstance(node, (rdflib.URIRef, rdflib.Literal))  # noqa: S101  there are no others
+        assert isinstance(node, (rdflib.URIRef, rdflib.Literal))  # noqa: S101  rdflib has only these kinds of terms
         return node
 
     def _new(self, kind: str) -> str:

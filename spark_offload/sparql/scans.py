@@ -70,6 +70,7 @@ class _Row:
             else:
                 conditions += self._named(role, node)
         for column, node in star.cells:
+            # A row without the value has no triple for it, so the pattern does not match.
             if column in _NULLABLE:
                 conditions.append(F.col(column).isNotNull())
             _meet(node, self._value(column), bound, conditions)
@@ -80,6 +81,7 @@ class _Row:
         return self._values[name]
 
     def _resource(self, role: str) -> Value:
+        # Rows with IRIs chosen by a client have these in columns. For other rows, the IRI follows from the key.
         derived = Derived(F.col("series"), F.col("epoch"), F.col("seq"), _ENDS[role])
         return Iri(F.coalesce(role, derived.iri())) if self._content.whole_chosen else derived
 

@@ -42,6 +42,7 @@ class Value(ABC):
 
     def kind(self) -> tuple[object, ...]:
         """Return the kind. Values of equal kinds have the same columns."""
+        # Other members than columns, such as a fixed datatype, are part of the kind.
         members = ((field.name, getattr(self, field.name)) for field in fields(self))
         return (type(self), *((name, None if isinstance(one, Column) else one) for name, one in members))
 
@@ -270,6 +271,7 @@ class Number(Value):
         return isinstance(self.type, str) and self.type == INTEGER
 
     def keys(self) -> tuple[Column, ...] | None:
+        # Equal doubles may be different terms, because their datatypes may differ.
         return (self.column,) if self.whole else None
 
     def term(self) -> Column:

@@ -51,6 +51,7 @@ def check(around: Context) -> Iterator[Finding]:
 
 def _reach(url: str) -> str:
     """Return the reason of a failed connection, or an empty text."""
+    # A TCP connection suffices: the gateway's log reports faults of TLS and of credentials.
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _PORTS.get(parts.scheme, _PORTS["mqtt"]))

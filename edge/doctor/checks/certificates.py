@@ -56,6 +56,7 @@ def _judge(name: str, file: Path, do: str, now: datetime) -> Finding:
         f"{name} ({file}) is valid until {ends.date()}",
         "clients, or the gateway itself, refuse connections then",
     )
+    # With a wrong clock, a valid certificate seems to have expired.
     if ends <= now:
         return Finding("problem", what, why, f"check the clock; then: {do}")
     return Finding("warning", what, why, do) if ends - now < _SOON else ok(what)

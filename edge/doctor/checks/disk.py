@@ -40,6 +40,7 @@ def check(around: Context) -> Iterator[Finding]:
         )
     journal = around.data_dir / FILE_NAME
     needed = around.settings.outbox.max_bytes + _RESERVE + 2 * (journal.stat().st_size if journal.exists() else 0)
+    # `f_bavail` excludes the blocks that the file system reserves for root.
     yield judge(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
     if told.f_files and told.f_favail < _LEAST_INODES:

@@ -9,6 +9,7 @@ from edge.doctor.context import Context, Unasked
 from edge.doctor.finding import Finding, ok, unknown
 
 _MOVES: Final = "moves"
+"""State of a component that makes progress, in `/health`."""
 _READY: Final = 200
 _DENIED: Final = (401, 403)
 
@@ -67,6 +68,7 @@ def check(around: Context) -> Iterator[Finding]:
         yield ok(
             f"version {health.get('version')} runs (process {around.process}), and all its components make progress"
         )
+    # `/health` has this member only for clients that may see the state of the gateway.
     if "uptime_seconds" not in health:
         yield unknown(
             "unauthenticated clients get few details: backlog and mapping problems were not checked",

@@ -26,6 +26,7 @@ def check(around: Context) -> Iterator[Finding]:
         name: int(value)
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", around.text("proc", "meminfo") or "", re.MULTILINE)
     }
+    # MemAvailable includes caches that the kernel can release, unlike MemFree.
     total, free = found.get("MemTotal", 0), found.get("MemAvailable")
     if not total or free is None:
         yield unknown("the kernel does not report it")

@@ -30,6 +30,7 @@ def check(around: Context) -> Iterator[Finding]:
     known = False
     zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))
     told = [around.text("sys/class/thermal", zone.name, "temp") or "" for zone in zones]
+    # The kernel reports temperatures in 0.001 °C.
     degrees = [int(text) / 1000 for text in told if text.lstrip("-").isdigit()]
     if degrees:
         known = True
