@@ -104,9 +104,9 @@ def test_formats_say_the_same(run: Run, tmp_path: Path) -> None:
     ("name", "options", "texts"),
     [
         ("downsample", ["--window", "6h", "--hold", "2h"], ["a1", "b1", "temperature (DegreeCelsius)"]),
-        ("gaps", [], ["observation/b1", "silent still"]),
+        ("gaps", [], ["observation/b1", "open gap"]),
         ("anomalies", ["--least", "3", "--threshold", "2"], ["observation/a1", "usual"]),
-        ("places", ["--window", "1d"], ["a", "b", "below or above"]),
+        ("places", ["--window", "1d"], ["a", "b", "difference"]),
         ("energy", ["--property", f"{EX}temperature", "--power", "50", "--hold", "1h"], ["kWh", "lamp-hours unknown"]),
     ],
 )
