@@ -36,10 +36,10 @@ class Retry:
 
     __slots__ = ("_backoff", "_uniform", "failures")
 
-    def __init__(self, backoff: Backoff, uniform: Callable[[float, float], float] = random.uniform) -> None:
-        """`uniform` returns a random number between two others."""
+    def __init__(self, backoff: Backoff, uniform: Callable[[float, float], float] | None = None) -> None:
+        """`uniform` returns a random number between two others; None: `random.uniform`."""
         self._backoff = backoff
-        self._uniform = uniform
+        self._uniform = random.uniform if uniform is None else uniform
         self.failures = 0
 
     def failed(self) -> float:

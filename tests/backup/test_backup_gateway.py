@@ -182,7 +182,7 @@ def test_files_belong_to_whom_the_directory_did(gateway, tmp_path):
 def test_no_directory_and_no_file_are_told_in_a_line(gateway, tmp_path):
     done = edge(gateway, "backup", tmp_path / "backup.tar.gz")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "no data directory" in done.stderr
+    assert "is not a data directory" in done.stderr
     done = edge(gateway, "restore", tmp_path / "missing.tar.gz")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     done = edge(gateway, "restore", tmp_path / "missing.tar.gz", "--remove")

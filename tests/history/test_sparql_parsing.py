@@ -36,7 +36,7 @@ PREFIXES = f"PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFI
         ("SELECT * { VALUES (?a ?b) { (1) } }", "VALUES"),
         ("SELECT * { ?s ex:p ?o", "line 1, column"),
         ("SELECT * { ?s other:p ?o }", "other"),
-        ("INSERT DATA { ex:a ex:b ex:c }", "no SPARQL query"),
+        ("INSERT DATA { ex:a ex:b ex:c }", "not a valid SPARQL query"),
     ],
 )
 def test_what_is_not_translated_is_refused_by_its_name(query: str, named: str) -> None:

@@ -13,7 +13,7 @@ from edge.protocol.messages import parse_message
 TEXTS = {
     b"[" * 100_000: "nested too deeply",
     b'{"query": ' + b"9" * 5000 + b"}": "too many digits",
-    b'{"query": "\xff"}': "no Unicode text",
+    b'{"query": "\xff"}': "not Unicode text",
     b'{"query"': "is not JSON: Expecting",
 }
 

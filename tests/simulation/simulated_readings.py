@@ -20,6 +20,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from simulated_broker import Broker, Connection, Message
 from simulated_threads import Threads, results_wait_on
 
+from edge import backoff
 from edge.adapters import messages, mqtt
 from edge.adapters.ingest import Ingest
 from edge.adapters.mqtt import MqttAdapter
@@ -84,7 +85,7 @@ class Readings:
             results_wait_on(lambda: self.threads),
             patch.object(mqtt, "threading", _Threading(self)),
             patch.object(messages, "threading", _Threading(self)),
-            patch.object(mqtt, "random", self._chance),
+            patch.object(backoff, "random", self._chance),
             patch.object(mqtt, "datetime", self),
         ):
             yield
