@@ -177,7 +177,7 @@ def test_only_files_are_taken(tmp_path, kind):
         member.type, member.linkname = kind, "/etc"
         archive.addfile(member)
     file.seek(0)
-    with pytest.raises(BackupRefused, match="does not belong"):
+    with pytest.raises(BackupRefused, match="must not contain"):
         restore(file, tmp_path / "other")
     assert list(tmp_path.iterdir()) == []
 
@@ -219,7 +219,7 @@ def damaged_journal(members, manifest):
         (shortened, "tls/ca.key is not"),
         (enlarged, "more is not"),
         (newer, r"newer version of sepa-edge \(9.0.0\)"),
-        (without_journal, "no edge.sqlite3"),
+        (without_journal, "edge.sqlite3 is missing"),
         (damaged_journal, "cannot be used: .*damaged"),
     ],
 )

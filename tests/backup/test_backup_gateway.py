@@ -138,7 +138,7 @@ def test_a_backup_through_a_pipe_and_back(gateway, tmp_path):
     environment = {**gateway.environment, "EDGE__MQTT__PASSWORD_FILE": "/etc/hostname", "EDGE__MQTT__USERNAME": "me"}
     more = {"env": environment, "capture_output": True, "timeout": 60, "check": True}
     made = subprocess.run([*command, "backup", "-", *data], **more)
-    assert b"not in it, since it is not in the data directory, or a link: /etc/hostname" in made.stderr
+    assert b"not in the backup, because it is outside the data directory, or a link: /etc/hostname" in made.stderr
     gateway.stop()
     gateway.data_dir.rename(tmp_path / "lost")
     done = subprocess.run([*command, "restore", "-", *data], input=made.stdout, **more)

@@ -84,7 +84,7 @@ class KeptWorld:
     def evaluate(self) -> None:
         """Wait until every re-evaluated subscription has the result of the last commit."""
         evaluated(self.scheduler)
-        wait_for(lambda: not self.scheduler._kept.urgent)
+        wait_for(lambda: not self.scheduler._durable.urgent)
         self.scheduler.on_writer(lambda: None).result(WAIT)
 
     def subscribe(self, query: Query | str, *, keep: bool = True) -> Follower:

@@ -344,7 +344,7 @@ class World:
         for subscriber in self.subscribers:
             if not subscriber.spuid and subscriber.future.done():
                 subscriber.spuid = subscriber.future.result().spuid
-            if subscriber.spuid and subscriber.durable and not self.scheduler._kept.changed:
+            if subscriber.spuid and subscriber.durable and not self.scheduler._durable.changed:
                 subscriber.stored = True
 
     def _refused(self, future: Future[Any]) -> bool:
