@@ -359,6 +359,29 @@ def test_units(machine, tmp_path, monkeypatch):
         assert states(units.check(machine.around())) == expected
 
 
+def test_a_link_that_replaces_the_file_while_it_is_opened_is_left_alone(machine, tmp_path, monkeypatch):
+    """Another user swaps the file for a hard link, and swaps it back before the path is looked at again."""
+    around = machine.around()
+    around.data_dir.mkdir(parents=True, exist_ok=True)
+    victim = tmp_path / "victim"
+    victim.write_text("a file of another user")
+    victim.chmod(0o644)
+    own = around.data_dir / "edge.sqlite3"
+    own.write_text("")
+    own.chmod(0o644)
+    (finding,) = [found for found in files.check(around) if found.fix is not None and "edge.sqlite3" in found.what]
+    open_ = os.open
+
+    def swapped(path, flags, *arguments):
+        return open_(victim if path == own else path, flags, *arguments)
+
+    (tmp_path / "link").hardlink_to(victim)
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(OSError, match="another file"):
+        finding.fix()
+    assert victim.stat().st_mode & 0o777 == 0o644
+
+
 def test_links_to_files_of_others_are_left_alone(machine, tmp_path):
     around = machine.around()
     around.data_dir.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def check(around: Context) -> Iterator[Finding]:
 
 def _readable(directory: Path) -> Iterator[Finding]:
     paths = [directory, *(path for pattern in _SECRET for path in sorted(directory.glob(pattern)))]
-    wide = [path for path in paths if _is_own(path) and stat.S_IMODE(path.stat().st_mode) & _OTHERS]
+    wide = [path for path in paths if _is_own(path.lstat()) and stat.S_IMODE(path.stat().st_mode) & _OTHERS]
     if wide:
         names = ", ".join(path.name for path in wide)
         yield Finding(
@@ -80,12 +80,11 @@ def _clients(directory: Path) -> Iterator[Finding]:
         )
 
 
-def _is_own(path: Path) -> bool:
-    """Return whether it is a regular file without other links.
+def _is_own(found: os.stat_result) -> bool:
+    """Return whether it is a directory, or a regular file without other links.
 
     The doctor may run as root, and any user may have created a link.
     """
-    found = path.lstat()
     return stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
 
 
@@ -93,7 +92,7 @@ def _opened(path: Path) -> int:
     """Open the file itself. Raises `OSError` if it has become a link in the meantime."""
     # O_NOFOLLOW refuses symbolic links. O_NONBLOCK avoids waiting for the writer of a named pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not _is_own(path):
+    if not _is_own(os.fstat(descriptor)):  # of the open file: the path may name another one by now
         os.close(descriptor)
         raise OSError(errno.ELOOP, "is another file by this name", str(path))
     return descriptor
@@ -110,7 +109,9 @@ def _close(paths: list[Path]) -> str:
 def _foreign(directory: Path) -> Iterator[Finding]:
     """Find files of another owner, for example after a command of root."""
     owner = directory.stat()
-    foreign = [path for path in sorted(directory.rglob("*")) if _is_own(path) and path.lstat().st_uid != owner.st_uid]
+    foreign = [
+        path for path in sorted(directory.rglob("*")) if _is_own(path.lstat()) and path.lstat().st_uid != owner.st_uid
+    ]
     if foreign:
         names = ", ".join(path.relative_to(directory).as_posix() for path in foreign[:5])
         yield Finding(
