@@ -142,7 +142,7 @@ def test_a_backup_through_a_pipe_and_back(gateway, tmp_path):
     gateway.stop()
     gateway.data_dir.rename(tmp_path / "lost")
     done = subprocess.run([*command, "restore", "-", *data], input=made.stdout, **more)
-    assert b"is as it was at" in done.stdout
+    assert b"is restored to its state of" in done.stdout
     assert (gateway.data_dir / "queries" / "value.rq").read_text() == VALUE
     assert value(gateway.start()["http"]) == 7
 

@@ -62,7 +62,7 @@ def test_nobody_sends_a_command_elsewhere(elsewhere, name):
     arguments = {"query": ["query", "ASK {}"], "timers": ["timers"]}[name]
     done = run(*arguments, "--url", url, EDGE_TOKEN=TOKEN)
     assert done.exit_code == 1
-    assert "sends on to http://127.0.0.1" in done.output
+    assert "redirects to http://127.0.0.1" in done.output
     assert heard == []
 
 
@@ -93,7 +93,7 @@ def test_a_secret_does_not_go_where_others_read_it(monkeypatch, arguments, varia
 def test_what_is_no_token_is_neither_sent_nor_shown(arguments):
     done = run(*arguments, EDGE_TOKEN="secret\nwords")
     assert done.exit_code == 2
-    assert "EDGE_TOKEN is no token" in done.output
+    assert "EDGE_TOKEN is not a token" in done.output
     assert "secret" not in done.output
 
 

@@ -1,7 +1,6 @@
 """Negation: switch a lamp off when its sensor has detected nobody for some time. The program has no timer.
 
-SENSED returns the sensor's state and, by the gateway's clock, its start. SWITCH changes the lamp only if both are still
-current.
+SENSED returns the sensor's state and its start by the gateway's clock. SWITCH has an effect only if both still hold.
 """
 
 from __future__ import annotations
