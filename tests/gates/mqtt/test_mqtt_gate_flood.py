@@ -24,7 +24,7 @@ class Owner:
 
     def down(self): ...
 
-    def came(self, message):
+    def received(self, message):
         self.payloads.append(message.payload)
 
 
