@@ -227,9 +227,9 @@ def scripted():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ((200, {}, b"<html>"), "no landing zone"),
-        ((200, {}, b'{"acknowledged": {}}'), "no landing zone"),
-        ((200, {}, b"[]"), "no landing zone"),
+        ((200, {}, b"<html>"), "not a landing zone"),
+        ((200, {}, b'{"acknowledged": {}}'), "not a landing zone"),
+        ((200, {}, b"[]"), "not a landing zone"),
         ((404, {}, b""), "no landing zone"),
         ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
         ((503, {}, b'{"title": "Busy", "detail": "in  use\\nnow"}'), "answered 503: in use now"),

@@ -57,6 +57,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # after a reset uvicorn leaves the timer, which refers to the connection
         self._unlink()
 
     def data_received(self, data: bytes) -> None:
