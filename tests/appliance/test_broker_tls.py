@@ -7,11 +7,10 @@ import ssl
 from pathlib import Path
 
 import pytest
+from sepa_edge_appliance import broker_tls
 
 from edge.security.certificates import Files, make
-from tests.appliance.appliance import load, own
-
-broker_tls = load("broker_tls")
+from tests.appliance.appliance import own
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def test_a_new_certificate_is_copied_with_its_key_and_the_same_one_is_not(files,
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "copy").iterdir()} == {0o600}
 
 
-def test_half_of_a_new_pair_is_waited_for(files, monkeypatch):
+def test_an_incomplete_pair_is_not_copied(files, monkeypatch):
     broker_tls.copy()
     old = files.server.read_bytes()
     make(files.directory)
@@ -48,7 +47,7 @@ def test_half_of_a_new_pair_is_waited_for(files, monkeypatch):
     assert (broker_tls.COPY / "server.pem").read_bytes() == new
 
 
-def test_a_pair_that_never_goes_together_stays_where_it_is(files):
+def test_a_pair_that_does_not_match_is_not_copied(files):
     broker_tls.copy()
     before = (broker_tls.COPY / "server.key").read_bytes()
     old = files.server.read_bytes()

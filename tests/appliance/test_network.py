@@ -6,12 +6,9 @@ import shutil
 import subprocess
 
 import pytest
+from sepa_edge_appliance import network, provisioning
 
-from tests.appliance.appliance import load, own
-
-provisioning = load("provisioning")
-files = load("files")
-network = load("network")
+from tests.appliance.appliance import own
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +29,7 @@ def test_a_fixed_address_and_back():
 
 
 @pytest.mark.parametrize(("name", "password"), [("Café", 'at "home" }\\'), ('"', "x" * 63), ("open", "")])
-def test_what_a_wireless_network_is_called_is_never_a_setting(name, password):
+def test_the_name_of_a_wireless_network_is_never_a_setting(name, password):
     network.wireless(provisioning.Wifi(name, password, "DE"))
     file = network.KEPT / "wpa_supplicant.conf"
     assert file.stat().st_mode & 0o077 == 0
@@ -51,13 +48,14 @@ def test_a_password_that_was_cleared_is_that_of_before():
         network.wireless(provisioning.Wifi("work", provisioning.CLEARED, "DE"))
 
 
-def test_wpa_supplicant_reads_it(tmp_path):
+@pytest.mark.integration
+def test_wpa_supplicant_accepts_the_configuration(tmp_path):
     program = shutil.which("wpa_supplicant", path="/usr/sbin:/sbin:/usr/bin")
     if program is None:
         pytest.skip("wpa_supplicant is not here; install the package wpasupplicant")
     network.wireless(provisioning.Wifi("Café", 'at "home" }\\', "DE"))
     # There is no such interface: the program ends after it has read its file.
     words = [program, "-d", "-i", "none0", "-D", "wired", "-c", str(network.KEPT / "wpa_supplicant.conf")]
-    told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False).stdout
-    assert "Failed to read or parse configuration" not in told
-    assert "Reading configuration file" in told
+    reported = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False).stdout
+    assert "Failed to read or parse configuration" not in reported
+    assert "Reading configuration file" in reported

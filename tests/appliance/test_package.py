@@ -42,7 +42,7 @@ def unpacked(package, tmp_path_factory) -> Path:
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_the_command_runs_with_what_came_along_and_nothing_else(unpacked):
+def test_the_command_runs_with_the_packaged_libraries_only(unpacked):
     if sys.version_info[:2] not in SUITES:
         pytest.skip("packages are for Python 3.11 and 3.13, and this is another; install the package python3.13")
     launcher = (unpacked / "usr" / "bin" / "edge").read_text()
@@ -73,7 +73,7 @@ def test_units_settings_and_words_are_where_debian_has_them(unpacked):
     assert checked.returncode == 0, checked.stderr
 
 
-def test_nothing_of_this_machine_is_in_it(unpacked):
+def test_package_contains_no_path_of_the_build_machine(unpacked):
     for path in unpacked.rglob("*"):
         assert path.name != "__pycache__"
         assert path.is_symlink() or path.is_dir() or str(ROOT) not in path.read_bytes().decode("latin-1"), path

@@ -95,7 +95,7 @@ def test_a_raspberry_pi_finds_an_mbr_whose_first_entry_is_fat_and_active(disk):
 
 
 @pytest.mark.parametrize("board", ["pi"])
-def test_its_partitions_are_known_by_name(disk):
+def test_partitions_have_stable_names(disk):
     table = json.loads(sfdisk("--json", disk))["partitiontable"]
     signature = table["id"].removeprefix("0x")
     names = re.findall(

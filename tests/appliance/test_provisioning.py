@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sepa_edge_appliance import provisioning
 
-from tests.appliance.appliance import load
 from tests.support.power_cut import build, power_cuts
 
 ROOT = Path(__file__).parents[2] / "images"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBoot me@here"
-
-
-provisioning = load("provisioning")
 
 
 def read(tmp_path: Path, text: str):
@@ -25,15 +22,15 @@ def read(tmp_path: Path, text: str):
     return provisioning.read(tmp_path / "provision.toml")
 
 
-def test_the_file_that_comes_along_asks_for_nothing():
+def test_the_shipped_file_requests_nothing():
     assert provisioning.read(ROOT / "boot" / "provision.toml") == provisioning.Wanted()
 
 
-def test_no_file_asks_for_nothing(tmp_path):
+def test_a_missing_file_requests_nothing(tmp_path):
     assert provisioning.read(tmp_path / "provision.toml") == provisioning.Wanted()
 
 
-def test_all_that_can_be_said(tmp_path):
+def test_every_key_is_applied(tmp_path):
     wanted = read(
         tmp_path,
         f"""
@@ -84,16 +81,16 @@ def test_all_that_can_be_said(tmp_path):
         ("[ssh]\nauthorized_keys = ['nonsense']", "list of public keys"),
         ("[ssh]\nauthorized_keys = 'nonsense'", "list of public keys"),
         ("hostname = 0", "is not a name"),
-        ("[[device]]\nname = 'tele'\npassword = 'x'", "taken"),
-        ("[[device]]\nname = '-D'\npassword = 'x'", "no name"),
-        ('[[device]]\nname = "a"\npassword = "b\\nc"', "nobody sees"),
+        ("[[device]]\nname = 'tele'\npassword = 'x'", "reserved"),
+        ("[[device]]\nname = '-D'\npassword = 'x'", "invalid"),
+        ('[[device]]\nname = "a"\npassword = "b\\nc"', "cannot be printed"),
         ("[[device]]\nname = 'a'\npasword = 'x'", "pasword is not known"),
         ("[ssh]\nauthorised_keys = []", "authorised_keys is not known"),
         ("[network]\naddress = 7", "is not an address"),
         ("[network]\naddress = '192.0.2.7/24'\ndns = [true]", "is not an address"),
         ('[network]\naddress = "192.0.2.7/24"\ngateway = "fe80::1%x\\n[Route]"', "is not an address"),
         ("network = 3", "network is not a table"),
-        ("[network]\naddres = '192.0.2.7/24'", "addres is not known; there are address, dns, gateway"),
+        ("[network]\naddres = '192.0.2.7/24'", "addres is not known; valid names are address, dns, gateway"),
         ("[network]\naddress = '192.0.2.7'", 'write "192.0.2.7/24"'),
         ("[network]\naddress = '192.0.2.700/24'", "192.0.2.700"),
         ("[network]\ngateway = '192.0.2.1'", "address = "),
@@ -107,7 +104,7 @@ def test_all_that_can_be_said(tmp_path):
         ("[wifi]\nname = 'a'\n'password' = 'long enough'\ncountry = 'DE'", "on a line of its own"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_applied(tmp_path, text, reason):
+def test_errors_are_reported_and_nothing_is_applied(tmp_path, text, reason):
     with pytest.raises(provisioning.Refused, match=reason):
         read(tmp_path, text)
 
@@ -134,12 +131,12 @@ def test_secrets_that_are_commented_out_are_cleared_too_and_examples_are_not(tmp
     assert '# password = "..."\n' in text
 
 
-def test_a_file_that_names_no_key_is_not_one_that_names_none(tmp_path):
+def test_a_file_without_the_key_differs_from_an_empty_list_of_keys(tmp_path):
     assert read(tmp_path, "[ssh]\nauthorized_keys = []").keys == ()
     assert read(tmp_path, "[ssh]\n").keys is None
 
 
-def test_what_other_systems_write_is_read(tmp_path):
+def test_files_written_by_other_systems_are_read(tmp_path):
     text = '\ufeffhostname = "hall"\r\n[[device]]\r\nname = "a"\r\npassword = "secret"\r\n'
     (tmp_path / "provision.toml").write_bytes(text.encode())
     assert provisioning.read(tmp_path / "provision.toml").devices == (("a", "secret"),)
@@ -200,7 +197,7 @@ def start_again(file: Path) -> None:
     provisioning.clear(file)
 
 
-def test_what_its_owner_has_written_since_is_not_overwritten(tmp_path):
+def test_later_changes_of_the_owner_are_not_overwritten(tmp_path):
     file = tmp_path / "provision.toml"
     file.with_suffix(".cleared").write_text('hostname = "edge-hall"\n')
     file.write_text('hostname = "edge-kitchen"\n')

@@ -48,7 +48,7 @@ def slot(system, tmp_path_factory) -> Path:
     return out
 
 
-def test_it_holds_the_system_and_is_hardly_larger(slot):
+def test_an_update_bundle_contains_the_system_with_little_overhead(slot):
     run("e2fsck", "-fn", slot)
     assert run("debugfs", "-R", "cat /usr/299", slot).stdout == "x" * 5980
     assert "Fast link dest" in run("debugfs", "-R", "stat /bin", slot).stdout
@@ -60,16 +60,16 @@ def test_two_runs_make_the_same_file(system, slot, tmp_path):
     assert (tmp_path / "again.ext4").read_bytes() == slot.read_bytes()
 
 
-def test_an_update_is_taken_from_who_has_the_key_and_from_nobody_else(slot, tmp_path):
+def test_an_update_is_accepted_only_with_a_signature_of_the_key(slot, tmp_path):
     for name in ("ours", "theirs"):
         run(IMAGES / "keys", "--out", tmp_path / name)
     assert (tmp_path / "ours" / "key.pem").stat().st_mode & 0o077 == 0
     bundle = tmp_path / "update.raucb"
     keys = ["--keys", tmp_path / "ours"]
     run(IMAGES / "bundle", "--board", "amd64", "--slot", slot, *keys, "--version", "7.0", "--out", bundle)
-    told = run("rauc", "info", "--keyring", tmp_path / "ours/authority.pem", bundle).stdout
-    assert "sepa-edge-amd64" in told
-    assert "7.0" in told
+    reported = run("rauc", "info", "--keyring", tmp_path / "ours/authority.pem", bundle).stdout
+    assert "sepa-edge-amd64" in reported
+    assert "7.0" in reported
     with pytest.raises(subprocess.CalledProcessError):
         run("rauc", "info", "--keyring", tmp_path / "theirs/authority.pem", bundle)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sepa_edge_appliance import boot_counter, trial
 
-from tests.appliance.appliance import load, own
-
-trial = load("trial")
-bootenv = sys.modules["bootenv"]
+from tests.appliance.appliance import own
 
 
 @pytest.fixture
@@ -27,8 +24,8 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "LOST": "lost",
     }.items():
         monkeypatch.setattr(trial, name, tmp_path / file)
-    monkeypatch.setattr(bootenv, "FILE", tmp_path / "grubenv")
-    monkeypatch.setattr(bootenv, "COPY", tmp_path / "grubenv.copy")
+    monkeypatch.setattr(boot_counter, "FILE", tmp_path / "grubenv")
+    monkeypatch.setattr(boot_counter, "COPY", tmp_path / "grubenv.copy")
     own(monkeypatch)
     trial.DATA.mkdir()
     written(1)
@@ -41,9 +38,9 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def env(**variables: str) -> dict[str, str]:
     """Return the boot loader's variables after these changes."""
-    found = bootenv.read(trial.booted())
+    found = boot_counter.read(trial.booted())
     if variables:
-        bootenv._write(found | variables)
+        boot_counter._write(found | variables)
     return found | variables
 
 
@@ -56,9 +53,9 @@ def start(monkeypatch: pytest.MonkeyPatch, slot: str) -> str:
     """Start the appliance in this slot; return the messages for its owner."""
     env(**{f"{slot}_TRY": str(int(env()[f"{slot}_TRY"]) + 1)})  # grub.cfg
     monkeypatch.setattr(trial, "booted", lambda: slot)
-    told = trial.end()
+    reported = trial.end()
     trial.begin()
-    return str(told)
+    return str(reported)
 
 
 def written(version: int) -> None:
@@ -76,7 +73,7 @@ def found() -> list[int]:
         return [row[0] for row in connection.execute("SELECT version FROM t")]
 
 
-def test_an_update_that_serves_stays_with_all_that_was_written(box, monkeypatch):
+def test_an_update_that_serves_stays_with_all_written_data(box, monkeypatch):
     trial.main("installing")
     activated("B")
     start(monkeypatch, "B")
@@ -87,7 +84,7 @@ def test_an_update_that_serves_stays_with_all_that_was_written(box, monkeypatch)
     assert not trial.BEFORE.exists()
 
 
-def test_where_the_older_system_can_read_what_the_update_wrote_nothing_is_lost(box, monkeypatch):
+def test_nothing_is_lost_if_the_older_system_reads_the_new_data(box, monkeypatch):
     trial.main("installing")
     activated("B")
     start(monkeypatch, "B")
@@ -96,13 +93,13 @@ def test_where_the_older_system_can_read_what_the_update_wrote_nothing_is_lost(b
     assert found() == [1, 1]
 
 
-def test_where_it_cannot_the_data_of_before_is_back_and_the_other_kept(box, monkeypatch):
+def test_earlier_data_is_restored_if_the_older_system_cannot_read_the_new_data(box, monkeypatch):
     trial.main("installing")
     activated("B")
     start(monkeypatch, "B")
     written(2)
-    told = start(monkeypatch, "A")
-    assert told == f"update: 7.0 was undone: it did not reach health; its data is in {trial.AFTER}"
+    reported = start(monkeypatch, "A")
+    assert reported == f"update: 7.0 was undone: it did not reach health; its data is in {trial.AFTER}"
     assert found() == [1]
     assert (trial.AFTER / "edge.sqlite3").exists()
 
@@ -129,7 +126,7 @@ def test_a_second_start_on_trial_keeps_the_first_copy(box, monkeypatch):
     assert found() == [1]
 
 
-def test_the_owner_is_told_until_the_next_update(box, monkeypatch):
+def test_the_owner_is_informed_until_the_next_update(box, monkeypatch):
     trial.main("installing")
     activated("B")
     start(monkeypatch, "B")
@@ -146,7 +143,7 @@ def test_without_an_update_nothing_is_copied(box, monkeypatch):
     assert not trial.BEFORE.exists()
 
 
-def test_a_start_that_is_no_trial_is_a_good_one_as_soon_as_it_has_its_data(box, monkeypatch):
+def test_a_normal_start_is_confirmed_when_its_data_is_mounted(box, monkeypatch):
     for _ in range(5):
         start(monkeypatch, "A")
         assert env()["A_TRY"] == "0"
@@ -174,13 +171,13 @@ def test_the_trial_of_another_system_is_not_this_ones(box, monkeypatch):
     assert (trial.TRIAL.exists(), trial.BEFORE.exists()) == (True, True)
 
 
-def test_what_was_not_installed_to_its_end_was_not_undone(box, monkeypatch):
+def test_an_incomplete_installation_is_not_reported_as_undone(box, monkeypatch):
     trial.main("installing")
     assert start(monkeypatch, "A") == ""
     assert not trial.TRIAL.exists()
 
 
-def test_who_goes_to_an_undone_update_by_hand_has_it(box, monkeypatch):
+def test_an_undone_update_can_be_selected_by_hand(box, monkeypatch):
     trial.main("installing")
     activated("B")
     start(monkeypatch, "B")
@@ -194,7 +191,7 @@ def test_who_goes_to_an_undone_update_by_hand_has_it(box, monkeypatch):
     assert not trial.UNDONE.exists()
 
 
-def test_a_system_that_does_not_start_is_told_of_and_tried_again(box, monkeypatch):
+def test_a_system_that_does_not_start_is_reported_and_tried_again(box, monkeypatch):
     env(ORDER="B A", B_TRY="3")
     assert "slot B did not start three times" in start(monkeypatch, "A")
     assert env()["B_TRY"] == "0"
@@ -204,13 +201,13 @@ def test_a_system_that_does_not_start_is_told_of_and_tried_again(box, monkeypatc
 def test_a_file_of_the_boot_loader_that_a_power_cut_has_spoilt_is_made_again(box, monkeypatch, left):
     activated("B")
     start(monkeypatch, "B")
-    bootenv.FILE.write_bytes(left)
+    boot_counter.FILE.write_bytes(left)
     assert start(monkeypatch, "B") == ""
     assert env() == {"ORDER": "B A", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
-    assert bootenv.FILE.stat().st_size == 1024
+    assert boot_counter.FILE.stat().st_size == 1024
 
 
-def test_without_its_data_a_start_is_no_good_one(box, monkeypatch):
+def test_a_start_without_its_data_is_not_confirmed(box, monkeypatch):
     start(monkeypatch, "A")
     trial.LOST.touch()
     env(A_TRY="1")

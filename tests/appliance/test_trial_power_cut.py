@@ -8,19 +8,16 @@ the update (data format 1), slot B the update (data format 2).
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
+from sepa_edge_appliance import boot_counter, trial
 
-from tests.appliance.appliance import load, own
+from tests.appliance.appliance import own
 from tests.support.power_cut import State, build, power_cuts, power_cuts_after, state
-
-trial = load("trial")
-bootenv = sys.modules["bootenv"]
 
 SERVES, FAILS, DAMAGED = "serves", "fails", "damaged"
 """Result of the update: its gateway becomes healthy, does not, or the system cannot be loaded."""
@@ -46,8 +43,8 @@ class Box:
             "LOST": root / "lost",
         }.items():
             monkeypatch.setattr(trial, name, file)
-        monkeypatch.setattr(bootenv, "FILE", root / "boot" / "grubenv")
-        monkeypatch.setattr(bootenv, "COPY", root / "boot" / "grubenv.copy")
+        monkeypatch.setattr(boot_counter, "FILE", root / "boot" / "grubenv")
+        monkeypatch.setattr(boot_counter, "COPY", root / "boot" / "grubenv.copy")
         monkeypatch.setattr(trial, "booted", lambda: self.booted)
         monkeypatch.setattr(trial, "reboot", lambda: None)
         bundle = root.parent / "bundle"
@@ -59,8 +56,8 @@ class Box:
     def new(self) -> State:
         """Return an appliance that runs system A and has data."""
         build(self.root, (("boot", None), ("data", None), ("data/rauc", None), ("data/sepa-edge", None)))
-        bootenv._write({"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "0", "B_TRY": "0"})
-        bootenv._copy()
+        boot_counter._write({"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "0", "B_TRY": "0"})
+        boot_counter._copy()
         self.booted = "A"
         self.counted("A")
         return state(self.root)
@@ -83,8 +80,8 @@ class Box:
     def grub(self, *, fails: str = "") -> str:
         """Return the slot that grub.cfg chooses and count the attempt. The slot `fails` cannot be loaded."""
         while True:
-            file = bootenv.FILE if bootenv._parse(bootenv.FILE) else bootenv.COPY
-            found = bootenv._parse(file)
+            file = boot_counter.FILE if boot_counter._parse(boot_counter.FILE) else boot_counter.COPY
+            found = boot_counter._parse(file)
             good = [one for one in found["ORDER"].split() if found[f"{one}_OK"] == "1"]
             ready = [one for one in good if int(found[f"{one}_TRY"]) < 3]
             slot = (ready or good or ["A"])[0]
@@ -97,7 +94,7 @@ class Box:
 
     def env(self) -> dict[str, str]:
         """Return GRUB's variables after a start."""
-        return bootenv._parse(bootenv.FILE)
+        return boot_counter._parse(boot_counter.FILE)
 
     def start(self) -> None:
         """Run the boot sequence from the initial RAM disk to the gateway."""
@@ -122,12 +119,12 @@ class Box:
     def life(self, before: State, update: str) -> str:
         """Restart until the appliance is stable; return its slot. `said` receives the last messages for its owner."""
         build(self.root, before)
-        told = []
+        reported = []
         for _ in range(8):
             slot = self.grub(fails="B" if update == DAMAGED else "")
             self.start()
-            told.append(self.said)
-            self.said = " ".join(told)
+            reported.append(self.said)
+            self.said = " ".join(reported)
             serves = self.counted(slot) and not (slot == "B" and update == FAILS)
             trial.main("good" if serves else "failed")
             if self.env()[f"{slot}_OK"] == "1":
@@ -163,7 +160,7 @@ def has(left: State, name: str) -> bool:
 
 def activated() -> None:
     """Act as RAUC: write the update into slot B."""
-    bootenv._write(bootenv.read("A") | {"ORDER": "B A", "B_OK": "1", "B_TRY": "0"})
+    boot_counter._write(boot_counter.read("A") | {"ORDER": "B A", "B_OK": "1", "B_TRY": "0"})
 
 
 def installed(box: Box) -> State:
@@ -199,7 +196,7 @@ def lives(box: Box, states: Iterable[State], update: str) -> Iterable[State]:
         yield left
 
 
-def test_during_the_installation(box):
+def test_power_cut_during_the_installation(box):
     """The previous system continues; no part of the update has started."""
     _, cuts = box.cuts(box.new(), "A", lambda: trial.main("installing"))
     assert len(cuts) > 3
@@ -222,10 +219,10 @@ def test_an_installation_never_has_the_copy_of_an_earlier_update(box):
 
 @pytest.mark.parametrize("update", [SERVES, FAILS, DAMAGED])
 @pytest.mark.parametrize("left", ["old", "none", "new"])
-def test_while_the_boot_loader_is_told_of_the_installation(box, update, left):
+def test_power_cut_while_boot_loader_variables_are_written(box, update, left):
     """RAUC truncates the file of the variables before it writes them."""
     before = box.after(box.new(), lambda: trial.main("installing"))
-    box.after(before, {"old": lambda: None, "none": lambda: bootenv.FILE.write_bytes(b""), "new": activated}[left])
+    box.after(before, {"old": lambda: None, "none": lambda: boot_counter.FILE.write_bytes(b""), "new": activated}[left])
     slot = box.life(state(box.root), update)
     assert slot == ("B" if left == "new" and update == SERVES else "A")
     box.at_rest()
@@ -233,7 +230,7 @@ def test_while_the_boot_loader_is_told_of_the_installation(box, update, left):
 
 def test_without_its_variables_the_boot_loader_starts_the_system_that_ran(box):
     """RAUC also truncates the file as the first step of an installation."""
-    before = box.after(tried(box), lambda: [trial.main("good"), bootenv.FILE.write_bytes(b"")], "B")
+    before = box.after(tried(box), lambda: [trial.main("good"), boot_counter.FILE.write_bytes(b"")], "B")
     assert box.grub() == "B"
     build(box.root, before)
     assert box.grub(fails="B") == "A", "tries in vain are counted"
@@ -242,7 +239,7 @@ def test_without_its_variables_the_boot_loader_starts_the_system_that_ran(box):
 
 
 @pytest.mark.parametrize("update", [SERVES, FAILS, DAMAGED])
-def test_during_the_first_start_of_the_update(box, update):
+def test_power_cut_during_the_first_start_of_the_update(box, update):
     before = box.after(installed(box), box.grub)
     after, cuts = box.cuts(before, "B", box.start)
     assert len(cuts) > 4
@@ -252,7 +249,7 @@ def test_during_the_first_start_of_the_update(box, update):
 
 
 @pytest.mark.parametrize("update", [SERVES, FAILS, DAMAGED])
-def test_while_the_update_is_confirmed(box, update):
+def test_power_cut_while_the_update_is_confirmed(box, update):
     before = tried(box)
     after, cuts = box.cuts(before, "B", lambda: trial.main("good"))
     assert after in cuts
@@ -296,15 +293,21 @@ def test_each_step_is_on_the_disk_when_it_is_done(box):
 
 
 def test_no_system_starts_with_empty_data(box):
-    """Neither does the update, if it starts after the data was restored only in part."""
-    box.after(tried(box), lambda: [trial.DATA.rename(trial.AFTER), bootenv._write(box.env() | {"A_TRY": "3"})], "B")
+    """The same holds for the update, if it starts after the data was restored only in part."""
+
+    def exhaust() -> None:
+        boot_counter._write(box.env() | {"A_TRY": "3"})
+
+    box.after(
+        tried(box), lambda: [trial.DATA.rename(trial.AFTER), boot_counter._write(box.env() | {"A_TRY": "3"})], "B"
+    )
     assert box.grub() == "B"
     box.start()
     assert box.rows(trial.DATA) == ["A"]
 
 
 @pytest.mark.parametrize("update", [FAILS, DAMAGED])
-def test_while_the_update_is_given_up(box, update):
+def test_power_cut_while_the_update_is_abandoned(box, update):
     _, cuts = box.cuts(tried(box), "B", lambda: trial.main("failed"))
     for _ in lives(box, cuts, update):
         undone(box)
@@ -312,7 +315,7 @@ def test_while_the_update_is_given_up(box, update):
 
 @pytest.mark.parametrize("update", [FAILS, DAMAGED])
 @pytest.mark.parametrize("given_up", [True, False])
-def test_while_the_data_of_before_is_put_back(box, update, given_up):
+def test_power_cut_while_previous_data_is_restored(box, update, given_up):
     """The update has given up, or was chosen three times without success; the next start is interrupted again."""
     before = box.after(tried(box), (lambda: trial.main("failed")) if given_up else (lambda: None), "B")
     before = box.after(before, partial(box.grub, fails="B"))
@@ -330,7 +333,7 @@ def test_while_the_data_of_before_is_put_back(box, update, given_up):
         undone(box)
 
 
-def test_after_the_update_was_undone(box):
+def test_power_cut_after_the_update_was_undone(box):
     """The boot loader is set not to choose the update."""
     before = box.after(tried(box), lambda: [trial.main("failed"), box.grub(), box.start()], "B")
     after, cuts = box.cuts(before, "A", lambda: trial.main("good"))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from images.sandbox import TESTS
+
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "systemd"
 SERVICES = ["edge.service", "edge-health.service", "edge-offload.service"]
@@ -39,13 +41,13 @@ def units(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("unit", [*SERVICES, "edge-offload.timer"])
-def test_systemd_finds_nothing_wrong(analyze, units, unit):
+def test_systemd_analyze_verifies_the_units(analyze, units, unit):
     found = analyze("verify", "--man=no", str(units / unit))
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_little_is_exposed(analyze, unit):
+def test_exposure_of_services_is_limited(analyze, unit):
     found = analyze("security", "--offline=true", f"--threshold={EXPOSED * 10:.0f}", str(SYSTEMD / unit))
     level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", found.stdout)
     assert level is not None
@@ -60,17 +62,14 @@ def test_serial_ports_are_within_reach():
     assert "PrivateDevices=yes" not in text
 
 
-def test_settings_that_are_wrong_are_not_tried_again_and_all_else_is_for_ever():
+def test_invalid_settings_end_the_service_and_other_failures_restart_it_forever():
     text = (SYSTEMD / "edge.service").read_text()
     assert "RestartPreventExitStatus=2\n" in text
     assert "Restart=always\n" in text
     assert "StartLimitIntervalSec=0\n" in text
 
 
-def test_where_the_tests_run_as_the_service_it_may_do_nothing_more(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "images" / "lib")
-    from sandbox import TESTS
-
+def test_the_service_has_no_further_privileges():
     named = set(re.findall(r"^(\w+)=", TESTS, re.MULTILINE))
     what_and_when = {
         "Type",

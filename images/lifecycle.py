@@ -8,8 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from checks import Failed, check
-from container import Container, wait
+from images.checks import Failed, check
+from images.container import Container, wait
 
 NUMBER = "SELECT ?n { <urn:of> <urn:number> ?n }"
 EDIT = "# An edit by the owner."
@@ -22,7 +22,7 @@ READY = 90
 
 
 def variant(package: Path, directory: Path, version: str, settings: str = "") -> Path:
-    """The package as it may be one day: a higher version, a module more, a room less, other settings to begin with."""
+    """Make a later version of the package: one more module, one room less, and other initial settings."""
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run(["dpkg-deb", "--raw-extract", package, directory], check=True)
     control, lib = directory / "DEBIAN" / "control", directory / "usr" / "lib" / "sepa-edge"
@@ -151,7 +151,7 @@ def installed(machine: Container) -> None:
     check("commands run as the gateway's user", True)
 
 
-def beside_mosquitto(machine: Container) -> None:
+def with_mosquitto(machine: Container) -> None:
     """Check that Mosquitto is installed, is the gateway's broker, and runs under the package's sandbox settings."""
     owner = Owner(machine)
     check("Mosquitto is shut in", owner.show("mosquitto", "ProtectSystem") == "strict")
@@ -169,7 +169,7 @@ def beside_mosquitto(machine: Container) -> None:
 
 
 def upgraded(machine: Container) -> None:
-    """Twice: with the settings to begin with as they were, and with others."""
+    """Upgrade twice: with unchanged initial settings, and with changed ones."""
     owner = Owner(machine)
     machine.run(f"cd /etc/sepa-edge; echo '{EDIT}' >>edge.toml; echo word >secrets/mine; chmod 600 secrets/mine")
     owner.put(2)
@@ -227,7 +227,7 @@ def found_mosquitto(machine: Container) -> None:
     owner.apt("install", "./sepa-edge.deb")
     owner.works("next to an existing Mosquitto", set())
     check("it was not disturbed", owner.show("mosquitto", "MainPID") == before)
-    beside_mosquitto(machine)
+    with_mosquitto(machine)
 
 
 def purged(machine: Container) -> None:
@@ -241,7 +241,7 @@ def purged(machine: Container) -> None:
 
 
 def life(base: Container, package: Path, work: Path) -> None:
-    """The whole of it, on a fresh system."""
+    """Run all steps on a new system."""
     machine = base.copy(work / f"{base.root.name}-machine")
     shutil.copy(package, machine.root / "srv" / "sepa-edge.deb")
     shutil.copy(variant(package, work / "newer", "99.0"), machine.root / "srv" / "newer.deb")
@@ -253,7 +253,7 @@ def life(base: Container, package: Path, work: Path) -> None:
         without_systemd(machine)
         machine.start()
         installed(machine)
-        beside_mosquitto(machine)
+        with_mosquitto(machine)
         upgraded(machine)
         removed(machine)
         purged(machine)

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Write the settings of a U-Boot: images/lib/uboot-env U-BOOT.BIN UBOOT.ENV
+"""Write the settings of a U-Boot: python3 -m images.uboot_env U-BOOT.BIN UBOOT.ENV
 
-They are those it has itself but one: it does not wait for a key. What a sensor sends to the serial pins, or noise where
-nothing is connected to them, would count as one, and the box would not start.
+They are the built-in settings, except that U-Boot does not wait for a key. Data of a sensor at the serial pins, or
+noise at unconnected pins, would count as a key, and the box would not start.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ SIZE = 0x4000
 
 
 def settings(binary: bytes) -> dict[str, str]:
-    """What is built in: words "name=value", each ended by a zero byte, the last by another one."""
+    """Return the built-in settings: strings "name=value", each ended by a zero byte, the last one by two."""
     begin = binary.index(b"\0bootcmd=") + 1
     words = binary[begin : binary.index(b"\0\0", begin)].decode("ascii").split("\0")
     return dict(word.split("=", 1) for word in words)
 
 
 def environment(settings: dict[str, str]) -> bytes:
-    """A sum, and the words again."""
+    """Return the content of the file: a CRC-32, and the settings in the built-in format."""
     words = b"".join(f"{name}={value}\0".encode("ascii") for name, value in settings.items())
     content = (words + b"\0").ljust(SIZE - 4, b"\xff")
     if len(content) != SIZE - 4:
-        raise ValueError("U-Boot has more settings than there is room for")
+        raise ValueError("the settings of U-Boot exceed the size of its environment")
     return zlib.crc32(content).to_bytes(4, "little") + content
 
 

@@ -1,9 +1,10 @@
-#!/usr/bin/python3 -I
-"""An update on trial, from its installation until its gateway has reached health, or the system before it is back.
+"""An update on trial, from its installation until its gateway is healthy, or the previous system runs again.
 
-    trial.py installing  RAUC is about to write a system: its first start is a trial (RAUC's pre-install handler)
-    trial.py good        the gateway of this system serves: if it is on trial, it stays (after boot-complete.target)
-    trial.py failed      it does not: if it is on trial, the other system starts instead
+`python3 -m sepa_edge_appliance.trial WORD`:
+
+    installing  RAUC is about to write a system: its first start is a trial (RAUC's pre-install handler)
+    good        the gateway of this system serves: if it is on trial, it stays (after boot-complete.target)
+    failed      it does not: if it is on trial, the other system starts instead
 
 An older gateway may not be able to read the data of a newer one. So `begin` copies the data before the first start of
 the new system, and `end` restores the copy if the old system cannot read the current data.
@@ -33,10 +34,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import bootenv
-from files import remove, remove_tree, removed, rename, write
+from sepa_edge_appliance import boot_counter
+from sepa_edge_appliance.files import remove, remove_tree, removed, rename, write
 
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
@@ -69,22 +68,22 @@ def main(word: str) -> None:
     elif word == "failed":
         if slot_of(TRIAL) == booted():
             write(UNDONE, TRIAL.read_text(), "root", 0o644)
-            bootenv.mark(booted(), good=False, booted=booted())
+            boot_counter.mark(booted(), good=False, booted=booted())
             reboot()
     else:
-        sys.exit(f"{word} is not known; there are installing, good and failed")
+        sys.exit(f"{word} is not known; use installing, good or failed")
 
 
 def good() -> None:
     """Confirm the update: the gateway of this system serves."""
     if slot_of(TRIAL) == booted():
-        bootenv.mark(booted(), good=True, booted=booted())
+        boot_counter.mark(booted(), good=True, booted=booted())
         remove(TRIAL)
         remove_tree(BEFORE)
-    if slot_of(UNDONE) == booted():  # the owner wanted it all the same
+    if slot_of(UNDONE) == booted():  # the owner has started it again on purpose
         remove(UNDONE)
     elif UNDONE.exists():
-        bootenv.mark(other(), good=False, booted=booted())
+        boot_counter.mark(other(), good=False, booted=booted())
 
 
 def begin() -> None:
@@ -92,7 +91,7 @@ def begin() -> None:
     if LOST.exists():
         return
     if slot_of(TRIAL) != booted():
-        bootenv.clear_count(booted(), booted())
+        boot_counter.clear_count(booted(), booted())
         return
     if BEFORE.exists():
         return
@@ -109,26 +108,26 @@ def begin() -> None:
 def end() -> str:
     """Finish an undone update, and restore data that this system can read. Returns a message for the owner, or ""."""
     if LOST.exists():
-        return "the data partition cannot be read: nothing is kept, and nobody can come in; docs/images.md"
-    for leftover in (unfinished(BEFORE), removed(BEFORE), removed(AFTER)):  # of a start that was interrupted
+        return "the data partition cannot be read: nothing is kept, and clients cannot register; docs/images.md"
+    for leftover in (unfinished(BEFORE), removed(BEFORE), removed(AFTER)):  # of an interrupted start
         shutil.rmtree(leftover, ignore_errors=True)
     if BEFORE.exists() and AFTER.exists() and not any(DATA.iterdir()):
-        put_back()  # whichever system starts: none may begin with empty data
-    env = bootenv.read(booted())
+        put_back()  # in either system: none may start with empty data
+    env = boot_counter.read(booted())
     tried = int(env.get(f"{other()}_TRY") or 0)
     if slot_of(TRIAL) == other():
         if tried or slot_of(UNDONE) == other() or BEFORE.exists():
             if BEFORE.exists() and formats(BEFORE) != formats(DATA):
                 put_back()
             write(UNDONE, TRIAL.read_text(), "root", 0o644)
-        remove(TRIAL)  # else its installation has not come to its end
+        remove(TRIAL)  # without these signs, its installation was interrupted
     if not TRIAL.exists():
         remove_tree(BEFORE)
     if slot_of(UNDONE) == other():
         aside = f"; its data is in {AFTER}" if AFTER.exists() else ""
         return f"update: {version_of(UNDONE)} was undone: it did not reach health{aside}"
     if env.get("ORDER", "").startswith(other()) and env.get(f"{other()}_OK") == "1" and tried >= _TRIES:
-        bootenv.clear_count(other(), booted())
+        boot_counter.clear_count(other(), booted())
         return (
             f"the system in slot {other()} did not start three times: this is the one before it, until the next start"
         )
@@ -140,7 +139,7 @@ def put_back() -> None:
     if any(DATA.iterdir()):
         remove_tree(AFTER)
         rename(DATA, AFTER)
-    rename(BEFORE, DATA)  # which is missing, or empty: the initial RAM disk makes it
+    rename(BEFORE, DATA)  # `DATA` is missing or empty here: the initial RAM disk creates it
 
 
 def unfinished(directory: Path) -> Path:

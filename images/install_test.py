@@ -1,12 +1,11 @@
-#!/usr/bin/env python3
 """Install the Debian package on machines that run systemd, and run the tests under the settings of its service.
 
 As root, on Debian or Ubuntu with the packages mmdebstrap and systemd-container:
 
-    images/install-test                     # Debian 13; --suite bookworm: Debian 12
-    images/install-test --only life         # the package: installed, upgraded, removed, installed again, purged
-    images/install-test --only tests        # the tests as edge.service; words after -- go to pytest
-    images/install-test --work DIR          # keep the systems there: the next time they need not be made
+    .venv/bin/python -m images.install_test     # on Debian 13; --suite bookworm: Debian 12
+    ... --only life     # the package: installed, upgraded, removed, installed again, purged
+    ... --only tests    # the tests as edge.service; words after -- go to pytest
+    ... --work DIR      # keep the systems there, for the next run
 
 The machines are Debian systems that systemd-nspawn starts, each with its own isolated network. The services of this
 machine are not changed.
@@ -23,21 +22,17 @@ import tempfile
 import time
 from pathlib import Path
 
+from images import lifecycle, sandbox
+from images.checks import Failed
+from images.container import Container
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "lib"))
-sys.dont_write_bytecode = True
-
-import lifecycle  # noqa: E402
-import sandbox  # noqa: E402
-from checks import Failed  # noqa: E402
-from container import Container  # noqa: E402
-
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 SYSTEM = ("systemd", "systemd-sysv", "dbus", "ca-certificates")
 
 
 def main() -> int:
-    """Both, or the one that is asked for."""
+    """Run both parts, or the one that `--only` names."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--suite", choices=("trixie", "bookworm"), default="trixie")
     options.add_argument("--only", choices=("life", "tests"))
@@ -70,8 +65,16 @@ def main() -> int:
 
 
 def package(suite: str, work: Path) -> Path:
-    """The one of these sources."""
-    command = [HERE / "package", "--arch", MACHINES[os.uname().machine], "--suite", suite, "--out", work]
+    """Build the package of these sources, and return its path."""
+    command: list[str | Path] = [
+        HERE / "package",
+        "--arch",
+        MACHINES[os.uname().machine],
+        "--suite",
+        suite,
+        "--out",
+        work,
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.splitlines()[-1])
 

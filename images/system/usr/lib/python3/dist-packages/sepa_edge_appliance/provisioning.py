@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from devices import may_be_called
-from files import remove, rename, write_in_place
+from sepa_edge_appliance.devices import may_be_called
+from sepa_edge_appliance.files import remove, rename, write_in_place
 
 CLEARED = "(applied)"
 """Placeholder for a removed secret."""
@@ -86,10 +86,10 @@ def read(file: Path) -> Wanted:
         raise Refused('write each password and each token on a line of its own, as password = "..."')
     if unknown := set(found) - {"hostname", "device", "ssh", "network", "wifi", "history"}:
         known = "hostname, [[device]], [ssh], [network], [wifi] and [history]"
-        raise Refused(f"{file.name}: {min(unknown)} is not known; there are {known}")
+        raise Refused(f"{file.name}: {min(unknown)} is not known; valid names are {known}")
     name = found.get("hostname", "")
     if "hostname" in found and not (isinstance(name, str) and _HOSTNAME.fullmatch(name)):
-        raise Refused(f'hostname: "{name}" is not a name; small letters, digits and hyphens make one')
+        raise Refused(f'hostname: "{name}" is not a name; use lower-case letters, digits and hyphens')
     return Wanted(
         name,
         tuple(_devices(found.get("device", []))),
@@ -167,9 +167,9 @@ def _devices(found: object) -> list[tuple[str, str]]:
         device = _table(f"device {position}", one, {"name", "password"})
         name, password = device.get("name"), device.get("password")
         if not isinstance(name, str) or not may_be_called(name):
-            raise Refused(f"device {position}: name is missing, taken or no name; letters, digits, . _ - make one")
+            raise Refused(f"device {position}: name is missing, reserved or invalid; use letters, digits, . _ -")
         if not isinstance(password, str) or not password or not password.isprintable():
-            raise Refused(f"device {position} ({name}): password is missing, or has signs that nobody sees")
+            raise Refused(f"device {position} ({name}): password is missing, or has characters that cannot be printed")
         devices.append((name, password))
     return devices
 
@@ -195,12 +195,12 @@ def _network(found: object) -> Network:
     except ValueError as error:
         raise Refused(f'network: {error}; write address = "192.0.2.7/24", or address = "dhcp" alone') from error
     if "/" not in str(keys["address"]):
-        raise Refused(f'network: address {interface.ip} has no length of prefix; write "{interface.ip}/24"')
+        raise Refused(f'network: address {interface.ip} has no prefix length; write "{interface.ip}/24"')
     return Network(str(interface), str(gateway), servers)
 
 
 def _plain(address: object) -> str:
-    """An address as it is written, without a zone (RFC 4007), in which anything could stand."""
+    """Return an address as it is written. A zone (RFC 4007) is refused, because it can contain any text."""
     if not isinstance(address, str) or "%" in address:
         raise ValueError(f"{address!r} is not an address")
     return address
@@ -216,9 +216,9 @@ def _wifi(found: object) -> Wifi:
         or (password and not 8 <= len(password.encode()) <= 63)
         or not password.isprintable()
     ):
-        raise Refused("wifi: a password has 8 to 63 characters; without one everybody may enter")
+        raise Refused("wifi: a password has 8 to 63 characters, or is  for an open network")
     if not isinstance(country, str) or not _COUNTRY.fullmatch(country):
-        raise Refused('wifi: country is missing; the radio has to keep to its rules, like country = "DE"')
+        raise Refused('wifi: country is missing; it sets the radio regulations, like country = "DE"')
     return Wifi(name, password, country)
 
 
@@ -230,7 +230,7 @@ def _history(found: object) -> History:
     if not isinstance(url, str) or not _URL.fullmatch(url):
         raise Refused("history: url must be an https URL")
     if not isinstance(token, str) or not token or not token.isprintable():
-        raise Refused("history: token is missing; `edge-history gateways add` gives one")
+        raise Refused("history: token is missing; `edge-history gateways add` prints one")
     return History(url, token)
 
 
@@ -238,5 +238,5 @@ def _table(name: str, found: object, known: set[str]) -> dict[str, object]:
     if not isinstance(found, dict):
         raise Refused(f"{name} is not a table; begin it with its name in brackets")
     if unknown := set(found) - known:
-        raise Refused(f"{name}: {min(unknown)} is not known; there are {', '.join(sorted(known))}")
+        raise Refused(f"{name}: {min(unknown)} is not known; valid names are {', '.join(sorted(known))}")
     return found

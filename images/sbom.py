@@ -1,5 +1,6 @@
-#!/usr/bin/env python3
-"""Write the bill of materials of a system as CycloneDX 1.5: images/sbom --root TAR --packages FILE --out JSON
+"""Write the bill of materials of a system as CycloneDX 1.5.
+
+    python3 -m images.sbom --root TAR --packages FILE --out JSON
 
 From the list of its Debian packages and the metadata of the Python packages in it. The same system gives the same file.
 """
@@ -15,8 +16,8 @@ from urllib.parse import quote
 
 
 def debian(file: Path) -> list[dict[str, object]]:
-    """The components of lines "NAME VERSION ARCHITECTURE"."""
-    found = []
+    """Return the components from lines "NAME VERSION ARCHITECTURE"."""
+    found: list[dict[str, object]] = []
     for line in sorted(file.read_text().splitlines()):
         name, version, architecture = line.split()
         purl = f"pkg:deb/debian/{name}@{quote(version)}?arch={architecture}&distro=trixie"
@@ -25,7 +26,7 @@ def debian(file: Path) -> list[dict[str, object]]:
 
 
 def python(root: Path) -> list[dict[str, object]]:
-    """The components of `*.dist-info/METADATA` in the tar file."""
+    """Return the components from `*.dist-info/METADATA` in the tar file."""
     found = []
     with tarfile.open(root) as tar:
         for member in sorted(tar.getmembers(), key=lambda member: member.name):
@@ -43,7 +44,7 @@ def python(root: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the bill of materials."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--root", type=Path, required=True, metavar="TAR")
     options.add_argument("--packages", type=Path, required=True, metavar="FILE")

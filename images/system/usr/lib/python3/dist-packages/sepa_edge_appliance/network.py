@@ -1,4 +1,4 @@
-"""The networks that the owner named, as systemd-networkd and wpa_supplicant want them."""
+"""Write the owner's network settings for systemd-networkd and wpa_supplicant."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 import shutil
 from pathlib import Path
 
-from files import remove, write
-from provisioning import CLEARED, Network, Refused, Wifi
+from sepa_edge_appliance.files import remove, write
+from sepa_edge_appliance.provisioning import CLEARED, Network, Refused, Wifi
 
 KEPT = Path("/data/network")
-"""Here they are kept; any other *.network, *.netdev and *.link that stands here counts, too (systemd.network(5))."""
+"""Directory of the settings. Other *.network, *.netdev and *.link files in it apply as well (systemd.network(5))."""
 SUPPLICANT = "wpa_supplicant.conf"
 RUN = Path("/run/systemd/network")
 
@@ -40,9 +40,9 @@ def supplicant(wanted: Wifi) -> str:
         before = file.read_text() if file.exists() else ""
         kept = re.search(r'^\tpsk="(.*)"$', before, re.MULTILINE)
         if kept is None or f"\tssid={wanted.name.encode().hex()}\n" not in before:
-            raise Refused(f"wifi: the password of {wanted.name} is not known here any more; write it again")
+            raise Refused(f"wifi: the password of {wanted.name} is no longer stored here; write it again")
         password = kept[1]
-    # The name in hexadecimal digits, and quotes around a password, are never anything but themselves.
+    # Neither hexadecimal digits for the name nor quotes around the password can be misread as other settings.
     lines = ["# From provision.toml.", f"country={wanted.country}", "network={", f"\tssid={wanted.name.encode().hex()}"]
     if password:
         lines += ["\tkey_mgmt=WPA-PSK WPA-PSK-SHA256 SAE", "\tieee80211w=1", f'\tpsk="{password}"']
@@ -52,7 +52,7 @@ def supplicant(wanted: Wifi) -> str:
 
 
 def enter() -> None:
-    """Before systemd-networkd starts, and as it can read them."""
+    """Copy the settings with permissions that systemd-networkd can read, before it starts."""
     RUN.mkdir(parents=True, exist_ok=True)
     for file in [*KEPT.glob("*.network"), *KEPT.glob("*.netdev"), *KEPT.glob("*.link")]:
         shutil.copyfile(file, RUN / file.name)

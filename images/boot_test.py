@@ -1,17 +1,17 @@
-#!/usr/bin/env python3
 """Boot an image in QEMU and assert from outside that it is a gateway.
 
 Run by the project's environment:
 
-    .venv/bin/python images/boot-test build/sepa-edge_0.1.0+deb13_amd64.img [--updates build/keys]
+    .venv/bin/python -m images.boot_test build/sepa-edge_0.1.0+deb13_amd64.img [--updates build/keys]
 
-The image is copied, given the disk of a real card and files of its owner's on the boot partition, and started without
-KVM, with ports of this machine's loopback address forwarded to it. What is asked is what a stranger, a device and the
-owner could ask: nothing in the image is there for this test. With `--updates` it is also given updates, from a second
-disk: one that a stranger has signed, one whose gateway does not start, and the one that was built with the image.
+The test copies the image, enlarges the copy to the size of a real card, puts files of the owner on the boot partition,
+and starts it without KVM. Ports of this machine's loopback address are forwarded to it. The requests are those that an
+unauthenticated client, a device and the owner could send: the image contains nothing for this test. With `--updates`,
+the test also installs updates from a second disk: one with an unknown signature, one whose gateway does not start, and
+the one that was built with the image.
 
-A slow or busy machine is no reason to fail: what is waited for has half an hour. Each line begins with the seconds
-since the beginning.
+The test must not fail on a slow or busy machine, so each wait may take half an hour. Each line of the output begins
+with the seconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -34,27 +34,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-try:
-    import paho.mqtt.client as paho
-    from websockets.asyncio.client import connect
-except ModuleNotFoundError as missing:
-    sys.exit(f"{missing}; run it by the project's environment: .venv/bin/python images/boot-test ...")
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from websockets.asyncio.client import connect
 
-sys.path.insert(0, str(Path(__file__).parent / "lib"))
-sys.dont_write_bytecode = True
-
-from checks import Failed, check  # noqa: E402
+from images.checks import Failed, check
 
 _T = TypeVar("_T")
 
 CARD = 4 << 30
-"""Bytes of the card that the image is flashed to."""
+"""Size in bytes of the card that the image is flashed to."""
 BOOT = "@@4M"
-"""Where the boot partition begins."""
+"""Offset of the boot partition, in the notation of mtools."""
 SYSTEM_B = (4 + 256 + 1024) << 20
-"""The byte where the second system begins."""
+"""Offset of the second system in bytes."""
 DATA = (4 + 256 + 1024 + 1024 + 4) << 20
-"""And the data partition."""
+"""Offset of the data partition in bytes."""
 PORTS = {"https": 8443, "wss": 9443, "mqtts": 8883, "coap": 5683, "ssh": 22}
 CONSOLE = re.compile(r"code +([0-9A-Z-]{20,}) +registers.*?authority +SHA-256 ([0-9A-F:]{95})", re.DOTALL)
 DEVICE, PASSWORD = "kitchen", "a password of the boot test"
@@ -77,11 +72,14 @@ SELECT ?v {
 PC = ["qemu-system-x86_64", "-machine", "q35,sata=off,smbus=off"]
 PC += ["-cpu", "Nehalem,model=28,stepping=10,-cx16,+arat"]
 PI = ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"]
-"""With a Pi 4's processor, with UEFI as U-Boot is on the board; QEMU's models of the boards lack much."""
+"""A machine with the processor of a Pi 4, and with UEFI, which U-Boot provides on the board.
+
+QEMU's models of the boards lack too many devices.
+"""
 PATIENCE = 1800
-"""Seconds that anything may take."""
+"""Limit of each wait in seconds."""
 ANSWER = 300
-"""And an answer of a box that serves."""
+"""Limit in seconds for one answer of a gateway that serves."""
 
 
 class Box:
@@ -110,36 +108,37 @@ class Box:
         self.put("mappings/kitchen.toml", MAPPING)
 
     def put(self, name: str, text: str) -> None:
-        """A file of the owner's on the boot partition."""
+        """Write a file of the owner to the boot partition."""
         file = self.directory / "put"
         file.write_text(text)
         subprocess.run(["mcopy", "-o", "-i", f"{self.disk}{BOOT}", file, f"::{name}"], check=True)
 
     def get(self, name: str) -> str:
-        """A file of the boot partition, while the box is off."""
+        """Return a file of the boot partition, while the box is off."""
         got = subprocess.run(["mtype", "-i", f"{self.disk}{BOOT}", f"::{name}"], check=True, capture_output=True)
         return got.stdout.decode()
 
     def start(self) -> None:
-        """Plug it in."""
+        """Switch the box on."""
         self.ports = {service: free_port(service == "coap") for service in PORTS}
         forwards = "".join(
             f",hostfwd={'udp' if service == 'coap' else 'tcp'}:127.0.0.1:{self.ports[service]}-:{port}"
             for service, port in PORTS.items()
         )
-        # The power cut loses what the virtual machine has not sent to its disk. What QEMU has written stays in any mode
-        # of the cache, since this machine goes on; to wait for this machine's own disk would only take time.
-        drives = (
+        # The power cut loses all data that the virtual machine has not sent to its disk. Data that QEMU has written
+        # stays in any mode of the cache, because this machine continues to run. So waiting for the disk of this machine
+        # would only take time.
+        drives = [
             f"if=pflash,format=raw,readonly=on,file={firmware(self.firmware, 'CODE')}",
             f"if=pflash,format=raw,file={self.directory / 'vars.fd'}",
             f"if=none,id=card,format=raw,file={self.disk},cache=unsafe",
-        )
+        ]
         if self.stick is not None:
-            drives += (f"if=none,id=stick,format=raw,file={self.stick}",)
-        # One CPU. With two, each a thread of QEMU, one can execute an instruction that the other is rewriting (static
-        # keys of the kernel). Processors allow that; QEMU 7.2 sometimes raises an exception, and the kernel panics.
+            drives.append(f"if=none,id=stick,format=raw,file={self.stick}")
+        # One CPU: with two threads of QEMU, one can execute an instruction that the other is rewriting (static keys of
+        # the kernel). Real processors allow that; QEMU 7.2 sometimes raises an exception, and the kernel panics.
         command = [*self.machine, "-accel", "tcg", "-smp", "1", "-m", "1024"]
-        # No watchdog, which would restart the box where this machine is too busy to run it for 14 s.
+        # No watchdog: it would restart the box if this machine is too busy to run it for 14 s.
         command += ["-action", "watchdog=none", "-nodefaults", "-display", "none", "-serial", f"file:{self.console}"]
         command += [word for drive in drives for word in ("-drive", drive)]
         command += ["-device", "virtio-blk-pci,drive=card", "-device", "virtio-rng-pci", "-device", "i6300esb"]
@@ -150,25 +149,25 @@ class Box:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
     def cut(self) -> None:
-        """Pull the plug."""
+        """Cut the power."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def worked(self) -> float:
-        """Seconds of processors since it was plugged in: what else this machine does has no part in them."""
+        """Return the processor time in seconds since the start, which excludes other work of this machine."""
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def said(self) -> str:
-        """What is on the console, as plain text."""
+        """Return the text on the console without escape sequences."""
         text = self.console.read_bytes().decode("utf-8", "replace").replace("\r", "")
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
     def wait(self, condition: Callable[[], _T], what: str) -> _T:
-        """The condition's first true value; it may raise what networks raise."""
+        """Return the first true value of a condition. Network errors of the condition count as false."""
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
             for bad in ("Kernel panic", "end trace", "Emergency Shell"):
@@ -185,7 +184,7 @@ class Box:
         raise Failed(f"waited {PATIENCE} s in vain for {what}")
 
     def run(self, command: str) -> str:
-        """What a command prints, over SSH, as the owner."""
+        """Run a command over SSH as the owner, and return its output."""
         options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
         options += ["-i", str(self.key), "-p", str(self.ports["ssh"]), "-o", f"ConnectTimeout={ANSWER}"]
         options += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=20"]
@@ -195,27 +194,27 @@ class Box:
         return done.stdout.decode().strip()
 
     def until(self, command: str) -> None:
-        """Wait in the box until the command succeeds: a login for each attempt would take most of its processors."""
+        """Wait in the box until a command succeeds: a login for each attempt would take most of its processor time."""
         self.run(f"until {command}; do sleep 1; done")
 
 
 def firmware(name: str, part: str) -> Path:
-    """UEFI for virtual machines, as Debian has it."""
+    """Return the path of a part of Debian's UEFI for virtual machines."""
     for file in (Path(f"/usr/share/{name}/{name}_{part}_4M.fd"), Path(f"/usr/share/{name}/{name}_{part}.fd")):
         if file.exists():
             return file
-    raise Failed("there is no UEFI for QEMU here; install the packages ovmf and qemu-efi-aarch64")
+    raise Failed("UEFI for QEMU is missing; install the packages ovmf and qemu-efi-aarch64")
 
 
 def free_port(datagrams: bool) -> int:
-    """A port of this machine that nobody listens on."""
+    """Return an unused port of this machine."""
     with socket.socket(type=socket.SOCK_DGRAM if datagrams else socket.SOCK_STREAM) as asked:
         asked.bind(("127.0.0.1", 0))
         return int(asked.getsockname()[1])
 
 
 class Owner:
-    """Who has read the console: trusts the authority whose fingerprint is there, and registers with the code."""
+    """A person with access to the console: trusts the authority with its fingerprint, and registers with its code."""
 
     def __init__(self, box: Box, fingerprint: str) -> None:
         self.box = box
@@ -225,7 +224,7 @@ class Owner:
         self.token = ""
 
     def _authority(self, fingerprint: str) -> str:
-        """The certificate of the chain that the box shows which has this fingerprint."""
+        """Return the certificate with this fingerprint from the chain that the box presents."""
         shown = subprocess.run(
             ["openssl", "s_client", "-showcerts", "-connect", f"127.0.0.1:{self.box.ports['https']}"],
             stdin=subprocess.DEVNULL,
@@ -235,7 +234,7 @@ class Owner:
         ).stdout.decode()
         chain = re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", shown, re.DOTALL)
         if not chain:
-            raise ConnectionError("nobody answers yet")
+            raise ConnectionError("no answer yet")
         for pem in chain:
             found = subprocess.run(
                 ["openssl", "x509", "-noout", "-fingerprint", "-sha256"],
@@ -245,10 +244,10 @@ class Owner:
             )
             if fingerprint in found.stdout.decode():
                 return str(pem)
-        raise Failed("the box shows no certificate with the fingerprint that is on its console")
+        raise Failed("the box presents no certificate with the fingerprint on its console")
 
     def ask(self, path: str, body: bytes | None = None, kind: str = "", authorization: str = "") -> tuple[int, str]:
-        """Status and body."""
+        """Send a request, and return status and body."""
         headers = {"Content-Type": kind} if kind else {}
         if authorization:
             headers["Authorization"] = authorization
@@ -261,7 +260,7 @@ class Owner:
                 return error.code, error.read().decode()
 
     def register(self, code: str) -> None:
-        """OAuth 2.0: a client for the code, a token for the client."""
+        """Register a client with the code, and get a token for it (OAuth 2.0)."""
         import base64
 
         form = {"register": {"client_identity": code, "grant_types": ["client_credentials"]}}
@@ -273,18 +272,18 @@ class Owner:
         self.token = json.loads(text)["token"]["access_token"]
 
     def sparql(self, kind: str, text: str) -> tuple[int, str]:
-        """A query or an update."""
+        """Send a query or an update, and return status and body."""
         media = f"application/sparql-{kind}"
         return self.ask(f"/secure/{kind}", text.encode(), media, f"Bearer {self.token}")
 
     def healthy(self) -> bool:
-        """Whether the gateway says so itself. Who asks before the box has a network waits long for an answer."""
+        """Return whether the gateway reports health. Before the box has a network, a request would wait long."""
         return "login:" in self.box.said() and self.ask("/health")[0] == 200
 
 
 def device(owner: Owner, password: str | None) -> paho.Client:
-    """An MQTT client of the box's broker, that is about to connect."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="boot-test")
+    """Return an MQTT client that is connecting to the broker of the box."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="boot-test")
     client.tls_set(ca_certs=str(owner.authority))
     if password is not None:
         client.username_pw_set(DEVICE, password)
@@ -293,7 +292,7 @@ def device(owner: Owner, password: str | None) -> paho.Client:
 
 
 def connects(owner: Owner, password: str | None) -> bool:
-    """Whether the broker takes it."""
+    """Return whether the broker accepts the device with this password."""
     answers = []
     client = device(owner, password)
     client.on_connect = lambda _client, _data, _flags, reason, _properties: answers.append(not reason.is_failure)
@@ -305,12 +304,12 @@ def connects(owner: Owner, password: str | None) -> bool:
 
 
 def publish(client: paho.Client, topic: str, payload: str) -> None:
-    """At QoS 1, until it is acknowledged."""
+    """Publish with QoS 1, and wait for the acknowledgement."""
     client.publish(topic, payload, qos=1).wait_for_publish(ANSWER)
 
 
-async def is_told(owner: Owner) -> str:
-    """What a subscriber is told when the device publishes."""
+async def received_value(owner: Owner) -> str:
+    """Return the value that a subscriber receives when the device publishes."""
     url = f"wss://localhost:{owner.box.ports['wss']}/secure/subscribe"
     async with connect(url, ssl=owner.context, open_timeout=ANSWER, proxy=None) as subscriber:
         message = {"subscribe": {"sparql": VALUES, "authorization": f"Bearer {owner.token}"}}
@@ -320,22 +319,22 @@ async def is_told(owner: Owner) -> str:
         client = device(owner, PASSWORD)
         client.loop_start()
         await asyncio.to_thread(publish, client, f"{DEVICE}/hall/temperature", "21.5")
-        told = json.loads(await asyncio.wait_for(subscriber.recv(), ANSWER))
+        received = json.loads(await asyncio.wait_for(subscriber.recv(), ANSWER))
         client.loop_stop()
         client.disconnect()
-    return str(told["notification"]["addedResults"]["results"]["bindings"][0]["v"]["value"])
+    return str(received["notification"]["addedResults"]["results"]["bindings"][0]["v"]["value"])
 
 
-async def strangers_socket(owner: Owner) -> str:
-    """What somebody without a token is told."""
+async def unauthenticated_socket(owner: Owner) -> str:
+    """Return the answer to a client without a token."""
     url = f"wss://localhost:{owner.box.ports['wss']}/secure/subscribe"
-    async with connect(url, ssl=owner.context, open_timeout=ANSWER, proxy=None) as stranger:
-        await stranger.send(json.dumps({"subscribe": {"sparql": VALUES}}))
-        return str(await asyncio.wait_for(stranger.recv(), ANSWER))
+    async with connect(url, ssl=owner.context, open_timeout=ANSWER, proxy=None) as socket_:
+        await socket_.send(json.dumps({"subscribe": {"sparql": VALUES}}))
+        return str(await asyncio.wait_for(socket_.recv(), ANSWER))
 
 
 def coap(port: int, message: bytes) -> bytes:
-    """The first answer."""
+    """Send a CoAP message, and return the first answer."""
     with socket.socket(type=socket.SOCK_DGRAM) as asking:
         asking.settimeout(ANSWER)
         asking.sendto(message, ("127.0.0.1", port))
@@ -343,7 +342,7 @@ def coap(port: int, message: bytes) -> bytes:
 
 
 def load_and_cut(owner: Owner, box: Box) -> list[int]:
-    """Updates one after another until the plug is pulled; the numbers of those that were acknowledged."""
+    """Send updates and cut the power. Returns the numbers of the acknowledged updates."""
     text = "INSERT DATA {{ <urn:cut> <urn:number> {} }}"
     acknowledged = [number for number in range(40) if owner.sparql("update", text.format(number))[0] == 200]
     box.cut()
@@ -351,10 +350,12 @@ def load_and_cut(owner: Owner, box: Box) -> list[int]:
 
 
 def first_start(box: Box) -> tuple[Owner, float]:
-    """The owner, who has registered; how many seconds of processors it took until the gateway served."""
+    """Return the registered owner, and the processor time in seconds until the gateway served."""
     began = time.monotonic()
     box.start()
-    code, fingerprint = box.wait(lambda: CONSOLE.search(box.said()), "the code on the console").groups()
+    printed = box.wait(lambda: CONSOLE.search(box.said()), "the code on the console")
+    assert printed is not None
+    code, fingerprint = printed.groups()
     owner = box.wait(lambda: Owner(box, fingerprint), "TLS")
     box.wait(owner.healthy, "health")
     took = box.worked()
@@ -363,27 +364,27 @@ def first_start(box: Box) -> tuple[Owner, float]:
     return owner, took
 
 
-def strangers(owner: Owner, box: Box) -> None:
-    """Nobody comes in without a token, a password or keys."""
+def unauthenticated(owner: Owner, box: Box) -> None:
+    """Check that clients without a token, a password or keys are refused."""
     status, _ = owner.ask("/secure/query", b"ASK {}", "application/sparql-query")
-    check("HTTP refuses who has no token", status == 401, status)
-    check("WebSocket refuses who has no token", "error" in asyncio.run(strangers_socket(owner)))
-    check("MQTT refuses who has no password", not connects(owner, None))
+    check("HTTP refuses a client without a token", status == 401, status)
+    check("WebSocket refuses a client without a token", "error" in asyncio.run(unauthenticated_socket(owner)))
+    check("MQTT refuses a client without a password", not connects(owner, None))
     check("MQTT refuses a wrong password", not connects(owner, "guessed"))
     check("CoAP answers", coap(box.ports["coap"], b"\x40\x00\x12\x34")[:1] == b"\x70")
     answer = coap(box.ports["coap"], b"\x40\x01\x12\x35\xb5query")
-    check("CoAP refuses who has no keys", answer[1] >> 5 == 4, f"{answer[1] >> 5}.{answer[1] & 31:02}")
+    check("CoAP refuses a client without keys", answer[1] >> 5 == 4, f"{answer[1] >> 5}.{answer[1] & 31:02}")
 
 
 def inside(box: Box) -> None:
-    """What the owner sees who has logged in."""
+    """Check the state of the system over SSH, as the owner."""
     failed = box.run("systemctl --failed --no-legend --plain | cut -d' ' -f1")
     check("no unit has failed", not failed, failed)
     cycles = box.run("journalctl -b --no-pager | grep -ci 'ordering cycle' || true")
     check("no ordering cycle", cycles == "0", cycles)
     check("the root file system is read only", " ro," in box.run("grep ' / ext4' /proc/mounts"))
     counted = box.run("grub-editenv /boot/efi/grubenv list | grep A_TRY")
-    check("this start is one that the boot loader need not count", counted == "A_TRY=0", counted)
+    check("the boot loader's count of failed starts is cleared", counted == "A_TRY=0", counted)
     stamp = "stat -c %i /data/mosquitto/tls/server.pem"
     old = box.run(stamp)
     box.run("name=$(hostname); runuser -u sepa-edge -- edge cert init $name $name.local")
@@ -401,33 +402,33 @@ UNFIT = """#!/bin/sh
 python3 -c 'import sqlite3; sqlite3.connect("/var/lib/sepa-edge/edge.sqlite3").execute("PRAGMA user_version = 99")'
 exit 1
 """
-"""A gateway of an update that makes its data unreadable for the one before, and does not start."""
+"""Gateway of an update: it makes the data unreadable for the previous version, and does not start."""
 
 
 IMPATIENT = """[Service]
 ExecStart=
 ExecStart=/usr/bin/edge health --wait 10
 """
-"""A setting of that update: it is given up after so long, and not after three minutes."""
+"""Setting of that update: its start fails after 10 s without health, and not after three minutes."""
 
 
 def updates(box: Box, image: Path, keys: Path) -> Path:
-    """A disk with three updates: `strange` has a signature of others, `unfit` does not serve, `fit` was just built."""
+    """Make a disk with three updates: `strange` (unknown signature), `unfit` (does not serve), `fit` (of the image)."""
     here = Path(__file__).parent
     board = "pi" if "arm64" in image.name else "amd64"
     built = image.with_suffix(".raucb")
     if not built.exists():
         raise Failed(f"{built} is missing; images/build makes it with the image")
-    directory, work, strangers = (box.directory / name for name in ("updates", "work", "strangers"))
+    directory, work, other_keys = (box.directory / name for name in ("updates", "work", "other-keys"))
     directory.mkdir()
     shutil.copy(built, directory / "fit.raucb")
     authority = keys / "authority.pem"
     subprocess.run(["rauc", "extract", f"--keyring={authority}", built, work], check=True, capture_output=True)
     slot = work / "system.ext4"
-    subprocess.run([here / "keys", "--out", strangers], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([here / "keys", "--out", other_keys], check=True, stdout=subprocess.DEVNULL)
 
     def bundle(name: str, signer: Path) -> None:
-        words = [here / "bundle", "--board", board, "--slot", slot, "--keys", signer]
+        words: list[str | Path] = [here / "bundle", "--board", board, "--slot", slot, "--keys", signer]
         subprocess.run(
             [*words, "--version", name, "--out", directory / f"{name}.raucb"], check=True, stdout=subprocess.DEVNULL
         )
@@ -440,8 +441,8 @@ def updates(box: Box, image: Path, keys: Path) -> Path:
     commands += f"write {impatient} /etc/systemd/system/edge-health.service.d/impatient.conf\n"
     subprocess.run(["debugfs", "-w", "-f", "-", slot], input=commands.encode(), check=True, capture_output=True)
     bundle("unfit", keys)
-    os.truncate(slot, 1 << 20)  # nobody will look into it
-    bundle("strange", strangers)
+    os.truncate(slot, 1 << 20)  # the signature is refused before the content is read
+    bundle("strange", other_keys)
     shutil.rmtree(work)
     stick = box.directory / "stick.img"
     subprocess.run(
@@ -452,7 +453,7 @@ def updates(box: Box, image: Path, keys: Path) -> Path:
 
 
 def install(box: Box, name: str) -> None:
-    """The owner mounts the disk, installs the update, and starts the box anew."""
+    """Mount the disk, install the update, and restart the box, as the owner does."""
     box.run("mountpoint -q /mnt || mount -o ro /dev/vdb /mnt")
     box.run(f"rauc install /mnt/{name}.raucb")
     box.console.write_bytes(b"")
@@ -460,34 +461,38 @@ def install(box: Box, name: str) -> None:
 
 
 def slot(box: Box) -> str:
-    """The slot that runs, once the start is through."""
+    """Return the slot of the running system, after the end of its start."""
     box.until("systemctl is-active --quiet edge-good")
-    return re.search(r"rauc\.slot=(\w)", box.run("cat /proc/cmdline"))[1]
+    line = box.run("cat /proc/cmdline")
+    found = re.search(r"rauc\.slot=(\w)", line)
+    if found is None:
+        raise Failed(f"the kernel's command line names no slot: {line}")
+    return found[1]
 
 
 def update(box: Box, owner: Owner) -> None:
-    """One that is refused, one that is undone, one that stays."""
+    """Install three updates: one is refused, one is undone, and one stays."""
     box.wait(lambda: slot(box), "the end of the start")
     box.run("mountpoint -q /mnt || mount -o ro /dev/vdb /mnt")
     slots = "grub-editenv /boot/efi/grubenv list; head -c 16M /dev/disk/by-partlabel/system-b | sha256sum"
     before = box.run(slots)
     refused = box.run("rauc install /mnt/strange.raucb 2>&1 || true")
-    check("an update that a stranger has signed is refused", "signature" in refused, refused.splitlines()[-1])
+    check("an update with an unknown signature is refused", "signature" in refused, refused.splitlines()[-1])
     check("and changes nothing", box.run(slots) == before)
 
     began = time.monotonic()
     install(box, "unfit")
     box.wait(lambda: "rauc.slot=B" in box.said(), "the start of the update")
-    box.wait(lambda: "was undone" in box.said(), "the way back")
-    box.wait(owner.healthy, "health after the way back")
+    box.wait(lambda: "was undone" in box.said(), "the rollback")
+    box.wait(owner.healthy, "health after the rollback")
     check(
         "an update that does not reach health is undone",
         True,
         f"{time.monotonic() - began:.0f} s after its installation",
     )
-    check("the system before it runs", box.wait(lambda: slot(box), "the end of the start") == "A")
+    check("the previous system runs", box.wait(lambda: slot(box), "the end of the start") == "A")
     _, text = owner.sparql("query", VALUES)
-    check("with its data, which the update had made unreadable", '"21.5"' in text)
+    check("its data is readable, although the update had made it unreadable", '"21.5"' in text)
 
     install(box, "fit")
     box.wait(lambda: "rauc.slot=B" in box.said(), "the start of the update")
@@ -499,48 +504,48 @@ def update(box: Box, owner: Owner) -> None:
 
 
 def worn(box: Box, owner: Owner) -> None:
-    """The slot that runs can no longer be read, and RAUC has emptied the boot loader's file before a power cut."""
+    """Damage the running slot, and empty the boot loader's file, as a power cut during RAUC's write does."""
     box.cut()
     box.put("grubenv", "")
     spoil(box.disk, SYSTEM_B, 8)
     box.start()
     box.wait(owner.healthy, "health of the other system")
     tried = "slot B cannot be loaded" in box.said()
-    check("without its variables the boot loader knows from the copy which system ran", tried)
-    check("where a system cannot be loaded the other one starts", "did not start three times" in box.said())
+    check("without its variables, the boot loader finds the last system in the copy", tried)
+    check("if a system cannot be loaded, the other one starts", "did not start three times" in box.said())
 
 
 def lost(box: Box) -> None:
-    """The data partition can no longer be read."""
+    """Damage the data partition."""
     box.cut()
     spoil(box.disk, DATA, 512)
     box.start()
-    box.wait(lambda: "the data partition cannot be read" in box.said(), "what the box says of its data")
+    box.wait(lambda: "the data partition cannot be read" in box.said(), "the message about the data partition")
     box.wait(lambda: "login:" in box.said(), "the end of the start")
-    check("a box that has lost its data lets nobody in", CONSOLE.search(box.said()) is None)
+    check("a box that has lost its data offers no code for registration", CONSOLE.search(box.said()) is None)
     box.cut()
     counted = re.search(r"^A_TRY=(\d)$", box.get("grubenv"), re.MULTILINE)
-    check("and calls that no good start", counted is not None and counted[1] == "1", counted and counted[0])
+    check("and the start does not count as good", counted is not None and counted[1] == "1", counted and counted[0])
 
 
 def flash(box: Box) -> None:
-    """The owner flashes the image again: all of it, while the box is off."""
+    """Flash the whole image again, while the box is off."""
     subprocess.run(["dd", f"if={box.image}", f"of={box.disk}", "bs=4M", "conv=notrunc", "status=none"], check=True)
 
 
 def spoil(disk: Path, begin: int, mebibytes: int) -> None:
-    """So much of it is nothing any more."""
+    """Overwrite a part of the disk with zeros."""
     with disk.open("r+b") as file:
         file.seek(begin)
         file.write(bytes(mebibytes << 20))
 
 
 def main() -> int:
-    """Start it, ask it, pull the plug, start it again."""
+    """Start the image, test it, cut the power, and start it again."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("image", type=Path, help="made by images/build; its name says for which board")
-    options.add_argument("--keep", type=Path, metavar="DIR", help="work there, and leave disk and console behind")
-    options.add_argument("--updates", type=Path, metavar="KEYS", help="try updates, too, signed with the image's keys")
+    options.add_argument("image", type=Path, help="image from images/build; its name contains the board")
+    options.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR, and keep disk and console output")
+    options.add_argument("--updates", type=Path, metavar="KEYS", help="also test updates, signed with these keys")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = given.keep or Path(temporary)
@@ -549,8 +554,12 @@ def main() -> int:
         try:
             box.stick = updates(box, given.image, given.updates) if given.updates else None
             owner, first = first_start(box)
-            strangers(owner, box)
-            check("a reading over MQTT reaches a subscriber", (value := asyncio.run(is_told(owner))) == "21.5", value)
+            unauthenticated(owner, box)
+            check(
+                "a reading over MQTT reaches a subscriber",
+                (value := asyncio.run(received_value(owner))) == "21.5",
+                value,
+            )
             inside(box)
             box.wait(owner.healthy, "health after the kill")
             acknowledged = load_and_cut(owner, box)
@@ -560,14 +569,14 @@ def main() -> int:
             box.start()
             box.wait(owner.healthy, "health after the power cut, with the image flashed again")
             second = box.worked()
-            # A figure, not a condition: under emulation both depend on what else the machine does.
+            # Printed, not checked: under emulation both depend on the other work of this machine.
             took = time.monotonic() - began
-            print(f"     work of processors: {second:.0f} s, at the first start {first:.0f} s; it took {took:.0f} s")
+            print(f"     processor time: {second:.0f} s, at the first start {first:.0f} s; elapsed time: {took:.0f} s")
             _, text = owner.sparql("query", "SELECT ?n { <urn:cut> <urn:number> ?n }")
             kept = {int(row["n"]["value"]) for row in json.loads(text)["results"]["bindings"]}
             check("a power cut loses nothing that was acknowledged", set(acknowledged) <= kept, len(acknowledged))
             _, text = owner.sparql("query", VALUES)
-            check("who flashes the image again finds data, names and rights of before", '"21.5"' in text)
+            check("after the image is flashed again, data, names and rights are as before", '"21.5"' in text)
             check("no unit has failed after the power cut", not box.run("systemctl --failed --no-legend --plain"))
             if given.updates:
                 update(box, owner)

@@ -1,6 +1,5 @@
-#!/usr/bin/python3 -I
-"""Make the box what it is: at the first start its settings, secrets and certificate, at each what its owner put on the
-boot partition. Runs as root before the gateway and its broker, and does nothing twice."""
+"""Set up the box: settings, secrets and certificate at the first start, and the owner's files on the boot partition at
+each start. Runs as root before the gateway and its broker. Steps that are already done have no effect."""
 
 from __future__ import annotations
 
@@ -8,55 +7,48 @@ import re
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import broker_tls
-import devices
-import network
-import provisioning
-import trial
-from files import make_directory, remove, write
+from sepa_edge_appliance import broker_tls, devices, network, provisioning, trial
+from sepa_edge_appliance.files import make_directory, remove, write
 
 DATA = Path("/data")
 BOOT = Path("/boot/efi")
-TEMPLATE = Path("/usr/lib/sepa-edge-appliance/edge.toml")
+TEMPLATE = Path(__file__).with_name("edge.toml")
 CONSOLE = Path("/run/issue.d/sepa-edge.issue")
 
 
 def main() -> None:
-    """All of it, in order. A step that fails hinders no other: a box that serves can be mended."""
-    told: list[str] = []
+    """Run all steps in order. A failed step does not stop the others, because a box that serves can be repaired."""
+    report: list[str] = []
 
     def tried(what: str, step: Callable[..., object], *arguments: object) -> None:
         try:
             step(*arguments)
         except provisioning.Refused as refused:
-            told.append(f"{what}: not applied: {refused}")
-        except Exception as error:  # noqa: BLE001  whatever it is, the gateway is wanted
+            report.append(f"{what}: not applied: {refused}")
+        except Exception as error:  # noqa: BLE001  the gateway has to start after any error
             traceback.print_exc()
-            told.append(f"{what}: {type(error).__name__}: {error}")
+            report.append(f"{what}: {type(error).__name__}: {error}")
 
-    tried("update", lambda: told.extend(line for line in [trial.end()] if line))
+    tried("update", lambda: report.extend(line for line in [trial.end()] if line))
     tried("update", trial.begin)
     tried("settings", settings)
-    if not trial.LOST.exists():  # else its secrets would be cleared, and known to this start alone
+    if not trial.LOST.exists():  # else its secrets would be cleared, and lost at the next start
         tried("provision.toml", provision)
     tried("network", network.enter)
     name = (DATA / "system/hostname").read_text().strip()
-    tried("mappings", mappings, told)
+    tried("mappings", mappings, report)
     tried("certificate", certificate, name)
-    tried("console", console, name, told)
+    tried("console", console, name, report)
 
 
 def settings() -> None:
-    """Those that a box has before its owner says anything, and what its parts know each other by."""
+    """Write the initial settings, and the password by which the broker knows the gateway."""
     file = DATA / "settings/edge.toml"
     make_directory(file.parent, "root", 0o755)
     if not file.exists():
@@ -69,16 +61,16 @@ def settings() -> None:
 
 
 def provision() -> None:
-    """What the owner wants, and then without its secrets."""
+    """Apply provision.toml, and remove its secrets."""
     file = BOOT / "provision.toml"
     provisioning.finish_clearing(file)
     wanted = provisioning.read(file)
-    # What may still be refused comes first, since of a file that is refused nothing applies.
+    # Steps that can still refuse the file come first, because no part of a refused file may apply.
     known = devices.names()
     for device, password in wanted.devices:
         if password == provisioning.CLEARED and device not in known:
-            again = "write it again, or take the device out"
-            raise provisioning.Refused(f"device: the password of {device} is not known here any more; {again}")
+            again = "write it again, or remove the device"
+            raise provisioning.Refused(f"device: the password of {device} is no longer stored here; {again}")
     if wanted.wifi is not None:
         network.supplicant(wanted.wifi)
     if wanted.history is not None:
@@ -98,7 +90,7 @@ def provision() -> None:
 
 
 def history(wanted: provisioning.History) -> None:
-    """Where the gateway ships observations to: variables of its service, which beat its settings file."""
+    """Write where the gateway ships observations to, as variables of its service, which override its settings file."""
     variables = DATA / "settings/history.env"
     token = DATA / "secrets/history-token"
     if not wanted.url:
@@ -106,14 +98,14 @@ def history(wanted: provisioning.History) -> None:
         remove(token)
         return
     if wanted.token == provisioning.CLEARED and not token.exists():
-        raise provisioning.Refused("history: the token is not known here any more; write it again")
+        raise provisioning.Refused("history: the token is no longer stored here; write it again")
     lines = [f"EDGE__OFFLOAD__TO={wanted.url}"]
     lines += ["EDGE__OFFLOAD__TOKEN_FILE=/run/credentials/edge.service/secrets_history-token"]
     authority = BOOT / "history-ca.pem"
     if authority.exists():
         content = authority.read_bytes()
         if b"-----BEGIN CERTIFICATE-----" not in content:
-            raise provisioning.Refused("history-ca.pem is no certificate in PEM form")
+            raise provisioning.Refused("history-ca.pem is not a certificate in PEM format")
         write(DATA / "settings/history-ca.pem", content, "root", 0o644)
         lines += [f"EDGE__OFFLOAD__CA_FILE={DATA}/settings/history-ca.pem"]
     if wanted.token != provisioning.CLEARED:
@@ -122,7 +114,7 @@ def history(wanted: provisioning.History) -> None:
 
 
 def login(keys: tuple[str, ...] | None) -> None:
-    """The owner's keys; where the file names none, nobody logs in any more."""
+    """Write the owner's SSH keys. An empty list disables logins; without a list the keys stay as they are."""
     directory = DATA / "ssh"
     make_directory(directory, "root", 0o700)
     if keys:
@@ -135,7 +127,7 @@ def login(keys: tuple[str, ...] | None) -> None:
 
 
 def host_key(key: Path) -> None:
-    """Make the key by which the box is known. The public part comes first: a private key that is there is complete."""
+    """Make the host key. The public part is written first, so that an existing private key is always complete."""
     with tempfile.TemporaryDirectory(dir=key.parent) as directory:
         draft = Path(directory) / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(draft)], check=True)
@@ -143,30 +135,30 @@ def host_key(key: Path) -> None:
         write(key, draft.read_bytes(), "root", 0o600)
 
 
-def mappings(told: list[str]) -> None:
-    """The owner's mapping files, as they are on the boot partition now."""
+def mappings(report: list[str]) -> None:
+    """Copy the owner's mapping files from the boot partition."""
     here = DATA / "sepa-edge/mappings"
     for file in sorted((BOOT / "mappings").glob("*.toml")):
         if file.name.startswith(".") or not file.is_file():
-            continue  # what other systems leave on their disks
+            continue  # files that other operating systems create
         content = file.read_bytes()
         try:
             tomllib.loads(content.decode())
         except ValueError as error:
-            told.append(f"mappings/{file.name}: not copied: {error}")
+            report.append(f"mappings/{file.name}: not copied: {error}")
             continue
         make_directory(here, "sepa-edge", 0o700)
         write(here / file.name, content, "sepa-edge", 0o600)
 
 
 def edge(*arguments: str) -> str:
-    """What the command prints, run as the gateway's user."""
+    """Run `edge` as the gateway's user, and return its output."""
     command = ["runuser", "-u", "sepa-edge", "--", "/usr/bin/edge", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def certificate(name: str) -> None:
-    """An authority of this box alone, and a certificate for the names it is found by; the broker has a copy."""
+    """Make an authority of this box alone and a certificate for its names, and copy the certificate for the broker."""
     data, tls = DATA / "sepa-edge", DATA / "sepa-edge/tls"
     shutil.chown(data, "sepa-edge", "sepa-edge")
     data.chmod(0o700)
@@ -176,7 +168,7 @@ def certificate(name: str) -> None:
 
 
 def code() -> str:
-    """With which the first client comes in; empty once somebody has used it."""
+    """Return the code that registers the first client, or "" after its use."""
     file = DATA / "secrets/enrolment"
     states = [line.split()[1] for line in edge("clients", "list").splitlines() if line.split()[:1] == ["operator"]]
     if states not in ([], ["invited"]):
@@ -184,29 +176,29 @@ def code() -> str:
         return ""
     if not states or not file.exists():
         rights = [word for action in ("administer", "query", "update", "subscribe") for word in ("--action", action)]
-        # Without a clock of its own the box may believe in another year until the network tells the time.
+        # Without a hardware clock, the box may have the date of another year until it has the time from the network.
         write(file, edge("clients", "invite", "operator", "--for", "3650d", *rights), "root", 0o600)
     return file.read_text().strip()
 
 
-def console(name: str, told: list[str]) -> None:
-    """What stands above the login: where the page is, the code, whom to trust, and what went wrong."""
+def console(name: str, report: list[str]) -> None:
+    """Write the text above the login: address of the page, code, fingerprint of the authority, and failures."""
     lines = ["", f"  sepa-edge gateway {name}", "", f"  page       https://{name}.local:8443/"]
     try:
         if not trial.LOST.exists() and (first := code()):
             lines.append(f"  code       {first}   registers the first client, as operator")
         lines.append(f"  authority  SHA-256 {fingerprint()}")
     except (OSError, subprocess.SubprocessError) as error:
-        told.append(f"code: {error}")
-    lines += [f"  {line}" for line in told]
+        report.append(f"code: {error}")
+    lines += [f"  {line}" for line in report]
     lines += ["", ""]
     CONSOLE.write_text("\n".join(lines))
-    # At once as well, for who watches the box start.
+    # Also immediately, for a person who watches the start.
     Path("/dev/console").write_text("\n".join(lines))
 
 
 def fingerprint() -> str:
-    """Of the box's authority."""
+    """Return the fingerprint of the box's authority."""
     shown = subprocess.run(
         ["openssl", "x509", "-in", DATA / "sepa-edge/tls/ca.pem", "-noout", "-fingerprint", "-sha256"],
         check=True,

@@ -1,14 +1,14 @@
-"""What GRUB and RAUC tell each other: the order of the slots, whether each is good, and how often it was tried."""
+"""Variables that GRUB and RAUC share: the order of the slots, whether each is good, and its count of starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from files import write_in_place
+from sepa_edge_appliance.files import write_in_place
 
 FILE = Path("/boot/efi/grubenv")
 COPY = Path("/boot/efi/grubenv.copy")
-"""The variables of the last start that was a good one. GRUB uses them where `FILE` has none (grub.cfg)."""
+"""The variables of the last good start. GRUB uses them if `FILE` has none (grub.cfg)."""
 _HEAD = "# GRUB Environment Block\n"
 _SIZE = 1024
 
@@ -16,8 +16,8 @@ _SIZE = 1024
 def read(booted: str) -> dict[str, str]:
     """Return the variables.
 
-    RAUC's way of writing them leaves an empty file behind when the power fails. They are restored then: from the copy,
-    or else as those of a box that trusts both slots, with the one first that runs.
+    A power cut while RAUC writes them can leave an empty file. Then they are restored from the copy. Without a copy,
+    both slots count as good, and the running one is first.
     """
     if found := _parse(FILE):
         return found
@@ -28,7 +28,7 @@ def read(booted: str) -> dict[str, str]:
 
 
 def clear_count(slot: str, booted: str) -> None:
-    """This slot has no try behind it that was in vain."""
+    """Reset the count of failed starts of this slot."""
     variables = read(booted)
     if variables.get(f"{slot}_TRY") != "0":
         _write(variables | {f"{slot}_TRY": "0"})
@@ -36,7 +36,7 @@ def clear_count(slot: str, booted: str) -> None:
 
 
 def mark(slot: str, *, good: bool, booted: str) -> None:
-    """Say whether the boot loader may choose this slot, and clear its count (`rauc status mark-good` and `mark-bad`).
+    """Set whether the boot loader may choose this slot, and clear its count (`rauc status mark-good` and `mark-bad`).
 
     RAUC's own command empties the file before it writes it, so a power cut could lose the variables.
     """
@@ -45,7 +45,7 @@ def mark(slot: str, *, good: bool, booted: str) -> None:
 
 
 def _parse(file: Path) -> dict[str, str]:
-    """The variables in a file; none where it is missing or damaged."""
+    """Return the variables in a file, or none if it is missing or damaged."""
     text = file.read_text(errors="replace") if file.exists() else ""
     if not text.startswith(_HEAD) or len(text) != _SIZE:
         return {}
@@ -54,9 +54,9 @@ def _parse(file: Path) -> dict[str, str]:
 
 
 def _write(variables: dict[str, str]) -> None:
-    """Where it stands, as GRUB does it itself: a file system that could be half written is not touched.
+    """Write the variables in place, as GRUB does, so that a power cut cannot leave the file system half written.
 
-    All variables are in the first sector, so that the change is one write of the disk's.
+    All variables are in the first sector, so that the disk changes them in one write.
     """
     text = _HEAD + "".join(f"{name}={value}\n" for name, value in variables.items())
     write_in_place(FILE, text.ljust(_SIZE, "#").encode())

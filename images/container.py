@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from checks import Failed
+from images.checks import Failed
 
 T = TypeVar("T")
 
 HERE = ["--register=no"] if Path("/run/systemd/system").exists() else ["--register=no", "--keep-unit"]
 """Without systemd on this machine, systemd-nspawn cannot request a scope for the container."""
 OURS = [f"--setenv={name}" for name in ("http_proxy", "https_proxy", "no_proxy", "PIP_CERT", "PIP_INDEX_URL")]
-"""How this machine gets at the network, for the steps that need it."""
+"""This machine's settings for network access, for the steps that need the network."""
 AUTHORITIES = Path("/etc/ssl/certs")
 
 
 def wait(condition: Callable[[], T], seconds: float, what: str) -> T:
-    """The condition's first true value."""
+    """Return the first true value of a condition."""
     ends = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > ends:
@@ -44,42 +44,50 @@ class Container:
 
     @classmethod
     def made(cls, root: Path, suite: str, packages: Sequence[str], mirror: str) -> Container:
-        """A fresh system of Debian packages; one that is there already is taken as it is."""
+        """Make a system from Debian packages. An existing system is used as it is."""
         if not root.exists():
             unfinished = root.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"]
             subprocess.run([*command, suite, unfinished, mirror], check=True)
-            # As an installed Debian has them; without the first, it would be the first start, and ask questions.
+            # Files of an installed Debian. Without a machine id, this is a first start, and systemd asks questions.
             (unfinished / "etc" / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
             (unfinished / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
             unfinished.rename(root)
         return cls(root)
 
     def copy(self, root: Path) -> Container:
-        """Another one like this."""
+        """Make a copy of this system."""
         shutil.rmtree(root, ignore_errors=True)
         subprocess.run(["cp", "--archive", "--reflink=auto", self.root, root], check=True)
         return Container(root)
 
     def at_rest(self, command: str, *, network: bool = False) -> str:
-        """What a command prints while no systemd runs, as in a chroot."""
+        """Run a command without a running systemd, as in a chroot, and return its output."""
         options = ["--bind-ro=/etc/ssl/certs", "--resolv-conf=copy-host", *OURS] if network else ["--private-network"]
-        nspawn = ["systemd-nspawn", "--quiet", *HERE, "--directory", self.root, "--pipe", "--as-pid2", *options]
+        nspawn = ["systemd-nspawn", "--quiet", *HERE, "--directory", str(self.root), "--pipe", "--as-pid2", *options]
         return _output([*nspawn, "sh", "-ec", command])
 
     def start(self) -> float:
-        """Plug it in; returns the seconds until systemd had started all."""
+        """Start the system. Returns the seconds until systemd had started all units."""
         began = time.monotonic()
-        # Without bpf its systemd could not forbid devices to services.
-        nspawn = ["systemd-nspawn", "--quiet", *HERE, "--directory", self.root, "--boot", "--system-call-filter=bpf"]
+        # Without bpf, systemd in the container could not restrict the devices of services.
+        nspawn = [
+            "systemd-nspawn",
+            "--quiet",
+            *HERE,
+            "--directory",
+            str(self.root),
+            "--boot",
+            "--system-call-filter=bpf",
+        ]
         with self.console.open("wb") as console:
             self._nspawn = subprocess.Popen(
                 [*nspawn, "--console=pipe", "--private-network", "--resolv-conf=off"],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                # The one hierarchy of control groups that systemd still knows, whatever this machine has.
+                # Unified control groups, the only ones that current systemd supports, also if this machine uses others.
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
             )
         self._leader = wait(self._find_leader, 30, "the first process")
@@ -96,22 +104,22 @@ class Container:
         return 0
 
     def run(self, command: str, *, seconds: float = 300) -> str:
-        """What a command of root's prints in the running system."""
+        """Run a command as root in the running system, and return its output."""
         return _output([*self._inside(), "sh", "-ec", command], seconds)
 
     def says(self, command: str) -> str:
-        """The same, of a command that may fail."""
+        """Return the output of a command that may fail."""
         done = subprocess.run([*self._inside(), "sh", "-c", command], capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
     def _inside(self) -> list[str]:
-        # A command has no part in the control groups of the system, but in all else.
+        # The command enters all namespaces of the system, but not its control groups.
         enter = ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root"]
         clean = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
         return [*enter, "--wd", *clean, "DEBIAN_FRONTEND=noninteractive"]
 
     def get(self, url: str) -> tuple[int, str]:
-        """Status and body."""
+        """Request a URL from inside the system, and return status and body."""
         code = (
             "import sys, json, urllib.request, urllib.error\n"
             "try: answer = urllib.request.urlopen(sys.argv[1], timeout=30)\n"
@@ -124,7 +132,7 @@ class Container:
         return status, body
 
     def stop(self) -> None:
-        """Shut it down."""
+        """Shut the system down."""
         if self._nspawn is None:
             return
         self.says("systemctl poweroff")

@@ -8,10 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from checks import check
-from container import Container
+from images.checks import check
+from images.container import Container
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PLACE = "/srv/sepa-edge"
 """Directory of the sources in the system, which the service may read but not write."""
 PACKAGES = (
@@ -21,9 +21,9 @@ PACKAGES = (
 """Debian packages that the tests need."""
 
 TESTS = """\
-# What the tests have other than edge.service says, and why. Nothing in here is about what the service may do.
+# Differences between the tests and edge.service. None of them changes the permissions of the service.
 [Service]
-# A command that ends with an exit code, and tells systemd nothing.
+# The command ends with an exit code, and does not notify systemd.
 Type=oneshot
 Restart=no
 WatchdogSec=0
@@ -33,12 +33,12 @@ ExecStart={command}
 StandardOutput=truncate:/run/said
 StandardError=inherit
 WorkingDirectory={place}
-# Each test has settings of its own.
+# Each test has its own settings.
 UnsetEnvironment=EDGE_CONFIG
-# What tests and tools write besides: the sources are read only.
+# Directories for other files of tests and tools, because the sources are read-only.
 Environment=PYTHONDONTWRITEBYTECODE=1 TMPDIR=%S/sepa-edge/tmp HYPOTHESIS_STORAGE_DIRECTORY=%S/sepa-edge/hypothesis
 Environment=CI=true
-# There are several gateways, Mosquitto and pytest at once.
+# Several gateways, Mosquitto and pytest run at once.
 MemoryHigh=infinity
 MemoryMax=infinity
 TasksMax=infinity
@@ -60,7 +60,9 @@ Excluded are the Spark side, which runs on other machines; the web page, because
 permissions that the service lacks; benchmarks; tests of the sources; and purely computational tests of the engine.
 """
 LEFT_OUT = {
-    "tests/gates/coap/test_libcoap_oscore.py::test_blocks_both_ways": "the client of libcoap 4.3.5 cannot encrypt it",
+    "tests/gates/coap/test_libcoap_oscore.py::test_blockwise_request_and_response": (
+        "the client of libcoap 4.3.5 cannot encrypt it"
+    ),
 }
 """Excluded tests by name, with the reason: a need of the test itself that the gateway does not have."""
 
@@ -114,7 +116,7 @@ def machine(base: Container, root: Path) -> Container:
     made.at_rest("systemctl --quiet disable mosquitto")
     copy(made.root / PLACE.strip("/"))
     began = time.monotonic()
-    # /tmp is in memory, and there are packages that take a gigabyte to install.
+    # /tmp is in memory, and some packages take a gigabyte to install.
     made.at_rest(f"cd {PLACE} && TMPDIR=/var/tmp make --no-print-directory .venv/.test-ready", network=True)
     print(f"     (.venv was made in {time.monotonic() - began:.0f} s)", flush=True)
     return made
@@ -137,7 +139,7 @@ def copy(place: Path) -> None:
 
 
 class Service:
-    """edge.service in a system, with another command than the gateway."""
+    """edge.service in a system, with a command in place of the gateway."""
 
     def __init__(self, system: Container) -> None:
         self.system = system
@@ -185,8 +187,8 @@ def runs(system: Container, words: list[str]) -> None:
 
 def probe(system: Container, service: Service) -> None:
     """Check that the settings take effect here, by trying the forbidden operations."""
-    misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
-    device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
+    misc = [line.split() for line in Path("/proc/misc").read_text().splitlines()]
+    device = next(number for number, name in misc if name in {"fuse", "tun"})
     system.run(
         f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; mkdir -p /home/me"
         "; echo mine >/tmp/of-others; chmod 644 /tmp/of-others"

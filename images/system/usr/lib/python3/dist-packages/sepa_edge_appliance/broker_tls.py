@@ -1,17 +1,13 @@
-#!/usr/bin/python3 -I
 """The broker's copy of the gateway's certificate, which the broker may not read (edge-broker-tls.path)."""
 
 from __future__ import annotations
 
 import ssl
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from files import make_directory, write
+from sepa_edge_appliance.files import make_directory, write
 
 TLS = Path("/data/sepa-edge/tls")
 COPY = Path("/data/mosquitto/tls")
@@ -19,7 +15,7 @@ NAMES = ("server.key", "server.pem")
 
 
 def copy() -> bool:
-    """Whether it was another one until now. Raises `ssl.SSLError` where key and certificate never go together."""
+    """Copy the certificate, and return whether it changed. Raises `ssl.SSLError` if key and certificate never match."""
     make_directory(COPY, "mosquitto", 0o700)
     for attempt in range(10):
         found = {name: (TLS / name).read_bytes() for name in NAMES}

@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from files import write
+from sepa_edge_appliance.files import write
 
 FILE = Path("/data/mosquitto/passwords")
 GATEWAY = "gateway"
