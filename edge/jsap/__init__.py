@@ -4,11 +4,9 @@ A profile has named updates and queries. Each is cut into pieces once; a request
 """
 
 from edge.jsap.bindings import ForcedBinding, Value
-from edge.jsap.check import Report, check
 from edge.jsap.entries import Graphs, ProfileEntry
 from edge.jsap.errors import BindingError, Problem, ProfileError, UnknownEntry
-from edge.jsap.mappings import SemanticMapping
-from edge.jsap.profile import Profile
+from edge.jsap.profile import Profile, Report, SemanticMapping, check
 from edge.jsap.targets import Authentication, Sparql11Target, SubscribeTarget
 
 __all__ = [

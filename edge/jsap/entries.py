@@ -152,7 +152,7 @@ def _forced(variable: str, node: Node, namespaces: Mapping[str, str], findings: 
             return None
     binding = ForcedBinding(variable, type_, datatype, language)
     if value is not None and value.value == "" and type_ != "literal":
-        findings.note(value.problem(f"an empty text is no {type_}, so ?{variable} has no default"))
+        findings.note(value.problem(f"an empty text is not a valid {type_}, so ?{variable} has no default"))
         value = None
     if value is None:
         return binding

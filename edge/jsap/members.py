@@ -65,7 +65,7 @@ class Members:
             return None
         found = choices.get(text.upper(), choices.get(text.lower()))
         if found is None:
-            self.wrong(name, f"{shown(text)} is none of {', '.join(dict.fromkeys(choices.values()))}")
+            self.wrong(name, f"{shown(text)} is not one of {', '.join(dict.fromkeys(choices.values()))}")
         return found
 
     def port(self) -> int | None:

@@ -46,7 +46,7 @@ def expand(text: str, namespaces: Mapping[str, str]) -> str:
             return absolute(namespaces[prefix] + local)
         if prefix.lower() not in _SCHEMES:
             raise ValueError(
-                f'{shown(text)}: there is no namespace "{prefix}"{meant(prefix, namespaces)}; declare it, or write '
+                f'{shown(text)}: namespace "{prefix}" is not declared{meant(prefix, namespaces)}; declare it, or write '
                 f"<{shown(text)[1:-1]}> if it is an IRI as it stands"
             )
     return absolute(text)

@@ -1,4 +1,4 @@
-"""Profile: named updates and queries with forced bindings, graphs and endpoints (Listing 12)."""
+"""Profile: named updates and queries with forced bindings, graphs and endpoints (Listing 12); loading and checking."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from typing import Final
 
 from edge.jsap import files
 from edge.jsap.entries import Common, ProfileEntry, read_entry, read_graphs
-from edge.jsap.errors import ProfileError, UnknownEntry
+from edge.jsap.errors import Problem, ProfileError, UnknownEntry
 from edge.jsap.findings import Findings
-from edge.jsap.mappings import SemanticMapping, semantic_mappings
 from edge.jsap.members import Members
 from edge.jsap.names import NAMESPACES, absolute, shown
 from edge.jsap.nodes import Node
 from edge.jsap.targets import Kind, Targets
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticMapping:
+    """Initial mapping of an MQTT topic to the observation for its values (Listing 17). IRIs are absolute."""
+
+    topic: str
+    observation: str
+    unit: str | None = None
+    location: str | None = None
+    comment: str | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,24 @@ class Profile:
         return entries[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of a check of a profile, with all problems at once."""
+
+    profile: Profile | None
+    """None if there are problems."""
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+    """Accepted but suspicious items, for example unknown members."""
+
+
+def check(path: str | PathLike[str]) -> Report:
+    """Read and check a profile with its included files. Raises `OSError` if the profile itself cannot be read."""
+    findings = Findings()
+    profile = profile_of(files.read(Path(path), findings), str(path), findings)
+    return Report(None if findings.problems else profile, findings.problems, findings.notes)
+
+
 def _usable(profile: Profile | None, findings: Findings) -> Profile:
     if profile is None or findings.problems:
         raise ProfileError(findings.problems)
@@ -92,7 +121,7 @@ def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | No
             if entry is not None:
                 found[kind][identifier] = entry
     extended = members.object("extended")
-    mappings = semantic_mappings(extended, namespaces, findings)
+    mappings = _semantic_mappings(extended, namespaces, findings)
     plain = {key: each.plain() for key, each in members.items("extended")}
     # `files` has already processed the includes.
     members.node("include", "#include")
@@ -101,6 +130,24 @@ def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | No
 
 
 _ENTRIES: Final[Mapping[Kind, str]] = {"update": "updates", "query": "queries"}
+
+
+def _semantic_mappings(
+    extended: Members, namespaces: Mapping[str, str], findings: Findings
+) -> tuple[SemanticMapping, ...]:
+    """Read the member `semantic-mappings`. Topics are literal, not patterns."""
+    found = []
+    for topic, node in extended.items("semantic-mappings"):
+        entry = Members(node, findings)
+        observation = entry.iri("observation", namespaces)
+        if entry.node("observation") is None:
+            findings.problem(node.key_problem(f'the mapping of "{topic}" names no observation'))
+        unit, location = entry.iri("unit", namespaces), entry.iri("location", namespaces)
+        comment, label = entry.text("comment"), entry.text("label")
+        entry.rest()
+        if observation is not None:
+            found.append(SemanticMapping(topic, observation, unit, location, comment, label))
+    return tuple(found)
 
 
 def _namespace(prefix: str, node: Node, findings: Findings) -> str:

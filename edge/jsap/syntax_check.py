@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 import pyoxigraph as ox
 
-from edge.protocol.syntax import read_prologue, tokenize
+from edge.protocol.syntax import tokenize
 from edge.sparql.explanation import diagnose
+from edge.sparql.tokens import read_prologue
 
 _BASE: Final = "http://localhost/"
 """Base IRI for relative IRIs, as in the gateway."""

@@ -133,7 +133,7 @@ class Targets:
         gate = members.object("availableProtocols").object(protocol)
         scheme = gate.choice("scheme", _GATES) or _GATES.get(protocol)
         if scheme is None:
-            members.wrong("protocol", f"there is no gate for {shown(protocol)}; there are: {', '.join(_GATES)}")
+            members.wrong("protocol", f"{shown(protocol)} does not name a gate; the gates are: {', '.join(_GATES)}")
             scheme = "ws"
         port = gate.port() or (9000 if node is None else None)
         url = _url(scheme, host, port, _path(gate, "/subscribe"))

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from edge.jsap.bindings import Term, written
-from edge.protocol.syntax import Token, closing, tokenize, variables
+from edge.protocol.syntax import closing, tokenize
+from edge.sparql.tokens import Token, variables
 
 
 class Edit(NamedTuple):
@@ -93,6 +94,7 @@ def original(edits: Sequence[Edit], position: int, lengths: Mapping[str, int]) -
 
 def blank_prefix(tokens: Sequence[Token]) -> str:
     """Return a prefix that no label of a blank node in the text has."""
+    # Otherwise a blank node of a term could be the same node as one of the text.
     labels = [token.text[2:] for token in tokens if token.kind == "blank"]
     prefix = "b"
     while any(label.startswith(prefix) for label in labels):
@@ -167,6 +169,7 @@ class _Cutter:
         elif text == "(":
             level.projected += level.clause == "select"
             self._levels.append(_Level(text, "values" if level.clause == "values" else ""))
+        # `SELECT *` keeps all columns, so that none has to be added.
         elif text == "*" and level.clause == "select":
             level.projected += 1
         elif text in ("}", ")") and len(self._levels) > 1:
@@ -195,6 +198,7 @@ class _Cutter:
             self._column(token, level, name)
         elif level.clause == "by":
             self.edits.append(Edit(token.start, token.end, " (", name, ") "))
+        # BOUND takes a variable only (section 17.4.1.1), and a forced one is always bound.
         elif index > 1 and before is not None and before.text == "(" and self._tokens[index - 2].word() == "BOUND":
             end = self._tokens[min(index + 1, len(self._tokens) - 1)].end
             self.edits.append(Edit(self._tokens[index - 2].start, end, " true ", None, ""))
@@ -219,7 +223,7 @@ class _Cutter:
         left = set(variables(self._tokens[_opening(self._tokens, index) : index])) - self._forced.keys()
         if forced and not within & left:
             name = min(forced)
-            reason = f"?{name} cannot be forced: this MINUS shares no other variable with what is before it"
+            reason = f"?{name} cannot be forced: this MINUS shares no other variable with the patterns before it"
             self.refusals.append(Refusal(self._tokens[index].start, f"{reason}; write FILTER NOT EXISTS"))
 
 

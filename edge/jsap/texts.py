@@ -17,7 +17,7 @@ from edge.jsap.syntax_check import check_syntax
 from edge.jsap.targets import Kind
 from edge.jsap.template import Edit, TextTemplate, blank_prefix, cut, edits, original
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token, read_prologue, variables
+from edge.sparql.tokens import Token, read_prologue, variables
 
 _QUERIES: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 _UPDATES: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})

@@ -1,1 +1,1 @@
-"""SPARQL 1.1 as text: its grammar, and explanations of syntax errors. Depends on no other package."""
+"""The SPARQL 1.1 front end: from text to algebra, and explanations of syntax errors. Depends on no other package."""

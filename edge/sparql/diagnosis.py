@@ -15,7 +15,7 @@ class Diagnosis(NamedTuple):
     def message(self, text: str) -> str:
         """Return one line for the author of `text`, with line and column counted from 1."""
         line, column = line_and_column(text, self.position)
-        return f"{self.problem} (line {line}, column {column}). {self.remedy}"
+        return f"{self.problem} (line {line}, column {column}). {self.remedy}".rstrip()
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:

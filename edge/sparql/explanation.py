@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from edge.sparql.diagnosis import Diagnosis, line_and_column
-from edge.sparql.grammar import Failure, Grammar, Token, sparql, symbols
+from edge.sparql.grammar import Failure, Grammar, sparql, symbols
 from edge.sparql.rules import broken_rules, followed_by_bracket
+from edge.sparql.tokens import Token
 
 NAMESPACES: Final = {
     "dcterms": "http://purl.org/dc/terms/",
@@ -121,14 +122,25 @@ def diagnose(
     if len(tokens) > _MOST_TOKENS:
         problem = f"This {form} is not valid SPARQL 1.1 at or before this place"
         return Diagnosis(position, problem, "Send a shorter text to learn the exact place.")
+    return grammar_fault(form, text, tokens, rdf12=True) or _beyond_grammar(form, tokens, parser_message, position)
+
+
+def grammar_fault(
+    form: Literal["query", "update"], text: str, tokens: Sequence[Token], *, rdf12: bool
+) -> Diagnosis | None:
+    """Explain the first violation of the grammar, or the first undeclared prefix. None: there is none.
+
+    `rdf12`: whether to ignore faults at signs of RDF 1.2, because the parser accepts them.
+    """
     failure = sparql().check(form.capitalize(), symbols(tokens))
     undeclared = _undeclared_prefix(tokens)
-    if failure is not None and failure.token < len(tokens) and tokens[failure.token].text in _RDF12:
-        failure = None  # Oxigraph accepts it, so the rejection has another reason
+    if rdf12 and failure is not None and failure.token < len(tokens) and tokens[failure.token].text in _RDF12:
+        failure = None
+    # The first problem of the text is reported: a later one may be its consequence.
     if undeclared is not None and (failure is None or _position(failure, tokens, text) > undeclared.position):
         return undeclared
     if failure is None:
-        return _beyond_grammar(form, tokens, parser_message, position)
+        return None
     if failure.token < len(tokens):
         return _unexpected(form, tokens, failure)
     return _too_short(text, tokens, failure)
@@ -136,19 +148,6 @@ def diagnose(
 
 def _position(failure: Failure, tokens: Sequence[Token], text: str) -> int:
     return tokens[failure.token].start if failure.token < len(tokens) else len(text)
-
-
-def unreadable(text: str, position: int) -> Diagnosis:
-    """Explain why no token can be read at `position`."""
-    sign = text[position]
-    if sign in "\"'":
-        remedy = f"Add {sign} at its end, or write {sign * 3} around text that has line breaks."
-        return Diagnosis(position, "The string is not closed", remedy)
-    if sign == "&":
-        return Diagnosis(position, "& is not an operator", "Write && for a logical AND.")
-    if sign in "?$":
-        return Diagnosis(position, f"{sign} begins a variable, but no name follows", "Write for example ?value.")
-    return Diagnosis(position, f"The character {sign!a} cannot stand here", "Remove it, or put it in a string.")
 
 
 # Rules of the grammar
@@ -164,8 +163,10 @@ def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnos
         problem, remedy = _unexpected_word(tokens, failure.token, allowed, expected)
     elif token.text in _PAIRS.values() and not _open_brackets(tokens[: failure.token]):
         problem, remedy = f'"{token.text}" closes no bracket', f"Remove it. Expected: {expected}."
+    # As in SQL: `SELECT ?a, ?b`.
     elif token.text == "," and "var" in allowed:
         remedy = "Separate variables by spaces."
+    # The tokenizer reads < as an operator if no IRI follows it.
     elif token.text == "<" and "iri" in allowed:
         problem, remedy = "This IRI is not closed", "Add >, and write a space in it as %20."
     elif token.text == "@" and "lang" in allowed:
@@ -190,6 +191,7 @@ def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[st
     if near is not None:
         return problem, f"Did you mean {near}?"
     if word in keywords:
+        # `SELECT COUNT(?x)` is accepted by some stores, and is not SPARQL 1.1.
         computed = calls and {"var", "("} <= {*allowed}
         return problem, f"Write ({name}(...) AS ?name)." if computed else f"Expected: {expected}."
     if calls and "STR" in allowed:
@@ -301,6 +303,7 @@ def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, pos
         problem = f"Oxigraph rejects this {form}, although each of its parts is well formed"
         return Diagnosis(position, problem, _CHECKLIST)
     if sentence[0] == "IRI parsing failed":
+        # Oxigraph reports a place after the IRI, so the last one before it is meant.
         iris = [token for token in tokens if token.kind == "iri" and token.start < position]
         place = iris[-1].start if iris else position
         problem = f"{_short(iris[-1].text)} is not a valid IRI" if iris else "An IRI is not valid"
@@ -321,6 +324,7 @@ def reported_position(text: str, parser_message: str) -> int:
     place = _PLACE.search(parser_message)
     if place is None:
         return len(text)
+    # Oxigraph counts lines by LF alone: a CR is a character of its line.
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     line, column = int(place[1]), int(place[2])
     return min(starts[min(line, len(starts)) - 1] + column - 1, len(text))

@@ -14,7 +14,9 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from edge.sparql.tokens import Token
 
 _RULES: Final = r"""
 Query       = Prologue ( Select | Construct | Describe | Ask ) Values?
@@ -95,7 +97,7 @@ Iri         = iri | name
 Literal     = Text | Additive? number | 'TRUE' | 'FALSE'
 Text        = string ( lang | '^^' Iri )?
 """
-"""One rule per line: 'A' is a keyword or sign, a lower-case name a token kind (`edge.protocol.syntax`), others are
+"""One rule per line: 'A' is a keyword or sign, a lower-case name a token kind (`edge.sparql.tokens`), others are
 rules.
 """
 
@@ -127,6 +129,7 @@ class Symbol(NamedTuple):
     text: str
 
 
+# Compared by identity, because parts are keys of `Grammar._first`: otherwise each look-up would hash a whole tree.
 @dataclass(frozen=True, eq=False)
 class _Sequence:
     parts: tuple[_Node, ...]
@@ -180,6 +183,7 @@ class Grammar:
         sequence = tuple(tokens)
         index = 0
         expected: set[Symbol] = set()
+        # A stack of its own instead of recursion, so that nested texts cannot exceed Python's recursion limit.
         stack: list[_Node] = [start]
         while stack:
             node = stack.pop()
@@ -188,6 +192,7 @@ class Grammar:
                 if node != at:
                     return Failure(index, frozenset({*expected, node}), ends=False)
                 index += 1
+                # Once a token is read, the alternatives before it are obsolete.
                 expected.clear()
             elif isinstance(node, str):
                 stack.append(self.rules[node])
@@ -258,22 +263,6 @@ def sparql() -> Grammar:
     return Grammar(_RULES + _TRIPLES + _TEMPLATE)
 
 
-class Token(Protocol):
-    """A token as `edge.protocol.syntax` reads it."""
-
-    @property
-    def kind(self) -> str:
-        """One of iri, name (a prefixed name), var, string, number, blank, lang, word, punct."""
-
-    @property
-    def text(self) -> str:
-        """The token as its author wrote it."""
-
-    @property
-    def start(self) -> int:
-        """Index of its first character in the text."""
-
-
 def symbols(tokens: Iterable[Token]) -> Iterator[Symbol]:
     """Return the terminals that tokens stand for."""
     for token in tokens:
@@ -294,6 +283,7 @@ def _read_rules(text: str) -> Iterator[tuple[str, _Node]]:
     """Yield the rules by name. A line that does not begin with a name continues the previous rule."""
     for found in re.finditer(r"^(\w+) *=(.*(?:\n[ ]+.*)*)", text, re.MULTILINE):
         items = [(match[1], match[2], match[3]) for match in _ITEM.finditer(found[2])]
+        # Items are taken from the end of the list, which needs no shifting.
         items.reverse()
         yield found[1], _read_choice(items)
 

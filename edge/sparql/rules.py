@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from edge.sparql.diagnosis import Diagnosis
-from edge.sparql.grammar import Token
+from edge.sparql.tokens import Token
 
 _AGGREGATES: Final = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
 _RDF12: Final = frozenset({"<<", "<<(", ">>", ")>>", "~"})
 _SURROGATE: Final = re.compile(r"\\u[Dd][89A-Fa-f][0-9A-Fa-f]{2}|[\ud800-\udfff]")
-_BAD_ESCAPE: Final = re.compile(r"""\\(?![tbnrf"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}).""", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
+_ESCAPED: Final = frozenset("tbnrf\"'\\")
+_SHORT: Final = len(r"\t")
 
 
 def broken_rules(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
@@ -38,9 +40,18 @@ def _characters(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
             remedy = "Write the character itself, or \\U and eight digits."
             problem = f"{surrogate[0]!a} is half of a character (a surrogate)"
             yield Diagnosis(token.start + surrogate.start(), problem, remedy)
-        if token.kind == "string" and (escape := _BAD_ESCAPE.search(token.text)):
+        if token.kind == "string":
+            yield from _escape_sequences(token)
+
+
+def _escape_sequences(token: Token) -> Iterator[Diagnosis]:
+    """Find escape sequences that SPARQL does not define (19.7)."""
+    # All are matched from the left: in `\\x`, the second backslash belongs to the first and not to the x.
+    for escape in _ESCAPE.finditer(token.text):
+        if len(escape[0]) == _SHORT and escape[0][1] not in _ESCAPED:
             problem = f"{escape[0]} is not an escape sequence"
             yield Diagnosis(token.start + escape.start(), problem, "Write a backslash as two backslashes.")
+            return
 
 
 def _misplaced_aggregates(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
@@ -96,6 +107,7 @@ def _row(tokens: Sequence[Token], index: int) -> tuple[int, int]:
     terms = 0
     index += 1
     while index < len(tokens) and tokens[index].text != ")":
+        # A literal with its datatype or language tag is one term of several tokens.
         datatype = tokens[index - 1].text == "^^"
         terms += tokens[index].kind not in ("punct", "lang") and not datatype
         index += 1
@@ -129,11 +141,17 @@ def _star_of_groups(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
             stars.append(None)
         elif token.text == "}" and len(stars) > 1:
             stars.pop()
-        elif token.text == "*" and tokens[index - 1].text.upper() in ("SELECT", "DISTINCT", "REDUCED"):
+        elif token.text == "*" and _is_selected(tokens, index):
             stars[-1] = token
         elif token.text.upper() == "GROUP" and (star := stars[-1]) is not None:
             remedy = "Name the variables of GROUP BY, and aggregates."
             yield Diagnosis(star.start, "SELECT * cannot be used with GROUP BY", remedy)
+
+
+def _is_selected(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the star at `index` belongs to a SELECT, and not to `COUNT(DISTINCT *)`."""
+    before = [token.text.upper() for token in tokens[max(0, index - 2) : index]]
+    return before[-1:] == ["SELECT"] or before in (["SELECT", "DISTINCT"], ["SELECT", "REDUCED"])
 
 
 def _bound_again(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -144,6 +162,7 @@ def _bound_again(tokens: Sequence[Token]) -> Iterator[Token]:
             seen.append(set())
         elif token.text == "}" and len(seen) > 1:
             inner = seen.pop()
+            # Variables of inner groups are in scope in the outer group, too.
             seen[-1] |= inner
         elif token.kind == "var":
             if _assigned_by_bind(tokens, index) and token.text[1:] in seen[-1]:

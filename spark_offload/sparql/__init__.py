@@ -1,1 +1,1 @@
-"""SPARQL over the history: rdflib parses the text, and this package translates its own algebra into DataFrames."""
+"""SPARQL over the history: `edge.sparql` parses the text, and this package translates it into DataFrames."""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql.algebra import Aggregate, hidden
 from spark_offload.sparql.arithmetic import number, rank_of, ranked
-from spark_offload.sparql.frames import Frame, frame, told_apart
+from spark_offload.sparql.frames import Frame, frame, grouping_key
 from spark_offload.sparql.functions import nothing
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Measured, Number, Text, Value
@@ -37,13 +37,15 @@ def grouped(
     solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[Aggregate, Value | None]]
 ) -> Frame:
     """Return one solution for each group. `aggregates` come with the values of their arguments."""
-    keyed = solutions.extended({name: told_apart(value) for name, value in keys.items()})
+    keyed = solutions.extended({name: grouping_key(value) for name, value in keys.items()})
     made = {
-        name: _made(f"{_RESULT} {place}", *told, solutions) for place, (name, told) in enumerate(aggregates.items())
+        name: _made(f"{_RESULT} {place}", *described, solutions)
+        for place, (name, described) in enumerate(aggregates.items())
     }
     columns = [column.alias(name) for one in made.values() for name, column in one.columns.items()]
     values = {name: keyed.values[name] for name in keys}
     by = [column for value in values.values() for column in value.columns()]
+    # `agg` needs at least one column, and a GROUP BY may have no aggregate.
     rows = keyed.rows.groupBy(*by).agg(*columns or [F.count(F.lit(1)).alias(_RESULT)])
     values |= {name: one.value for name, one in made.items()}
     return frame(rows, values, [name for name, one in made.items() if one.certain])
@@ -58,8 +60,8 @@ def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Fr
         return _count(name, F.count_distinct(F.struct(*shown) if shown else F.lit(1)))
     match aggregate.name:
         case "COUNT":
-            apart = told_apart(argument).keys() or ()
-            counted = F.count_distinct(*apart) if aggregate.distinct else F.count(F.when(argument.bound(), 1))
+            keys = grouping_key(argument).keys() or ()
+            counted = F.count_distinct(*keys) if aggregate.distinct else F.count(F.when(argument.bound(), 1))
             return _count(name, counted)
         case "SUM" | "AVG":
             return _sum(name, aggregate, argument)
@@ -90,11 +92,12 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     }
     if aggregate.distinct:
         # equal terms count once: of equal numbers there may be several terms
-        told = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), numbers.alias("number"))))
-        items = F.transform(told, lambda item: item["number"])
+        different = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), numbers.alias("number"))))
+        items = F.transform(different, lambda item: item["number"])
         columns[f"{name} sum"] = F.aggregate(items, F.lit(0.0), lambda total, item: total + item)
-        columns[f"{name} count"] = F.size(told)
+        columns[f"{name} count"] = F.size(different)
     else:
+        # `try_sum` gives null on overflow: an error of this group, where `sum` would fail the whole query.
         columns[f"{name} sum"] = F.try_sum(numbers) if one.whole else F.sum(numbers)
         columns[f"{name} count"] = F.count(numbers)
     total, how_many = F.col(f"{name} sum"), F.col(f"{name} count")
@@ -108,6 +111,7 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
             )
         return _Made(columns, Number(result, ranked(kind)), certain=False)
     mean = F.when(whole, F.coalesce(F.try_divide(total.cast("double"), how_many.cast("double")), F.lit(0.0)))
+    # The average of no numbers is the integer 0 (18.5.1.4). The numbers below are ranks of types.
     empty = how_many == 0
     averaged = F.when(empty, INTEGER).when(kind == 3, DOUBLE).when(kind == 2, FLOAT).otherwise(DECIMAL)
     return _Made(columns, Number(mean, averaged), certain=False)
@@ -154,13 +158,14 @@ def _concatenated(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     known = [face for face in (argument.text(), argument.iri()) if face is not None]
     text = F.coalesce(*known) if known else nothing("string")
     if aggregate.distinct:
-        told = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), text.alias("text"))))
-        texts = F.transform(told, lambda item: item["text"])
+        different = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), text.alias("text"))))
+        texts = F.transform(different, lambda item: item["text"])
     else:
         texts = F.collect_list(text)
     columns = {
         f"{name} all": F.count(F.lit(1)),
         f"{name} texts": F.count(text),
+        # The specification leaves the order open (18.5.1.7). Sorted, the result is reproducible.
         name: F.array_join(F.sort_array(texts), aggregate.separator),
     }
     whole = F.col(f"{name} all") == F.col(f"{name} texts")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import rdflib
+from edge.sparql import terms as rdf
 
-Constant: TypeAlias = rdflib.URIRef | rdflib.Literal
+Constant: TypeAlias = rdf.Iri | rdf.Literal
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Variable:
 
 
 Node: TypeAlias = Variable | Constant
-Graph: TypeAlias = Variable | rdflib.URIRef | None
+Graph: TypeAlias = Variable | rdf.Iri | None
 """Graph in which a pattern is matched; None: the default graph."""
 
 
@@ -55,7 +55,7 @@ class Exists:
     negated: bool
 
 
-Expression: TypeAlias = Variable | rdflib.URIRef | rdflib.Literal | Call | Exists
+Expression: TypeAlias = Variable | rdf.Iri | rdf.Literal | Call | Exists
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Values:
     """Inline data. None means UNDEF. Blank nodes come from the answer of a gateway."""
 
     variables: tuple[str, ...]
-    rows: tuple[tuple[Constant | rdflib.BNode | None, ...], ...]
+    rows: tuple[tuple[Constant | rdf.BlankNode | None, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ def number(value: Value) -> Number:
     if known is None:
         return Number(F.lit(None).cast("double"), DOUBLE)
     if isinstance(value, Literal):
-        told = terms.datatype_of(value.constant)
-        return Number(known, told if told in _RANKS else INTEGER)
+        kind = terms.datatype_of(value.constant)
+        return Number(known, kind if kind in _RANKS else INTEGER)
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  a number is a literal
     return Number(known.cast("double"), F.when(datatype.isin(DECIMAL, FLOAT, DOUBLE), datatype).otherwise(INTEGER))
@@ -45,6 +45,7 @@ def calculated(name: str, left: Value, right: Value) -> Number:
     if name == "/":
         quotient = F.try_divide(one.column.cast("double"), other.column.cast("double"))
         if isinstance(type_, str):
+            # The quotient of two integers is a decimal (section 17.3, op:numeric-divide).
             return Number(quotient, DECIMAL if type_ == INTEGER else type_)
         return Number(quotient, F.when(type_ == INTEGER, DECIMAL).otherwise(type_))
     operation = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}[name]

@@ -46,7 +46,9 @@ def equal(left: Value, right: Value) -> Column:
         result = result.when(one.isNotNull() & other.isNotNull(), one == other)
     same = equal_terms(left, right)
     if _nan(left) and _nan(right):
+        # NaN is not equal to itself (op:numeric-equal), even if the terms are the same.
         same = same & ~F.coalesce(F.isnan(number(left).column.cast("double")), F.lit(False))
+    # Two different literals of a datatype that is not understood may have the same value: an error (17.4.1.7).
     return result.when(same, True).when(_differ(left, right), False)
 
 
@@ -64,7 +66,7 @@ def _understood(value: Value) -> Column:
     """Return whether the value of a literal is known."""
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  it is a literal
-    faces = [face.isNotNull() for face in (value.number(), value.moment(), value.boolean()) if face is not None]
+    faces = [face.isNotNull() for face in (value.number(), value.timestamp(), value.boolean()) if face is not None]
     texts = datatype.isin(STRING, LANG_STRING)
     return reduce(Column.__or__, faces, texts)
 
@@ -90,7 +92,7 @@ def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
     """Return the pairs of columns (number, time, boolean, string) in which both values can be compared."""
     faces = (
         (_number(left), _number(right)),
-        (left.moment(), right.moment()),
+        (left.timestamp(), right.timestamp()),
         (left.boolean(), right.boolean()),
         (left.plain(), right.plain()),
     )
@@ -107,7 +109,7 @@ def _nan(value: Value) -> bool:
     """Return whether a value may be NaN."""
     match value:
         case Literal():
-            return str(value.constant) == "NaN"
+            return value.constant.value == "NaN"
         case Number():
             return not value.whole
         case Measured():

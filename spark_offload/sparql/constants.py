@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import rdflib
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import DATE_TIME_STAMP, STRING
+from edge.sparql import terms as rdf
 from spark_offload.sparql import lexical, terms
 from spark_offload.sparql.algebra import Constant
 from spark_offload.sparql.values import (
@@ -29,7 +29,7 @@ from spark_offload.sparql.values import (
 class Literal(Term):
     """A literal of a query."""
 
-    constant: rdflib.Literal
+    constant: rdf.Literal
 
     def of(self, *columns: Column) -> Value:
         """Return a general term: a value read from columns is not a constant."""
@@ -41,7 +41,7 @@ class Literal(Term):
 
     def text(self) -> Column:
         """The lexical form."""
-        return F.lit(str(self.constant))
+        return F.lit(self.constant.value)
 
     def datatype(self) -> Column:
         """As a constant."""
@@ -57,27 +57,28 @@ class Literal(Term):
 
     def number(self) -> Column | None:
         """The number that it is."""
-        datatype, text = terms.datatype_of(self.constant), str(self.constant)
+        datatype, text = terms.datatype_of(self.constant), self.constant.value
         if datatype in lexical.INTEGERS:
             return F.lit(text).try_cast("bigint") if re.match(lexical.INTEGER, text) else None
+        # The pattern comes first: Python's `float` accepts more than XML Schema, for example 1_000.
         form = {DECIMAL: lexical.DECIMAL, DOUBLE: lexical.DOUBLE, FLOAT: lexical.DOUBLE}.get(datatype)
         return F.lit(float(text)) if form is not None and re.match(form, text) else None
 
-    def moment(self) -> Column | None:
+    def timestamp(self) -> Column | None:
         """The time that it is."""
         known = terms.datatype_of(self.constant) in (DATE_TIME, DATE_TIME_STAMP)
-        return lexical.date_time(self.text()) if known and re.match(lexical.DATE_TIME, str(self.constant)) else None
+        return lexical.date_time(self.text()) if known and re.match(lexical.DATE_TIME, self.constant.value) else None
 
     def boolean(self) -> Column | None:
         """The truth that it is."""
-        truth = {"true": True, "1": True, "false": False, "0": False}.get(str(self.constant))
+        truth = {"true": True, "1": True, "false": False, "0": False}.get(self.constant.value)
         return None if truth is None or terms.datatype_of(self.constant) != BOOLEAN else F.lit(truth)
 
 
 def value_of(constant: Constant) -> Value:
     """Return a constant as a value."""
-    if isinstance(constant, rdflib.URIRef):
-        return Iri(F.lit(str(constant)))
+    if isinstance(constant, rdf.Iri):
+        return Iri(F.lit(constant.value))
     if terms.datatype_of(constant) == STRING:
-        return Text(F.lit(str(constant)))
+        return Text(F.lit(constant.value))
     return Literal(F.lit(terms.written(constant)), constant)

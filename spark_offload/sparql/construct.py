@@ -28,7 +28,7 @@ def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFr
     blanks = {
         name: place for place, name in enumerate(sorted({one for triple in template for one in triple.variables()}))
     }
-    told = [
+    templates = [
         F.struct(
             *(
                 _term(node, solutions.values, blanks).alias(name)
@@ -38,9 +38,11 @@ def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFr
         for triple in template
     ]
     empty = solutions.rows.sparkSession.createDataFrame([], "subject string, predicate string, object string")
-    if not told:
+    if not templates:
         return empty
-    triples = numbered.select(F.explode(F.array(*told)).alias("triple")).select(*(f"triple.{name}" for name in columns))
+    triples = numbered.select(F.explode(F.array(*templates)).alias("triple")).select(
+        *(f"triple.{name}" for name in columns)
+    )
     subject, predicate, object_ = map(F.col, columns)
     whole = [terms.is_iri(subject) | terms.is_blank(subject), terms.is_iri(predicate), object_.isNotNull()]
     return triples.where(reduce(Column.__and__, whole)).distinct()

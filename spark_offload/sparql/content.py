@@ -56,8 +56,8 @@ class Content:
             return False
         chosen = self._foreign.where("quads IS NULL")
         places = ("observation", "result", "instant")
-        told = [F.count_distinct(F.coalesce("graph", F.lit("")), F.col(place)) for place in places]
-        count, *different = chosen.agg(F.count(F.lit(1)), *told).collect()[0]
+        counts = [F.count_distinct(F.coalesce("graph", F.lit("")), F.col(place)) for place in places]
+        count, *different = chosen.agg(F.count(F.lit(1)), *counts).collect()[0]
         if any(number < count for number in different):
             return False
         if not self.quads:
@@ -121,9 +121,9 @@ class Content:
     def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
         """Return the triples of all rows, or of the general rows, with duplicates."""
         rows = self.general_rows if general else self.rows
-        told = []
+        parts = []
         if not general or (self.chosen and not self.whole_chosen):
-            told.append(of_cells(rows, predicates))
-        if self.quads or not told:
-            told.append(of_quads(rows, predicates))
-        return reduce(DataFrame.unionByName, told)
+            parts.append(of_cells(rows, predicates))
+        if self.quads or not parts:
+            parts.append(of_quads(rows, predicates))
+        return reduce(DataFrame.unionByName, parts)

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
+from edge.sparql import terms as rdf
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql import algebra, frames, terms
 from spark_offload.sparql.aggregates import grouped
@@ -19,8 +20,7 @@ from spark_offload.sparql.algebra import Exists, Expression, Pattern, TriplePatt
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.existence import marked, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
-from spark_offload.sparql.frames import Frame, frame
-from spark_offload.sparql.matching import matches
+from spark_offload.sparql.frames import Frame, equal_terms, frame
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.scans import scan
@@ -28,7 +28,7 @@ from spark_offload.sparql.stars import PREDICATES, Star, split
 from spark_offload.sparql.values import Term, Value
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _CALLS: Final = count()
 _CONNECTIVES: Final = ("&&", "||", "!")
@@ -79,14 +79,14 @@ class Evaluation:
 
     def _basic(self, triples: tuple[TriplePattern, ...], graph: algebra.Graph) -> Frame:
         if not self._wide or self._content.crossing:
-            return _joined(matches(triple, graph, self._content) for triple in triples)
+            return _joined(_matches(triple, graph, self._content) for triple in triples)
         return self._found(*split(triples), graph)
 
     def _found(self, stars: Iterable[Star], rest: Iterable[TriplePattern], graph: algebra.Graph) -> Frame:
         found = [self._star(star, graph) for star in stars]
         for triple in rest:
-            told = isinstance(triple.predicate, Variable) or str(triple.predicate) in PREDICATES
-            found.append(matches(triple, graph, self._content, general=not told))
+            by_row = not isinstance(triple.predicate, rdf.Iri) or triple.predicate.value in PREDICATES
+            found.append(_matches(triple, graph, self._content, general=not by_row))
         return _joined(found)
 
     def _star(self, star: Star, graph: algebra.Graph) -> Frame:
@@ -94,7 +94,7 @@ class Evaluation:
         if not self._content.general:
             return rows
         return frames.union(
-            rows, _joined(matches(triple, graph, self._content, general=True) for triple in star.triples)
+            rows, _joined(_matches(triple, graph, self._content, general=True) for triple in star.triples)
         )
 
     def _graphs(self, variable: str) -> Frame:
@@ -104,21 +104,24 @@ class Evaluation:
     def _values(self, inline: algebra.Values) -> Frame:
         variables, rows = inline.variables, inline.rows
         if not variables:
+            # Rows without columns: the number of solutions counts even if they bind nothing.
             return Frame(self._spark.range(len(rows)).select(), {}, frozenset())
-        told = [[None if one is None else terms.written(one) for one in row] for row in rows]
+        written = [[None if one is None else terms.written(one) for one in row] for row in rows]
         names = [f"column {place}" for place in range(len(variables))]
         schema = StructType([StructField(name, StringType()) for name in names])
         certain = [name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)]
         values = {variable: Term(F.col(name)) for variable, name in zip(variables, names, strict=True)}
-        return frame(self._spark.createDataFrame(told, schema), values, certain)
+        return frame(self._spark.createDataFrame(written, schema), values, certain)
 
     def _in_rows(self, pattern: algebra.LeftJoin) -> Frame | None:
         """Evaluate OPTIONALs within the scan of rows. Returns None if they must be joined."""
-        if not (self._wide and self._content.plain) or (told := in_rows(pattern)) is None:
+        if not (self._wide and self._content.plain) or (split := in_rows(pattern)) is None:
             return None
-        return self._found(told.stars, told.rest, told.graph)
+        return self._found(split.stars, split.rest, split.graph)
 
     def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
+        # A condition on variables of the right side alone filters that side before the join. Others depend on both
+        # sides.
         known = algebra.certain(right)
         outside = []
         for one in conjuncts(condition) if condition else ():
@@ -174,28 +177,54 @@ class Evaluation:
         for name, expression in keys:
             solutions, simple = self._settled(solutions, expression)
             made[name] = evaluated(simple, solutions.values)
-        told: dict[str, tuple[algebra.Aggregate, Value | None]] = {}
+        described: dict[str, tuple[algebra.Aggregate, Value | None]] = {}
         for name, aggregate in aggregates:
             if aggregate.argument is None:
-                told[name] = (aggregate, None)
+                described[name] = (aggregate, None)
             else:
                 solutions, simple = self._settled(solutions, aggregate.argument)
-                told[name] = (aggregate, evaluated(simple, solutions.values))
-        return grouped(solutions, made, told)
+                described[name] = (aggregate, evaluated(simple, solutions.values))
+        return grouped(solutions, made, described)
 
     def _order(self, solutions: Frame, conditions: Iterable[tuple[Expression, bool]]) -> Frame:
         columns: list[Column] = []
         for expression, descending in conditions:
             solutions, simple = self._settled(solutions, expression)
             columns += [
+                # Unbound variables are the lowest (section 15.1).
                 column.desc_nulls_last() if descending else column.asc_nulls_first()
                 for column in sorting(evaluated(simple, solutions.values))
             ]
         return replace(solutions, rows=solutions.rows.orderBy(*columns))
 
     def _slice(self, solutions: Frame, offset: int, limit: int | None) -> Frame:
+        # OFFSET applies before LIMIT, in whichever order the query has them (15.4 and 15.5).
         rows = solutions.rows if not offset else solutions.rows.offset(offset)
         return replace(solutions, rows=rows if limit is None else rows.limit(limit))
+
+
+def _matches(pattern: TriplePattern, graph: algebra.Graph, content: Content, *, general: bool = False) -> Frame:
+    """Return the distinct solutions of a triple pattern over all triples, or over those of the general rows."""
+    known = {pattern.predicate.value} if isinstance(pattern.predicate, rdf.Iri) else None
+    rows: DataFrame = content.triples(known, general=general)
+    bound: dict[str, Value] = {}
+    places = (("subject", pattern.subject), ("predicate", pattern.predicate), ("object", pattern.object))
+    for place, node in places:
+        column = F.col(place)
+        if not isinstance(node, Variable):
+            rows = rows.where(column == terms.written(node))
+        elif node.name in bound:
+            rows = rows.where(equal_terms(bound[node.name], Term(column)))
+        else:
+            bound[node.name] = Term(column)
+    if graph is None:
+        rows = rows.where(F.col("graph").isNull())
+    elif isinstance(graph, rdf.Iri):
+        rows = rows.where(F.col("graph") == terms.written(graph))
+    else:
+        rows = rows.where(F.col("graph").isNotNull())
+        bound[graph.name] = Term(F.col("graph"))
+    return frame(rows.distinct(), bound, bound)
 
 
 def _joined(found: Iterable[Frame]) -> Frame:

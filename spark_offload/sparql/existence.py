@@ -31,6 +31,7 @@ def marked(evaluate: Evaluate, solutions: Frame, exists: Exists) -> tuple[Frame,
     names = [name for name in solutions.values if name in wanted]
     flag = f"exists {id(exists)}"
     keys = {name: Term(solutions.values[name].term()) for name in names}
+    # Distinct keys, because the join below must not multiply the solutions.
     distinct = frames.distinct(frame(solutions.rows, keys, solutions.certain & keys.keys()))
     there = where_exists(evaluate, distinct, replace(exists, negated=False))
     there = there.extended({flag: Boolean(F.lit(True))}, [flag])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from edge.sparql import terms as rdf
 from spark_offload.sparql import algebra, terms
 from spark_offload.sparql.algebra import Expression, Node, Pattern, TriplePattern, Variable
 from spark_offload.sparql.content import Content
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def explained(query: algebra.Query, content: Content, plan: DataFrame, *, wide: bool) -> str:
     """Return the description as a text of several lines."""
+    # PySpark only prints the plan. The JVM object returns it as a text.
     formatted = str(plan._jdf.queryExecution().explainString(_mode(plan)))
     lines = [query.form, *(f"  {line}" for line in _lines(query.pattern, content, wide=wide))]
     lines += ["", "Reads from the table:", *(f"  {line}" for line in _reading(formatted))]
@@ -64,10 +66,10 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
             yield f"BIND {_text(expression)} AS ?{variable}"
         case algebra.Group(_, keys, aggregates):
             by = ", ".join(_text(expression) for _, expression in keys) or "nothing"
-            told = ", ".join(
+            listed = ", ".join(
                 f"{one.name}({'*' if one.argument is None else _text(one.argument)})" for _, one in aggregates
             )
-            yield f"GROUP BY {by}: {told}"
+            yield f"GROUP BY {by}: {listed}"
         case algebra.OrderBy(_, conditions):
             yield "ORDER BY " + ", ".join(f"{_text(one)}{' descending' if down else ''}" for one, down in conditions)
         case algebra.Project(_, variables):
@@ -98,12 +100,12 @@ def _stars(
         yield f"a star{where}: one scan of rows, {len(star.triples)} patterns"
         yield from (f"  {name} {_node(node)}" for name, node in (*star.resources, *star.cells))
         for more in star.optional:
-            new = [told for told in more.resources if told not in star.resources]
+            new = [one for one in more.resources if one not in star.resources]
             yield f"  OPTIONAL {', '.join(f'{name} {_node(node)}' for name, node in (*new, *more.cells))}"
         if content.general:
             yield "  and the same patterns over the triples of observations that clients wrote, joined"
     for triple in rest:
-        every = isinstance(triple.predicate, Variable) or str(triple.predicate) in PREDICATES
+        every = not isinstance(triple.predicate, rdf.Iri) or triple.predicate.value in PREDICATES
         yield f"over {'all triples' if every else 'triples that clients wrote'}{where}: {_triple(triple)}"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Final
 
-import rdflib
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from edge.sparql import terms as rdf
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql import scans
 from spark_offload.sparql.algebra import Call, Exists, Expression, Variable
@@ -22,7 +22,7 @@ from spark_offload.sparql.values import Boolean, Term, Value
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_DATE: Final = rdflib.XSD.date
+_DATE: Final = rdf.Iri(rdf.XSD + "date")
 
 
 def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
@@ -47,9 +47,13 @@ def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
             return reduce(Column.__or__, [holds(one, values) for one in arguments])
         case Call(name, (left, right)) if name in _COMPARISONS:
             return _compared(name, evaluated(left, values), evaluated(right, values))
-        case Call("IN", (one, *others)) if all(isinstance(other, rdflib.URIRef) for other in others) and others:
+        case Call("IN", (one, *others)) if all(isinstance(other, rdf.Iri) for other in others) and others:
             iri = evaluated(one, values).iri()
-            return F.lit(False) if iri is None else iri.isin(*map(str, others))
+            return (
+                F.lit(False)
+                if iri is None
+                else iri.isin(*(other.value for other in others if isinstance(other, rdf.Iri)))
+            )
         case _:
             return true(evaluated(expression, values))
 
@@ -70,13 +74,14 @@ def _compared(name: str, left: Value, right: Value) -> Column:
         for one, other in ((left, right), (right, left)):
             known, constant = one.number(), other.number()
             if isinstance(other, Literal) and constant is not None and known is not None:
+                # The plain comparison, which Spark can push down to the files. An error counts as false here.
                 return known == constant
     condition = compared(name, left, right)
     if name in _MIRRORED:
         for operator, one, other in ((name, left, right), (_MIRRORED[name], right, left)):
-            place, moment = one.placed(), other.moment()
-            if place is not None and isinstance(other, Literal) and moment is not None:
-                return condition & scans.pushed(operator, place, moment)
+            place, timestamp = one.placed(), other.timestamp()
+            if place is not None and isinstance(other, Literal) and timestamp is not None:
+                return condition & scans.pushed(operator, place, timestamp)
     return condition
 
 

@@ -46,7 +46,7 @@ class Frame:
     def extended(self, new: Mapping[str, Value], certain: Iterable[str] = ()) -> Frame:
         """Add variables, replacing existing ones with the same names."""
         named = {name: _named(name, value) for name, value in new.items()}
-        columns = {name: column for told in named.values() for name, column in told.items()}
+        columns = {name: column for parts in named.values() for name, column in parts.items()}
         values = {**self.values, **{name: value.of(*map(F.col, named[name])) for name, value in new.items()}}
         return Frame(self.rows.withColumns(columns) if columns else self.rows, values, self.certain | {*certain})
 
@@ -54,7 +54,7 @@ class Frame:
 def frame(rows: DataFrame, values: Mapping[str, Value], certain: Iterable[str]) -> Frame:
     """Create a frame from rows, with renamed columns."""
     named = {name: _named(name, value) for name, value in values.items()}
-    selected = rows.select(*(column.alias(name) for told in named.values() for name, column in told.items()))
+    selected = rows.select(*(column.alias(name) for parts in named.values() for name, column in parts.items()))
     made = {name: value.of(*map(F.col, named[name])) for name, value in values.items()}
     return Frame(selected, made, frozenset(certain))
 
@@ -91,6 +91,7 @@ def minus(left: Frame, right: Frame) -> Frame:
     """MINUS: remove solutions of the left that are compatible with one of the right and share a variable with it."""
     shared = _shared(left, right)
     common = [name for name in shared if not hidden(name)]
+    # Without a common variable MINUS removes nothing (section 8.3.1), unlike NOT EXISTS.
     if not common:
         return left
     on = _agreeing(left, right, shared)
@@ -119,8 +120,9 @@ def union(left: Frame, right: Frame) -> Frame:
 
 def distinct(solutions: Frame) -> Frame:
     """Remove duplicate solutions."""
-    keyed = {name: told_apart(value) for name, value in solutions.values.items()}
+    keyed = {name: grouping_key(value) for name, value in solutions.values.items()}
     made = frame(solutions.rows, keyed, solutions.certain)
+    # Solutions without variables are all equal.
     return replace(made, rows=made.rows.distinct() if keyed else made.rows.limit(1))
 
 
@@ -151,7 +153,7 @@ def equal_terms(left: Value, right: Value) -> Column:
     return left.term() == right.term()
 
 
-def told_apart(value: Value) -> Value:
+def grouping_key(value: Value) -> Value:
     """Return a value whose columns are equal if and only if the terms are equal, as a key for grouping and DISTINCT.
 
     The typed columns of a `KnownValue` do not qualify: rows may have several representations of one term.

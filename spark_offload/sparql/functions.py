@@ -44,6 +44,7 @@ def _lang(value: Value) -> Value:
 
 def _langmatches(tag: Value, ranges: Value) -> Value:
     lang, wanted = texts.plain(tag), F.lower(texts.plain(ranges))
+    # Basic filtering of RFC 4647, section 3.3.1: a range matches whole subtags only.
     basic = (F.lower(lang) == wanted) | F.lower(lang).startswith(F.concat(wanted, F.lit("-")))
     return Boolean(F.when(wanted == "*", lang != "").otherwise(basic))
 
@@ -56,6 +57,7 @@ def _datatype(value: Value) -> Value:
 def _iri(value: Value) -> Value:
     known = [face for face in (value.iri(), value.plain()) if face is not None]
     text = F.coalesce(*known) if known else nothing("string")
+    # A relative reference is an error: the base IRI of the query is not known here.
     return Iri(F.when(text.rlike(r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*$'), text))
 
 
@@ -91,6 +93,7 @@ def _abs(value: Value) -> Value:
 
 
 def _round(value: Value) -> Value:
+    # XPath fn:round rounds halves up, Spark's `round` away from zero.
     return _whole(value, lambda column: F.floor(column + 0.5))
 
 
@@ -114,40 +117,40 @@ def _part(pick: Callable[[Column], Column]) -> Function:
     """Return a function for a part of a time, in the time zone of its lexical form."""
 
     def function(value: Value) -> Value:
-        moment = _as_written(value)
-        return Number(nothing("bigint") if moment is None else pick(moment).cast("bigint"), INTEGER)
+        timestamp = _as_written(value)
+        return Number(nothing("bigint") if timestamp is None else pick(timestamp).cast("bigint"), INTEGER)
 
     return function
 
 
 def _seconds(value: Value) -> Value:
-    moment = _as_written(value)
-    if moment is None:
+    timestamp = _as_written(value)
+    if timestamp is None:
         return Number(nothing("double"), DECIMAL)
-    return Number(F.pmod(F.unix_micros(moment), F.lit(60_000_000)) / 1e6, DECIMAL)
+    return Number(F.pmod(F.unix_micros(timestamp), F.lit(60_000_000)) / 1e6, DECIMAL)
 
 
 def _as_written(value: Value) -> Column | None:
     """Return a time shifted to its own time zone, as its lexical form shows it."""
-    moment, text = value.moment(), value.text()
-    if moment is None or text is None:
-        return moment
+    timestamp, text = value.timestamp(), value.text()
+    if timestamp is None or text is None:
+        return timestamp
     if isinstance(value, TimeValue):
         if value.form is None:
-            return moment
+            return timestamp
         text = value.form
     zone = F.regexp_extract(text, r"([+-])(\d\d):(\d\d)$", 0)
     minutes = F.substring(zone, 2, 2).cast("int") * 60 + F.substring(zone, 5, 2).cast("int")
     shift = F.when(zone.startswith("-"), -minutes).otherwise(minutes)
-    local = F.timestamp_micros(F.unix_micros(moment) + shift.cast("bigint") * 60_000_000)
-    return F.when(F.coalesce(zone, F.lit("")) == "", moment).otherwise(local)
+    local = F.timestamp_micros(F.unix_micros(timestamp) + shift.cast("bigint") * 60_000_000)
+    return F.when(F.coalesce(zone, F.lit("")) == "", timestamp).otherwise(local)
 
 
 def _tz(value: Value) -> Value:
-    moment, text = value.moment(), value.text()
-    if moment is None or text is None:
+    timestamp, text = value.timestamp(), value.text()
+    if timestamp is None or text is None:
         return Text(nothing("string"))
-    return Text(F.when(moment.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
+    return Text(F.when(timestamp.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
 
 
 def _now() -> Value:
@@ -168,8 +171,7 @@ def _to_number(datatype: str) -> Function:
         form = {INTEGER: lexical.INTEGER, DECIMAL: lexical.DECIMAL}.get(datatype, lexical.DOUBLE)
         ways: list[Column] = []
         if (known := value.number()) is not None:
-            kept = F.when(known == F.floor(known), known).otherwise(known)
-            ways.append(_truncated(kept) if datatype == INTEGER else _finite(kept, datatype))
+            ways.append(_truncated(known) if datatype == INTEGER else _finite(known, datatype))
         if (boolean := value.boolean()) is not None:
             ways.append(boolean.cast("int").cast(whole))
         if (plain := value.plain()) is not None:
@@ -200,10 +202,10 @@ def _to_boolean(value: Value) -> Value:
     return Boolean(F.coalesce(*ways) if ways else nothing("boolean"))
 
 
-def _to_moment(datatype: str) -> Function:
+def _to_timestamp(datatype: str) -> Function:
     def cast(value: Value) -> Value:
-        moment, plain, text = value.moment(), value.plain(), value.text()
-        ways = [] if moment is None else [moment]
+        timestamp, plain, text = value.timestamp(), value.plain(), value.text()
+        ways = [] if timestamp is None else [timestamp]
         if plain is not None:
             ways.append(lexical.date_time(plain))
         if not ways or text is None:
@@ -250,8 +252,8 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     "SHA512": (1, 1, _hash(lambda column: F.sha2(column, 512))),
     STRING: (1, 1, _to_string),
     BOOLEAN: (1, 1, _to_boolean),
-    DATE_TIME: (1, 1, _to_moment(DATE_TIME)),
-    DATE_TIME_STAMP: (1, 1, _to_moment(DATE_TIME_STAMP)),
+    DATE_TIME: (1, 1, _to_timestamp(DATE_TIME)),
+    DATE_TIME_STAMP: (1, 1, _to_timestamp(DATE_TIME_STAMP)),
     **{datatype: (1, 1, _to_number(datatype)) for datatype in (INTEGER, DECIMAL, FLOAT, DOUBLE)},
     **texts.FUNCTIONS,
 }

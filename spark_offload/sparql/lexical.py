@@ -37,7 +37,7 @@ def number(text: Column, datatype: Column) -> Column:
     return F.when(good, text.try_cast("double"))
 
 
-def moment(text: Column, datatype: Column) -> Column:
+def timestamp(text: Column, datatype: Column) -> Column:
     """Return the value of an xsd:dateTime or dateTimeStamp; null for other and for ill-formed literals."""
     return F.when(datatype.isin(DATE_TIME_STAMP, XSD + "dateTime"), date_time(text))
 
@@ -73,6 +73,8 @@ def _form(number: Column, datatype: str) -> Column:
         return number.try_cast("bigint").cast("string")
     if datatype == XSD + "decimal":
         digits = F.format_string("%.15g", number.cast("double"))
+        # The first type has room for 20 digits before the point. Larger numbers fit into the second, and need no
+        # fraction.
         exact = F.coalesce(
             digits.try_cast("decimal(38,18)").cast("string"), digits.try_cast("decimal(38,1)").cast("string")
         )

@@ -15,13 +15,15 @@ def sorting(value: Value) -> list[Column]:
     """Return the sort columns of a value, null first. A known type needs fewer columns."""
     if isinstance(value, (Boolean, Iri, Number, Text)):
         return [value.column]
-    number, moment, plain, boolean = value.number(), value.moment(), value.plain(), value.boolean()
+    number, timestamp, plain, boolean = value.number(), value.timestamp(), value.plain(), value.boolean()
     place = F.when(~value.bound(), 0).when(value.is_blank(), 1)
     if (iri := value.iri()) is not None:
         place = place.when(iri.isNotNull(), 2)
-    for rank, face in enumerate((number, boolean, moment, plain), start=3):
+    for rank, face in enumerate((number, boolean, timestamp, plain), start=3):
         if face is not None:
             place = place.when(face.isNotNull(), rank)
-    faces = [face for face in (None if number is None else number.cast("double"), boolean, moment) if face is not None]
+    faces = [
+        face for face in (None if number is None else number.cast("double"), boolean, timestamp) if face is not None
+    ]
     texts = value.keys() if isinstance(value, Measured) else (value.term(),)
     return [place.otherwise(7), *faces, *texts]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
 
-import rdflib
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import DATE_TIME_STAMP, EPOCH_LENGTH, STRING
+from edge.sparql import terms as rdf
 from spark_offload.sparql import lexical
 from spark_offload.sparql.algebra import Constant, Graph, Node, Variable
 from spark_offload.sparql.constants import value_of
@@ -41,7 +41,7 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
         conditions.append(F.col("graph").isNotNull())
         _meet(graph, Iri(F.col("graph")), bound, conditions)
     row.answer(star, bound, conditions)
-    told = dict(bound)
+    bound_values = dict(bound)
     # An optional star binds all its variables or none: `found` is true if all its conditions hold.
     for more in star.optional:
         there: list[Column] = []
@@ -50,9 +50,9 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
         found = reduce(Column.__and__, there, F.lit(True))
         for name in known.keys() - bound:
             value = known[name]
-            told[name] = value.of(*(F.when(found, column) for column in value.columns()))
+            bound_values[name] = value.of(*(F.when(found, column) for column in value.columns()))
     rows = content.whole_rows
-    return frame(rows.where(reduce(Column.__and__, conditions)) if conditions else rows, told, bound)
+    return frame(rows.where(reduce(Column.__and__, conditions)) if conditions else rows, bound_values, bound)
 
 
 class _Row:
@@ -90,11 +90,11 @@ class _Row:
 
         The IRI of a mapped observation contains the key of its row, so the conditions compare the key's columns.
         """
-        found = _DERIVED.fullmatch(constant) if isinstance(constant, rdflib.URIRef) else None
+        found = _DERIVED.fullmatch(constant.value) if isinstance(constant, rdf.Iri) else None
         if found and (found[4] or "") == _ENDS[role]:
             return [F.col("series") == found[1], F.col("epoch") == found[2], F.col("seq") == int(found[3])]
-        if self._content.whole_chosen and isinstance(constant, rdflib.URIRef):
-            return [F.col(role) == str(constant)]
+        if self._content.whole_chosen and isinstance(constant, rdf.Iri):
+            return [F.col(role) == constant.value]
         return [F.lit(False)]
 
 
@@ -128,20 +128,20 @@ def _is(value: Value, constant: Constant) -> list[Column]:
     term = value_of(constant)
     conditions = [equal_terms(value, term)]
     if isinstance(value, Measured) and (number := term.number()) is not None:
-        conditions += [value.form == str(constant), value.value == number]
-    if (place := value.placed()) is not None and (moment := term.moment()) is not None:
-        conditions.append(pushed("=", place, moment))
+        conditions += [value.form == constant.value, value.value == number]
+    if (place := value.placed()) is not None and (timestamp := term.timestamp()) is not None:
+        conditions.append(pushed("=", place, timestamp))
     return conditions
 
 
-def pushed(operator: str, place: tuple[Column, Column], moment: Column) -> Column:
+def pushed(operator: str, place: tuple[Column, Column], timestamp: Column) -> Column:
     """Return the condition on timestamp and partition that follows from a comparison with a constant time.
 
     Spark cannot derive the partition from the timestamp; the explicit condition lets it skip partitions.
     """
     ts, date = place
     compare, compare_date = _COMPARISONS[operator]
-    return compare(ts, moment) & compare_date(date, moment.cast("date"))
+    return compare(ts, timestamp) & compare_date(date, timestamp.cast("date"))
 
 
 _Comparison = Callable[[Any, Any], Column]

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import rdflib
-
 from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA
-from spark_offload.sparql.algebra import Node, TriplePattern, Variable
+from edge.sparql import terms as rdf
+from spark_offload.sparql.algebra import Node, TriplePattern
 
 OBSERVATION: Final = "observation"
 RESULT: Final = "result"
@@ -63,25 +62,30 @@ def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePatt
     return [_star(group) for group in _connected(mine)], rest
 
 
+def _iri(node: Node) -> str:
+    """Return the text of an IRI, and an empty text for other nodes."""
+    return node.value if isinstance(node, rdf.Iri) else ""
+
+
 def _roles(triple: TriplePattern) -> tuple[tuple[str, Node], ...] | None:
     """Return the roles that a pattern implies for its nodes, or None if it cannot be part of a star."""
     predicate = triple.predicate
-    if isinstance(predicate, Variable):
+    if not isinstance(predicate, rdf.Iri):
         return None
-    if str(predicate) == TYPE:
-        role = None if isinstance(triple.object, Variable) else CLASSES.get(str(triple.object))
+    if predicate.value == TYPE:
+        role = CLASSES.get(_iri(triple.object))
         return None if role is None else ((role, triple.subject),)
-    if edge := EDGES.get(str(predicate)):
-        if isinstance(triple.object, rdflib.Literal):
+    if edge := EDGES.get(predicate.value):
+        if isinstance(triple.object, rdf.Literal):
             return None
         return ((edge[0], triple.subject), (edge[1], triple.object))
-    if column := COLUMNS.get(str(predicate)):
+    if column := COLUMNS.get(predicate.value):
         return ((column[0], triple.subject),)
     return None
 
 
 def _linked(triple: TriplePattern) -> tuple[Node, ...]:
-    return (triple.object,) if str(triple.predicate) in EDGES else ()
+    return (triple.object,) if _iri(triple.predicate) in EDGES else ()
 
 
 def _of_two_roles(triples: Iterable[TriplePattern]) -> set[Node]:
@@ -98,20 +102,20 @@ def _connected(triples: Iterable[TriplePattern]) -> Iterator[list[TriplePattern]
     groups: list[tuple[set[Node], list[TriplePattern]]] = []
     for triple in triples:
         nodes, members = {triple.subject, *_linked(triple)}, [triple]
-        apart = []
+        separate = []
         for group in groups:
             if group[0] & nodes:
                 nodes |= group[0]
                 members = group[1] + members
             else:
-                apart.append(group)
-        groups = [*apart, (nodes, members)]
+                separate.append(group)
+        groups = [*separate, (nodes, members)]
     return (members for _, members in groups)
 
 
 def _star(triples: list[TriplePattern]) -> Star:
     resources = dict.fromkeys(one for triple in triples for one in _roles(triple) or ())
     cells = dict.fromkeys(
-        (COLUMNS[str(triple.predicate)][1], triple.object) for triple in triples if str(triple.predicate) in COLUMNS
+        (COLUMNS[_iri(triple.predicate)][1], triple.object) for triple in triples if _iri(triple.predicate) in COLUMNS
     )
     return Star(tuple(triples), tuple(resources), tuple(cells))

@@ -7,33 +7,30 @@ from __future__ import annotations
 
 from typing import Final
 
-import rdflib
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox import observation
 from edge.outbox.observation import RDF, STRING
+from edge.sparql import terms as rdf
 
 LANG_STRING: Final = RDF + "langString"
 
 
-def written(term: rdflib.term.Identifier) -> str:
-    """Return the N-Triples text of an rdflib term."""
-    if isinstance(term, rdflib.URIRef):
-        return f"<{term}>"
-    if isinstance(term, rdflib.BNode):
-        return f"_:{term}"
-    assert isinstance(term, rdflib.Literal)  # noqa: S101  there is no other
+def written(term: rdf.Iri | rdf.Literal | rdf.BlankNode) -> str:
+    """Return the N-Triples text of a term."""
+    if isinstance(term, rdf.Iri):
+        return f"<{term.value}>"
+    if isinstance(term, rdf.BlankNode):
+        return f"_:{term.value}"
     if term.language:
-        return f"{observation.literal(str(term))}@{term.language.lower()}"
-    return observation.literal(str(term), str(term.datatype or STRING))
+        return f"{observation.literal(term.value)}@{term.language.lower()}"
+    return observation.literal(term.value, term.datatype.value)
 
 
-def datatype_of(literal: rdflib.Literal) -> str:
+def datatype_of(literal: rdf.Literal) -> str:
     """Return the datatype IRI of a literal."""
-    if literal.language:
-        return LANG_STRING
-    return STRING if literal.datatype is None else str(literal.datatype)
+    return literal.datatype.value
 
 
 def is_iri(term: Column) -> Column:

@@ -86,16 +86,16 @@ def _rounded(value: Value) -> Column:
 
 
 def _strbefore(text: Value, part: Value) -> Value:
-    return _beside(text, part, lambda whole, inner: F.substring(whole, F.lit(1), F.instr(whole, inner) - 1))
+    return _around(text, part, lambda whole, inner: F.substring(whole, F.lit(1), F.instr(whole, inner) - 1))
 
 
 def _strafter(text: Value, part: Value) -> Value:
-    return _beside(
+    return _around(
         text, part, lambda whole, inner: F.substring(whole, F.instr(whole, inner) + F.length(inner), F.length(whole))
     )
 
 
-def _beside(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -> Value:
+def _around(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -> Value:
     """Return the text before or after a part, or the plain empty string if the part does not occur."""
     whole, inner = stringy(text), stringy(part)
     found = _like(text, cut(whole, inner))

@@ -82,7 +82,7 @@ class Value(ABC):
         """Return the number as a double or a long; null for other terms."""
         return None
 
-    def moment(self) -> Column | None:
+    def timestamp(self) -> Column | None:
         """Return the timestamp of an xsd:dateTime or dateTimeStamp; null for other terms.
 
         A time without a time zone counts as UTC.
@@ -102,8 +102,8 @@ class Value(ABC):
         return F.when(self.bound(), F.lit(False))
 
     def _columns(self) -> list[tuple[str, Column]]:
-        told = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return [(name, one) for name, one in told if isinstance(one, Column)]
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return [(name, one) for name, one in pairs if isinstance(one, Column)]
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class Term(Value):
     def number(self) -> Column | None:
         return lexical.number(self.text(), self.datatype())
 
-    def moment(self) -> Column | None:
-        return lexical.moment(self.text(), self.datatype())
+    def timestamp(self) -> Column | None:
+        return lexical.timestamp(self.text(), self.datatype())
 
     def boolean(self) -> Column | None:
         return lexical.boolean(self.text(), self.datatype())
@@ -160,7 +160,7 @@ class KnownValue(Term):
     def number(self) -> Column:
         return self.value
 
-    def moment(self) -> Column:
+    def timestamp(self) -> Column:
         return self.ts
 
     def placed(self) -> tuple[Column, Column]:
@@ -169,8 +169,8 @@ class KnownValue(Term):
 
 def known(value: Value) -> KnownValue:
     """Return the value as a `KnownValue`."""
-    number, moment = value.number(), value.moment()
-    ts = F.lit(None).cast("timestamp") if moment is None else moment
+    number, timestamp = value.number(), value.timestamp()
+    ts = F.lit(None).cast("timestamp") if timestamp is None else timestamp
     date = value.date if isinstance(value, (KnownValue, TimeValue)) and value.date is not None else ts.cast("date")
     return KnownValue(value.term(), F.lit(None).cast("double") if number is None else number.cast("double"), ts, date)
 
@@ -318,8 +318,8 @@ class Measured(Value):
     def number(self) -> Column:
         return self.value
 
-    def moment(self) -> Column:
-        return lexical.moment(self.form, self.type)
+    def timestamp(self) -> Column:
+        return lexical.timestamp(self.form, self.type)
 
     def boolean(self) -> Column:
         return lexical.boolean(self.form, self.type)
@@ -368,7 +368,7 @@ class TimeValue(Value):
     def boolean(self) -> Column | None:
         return None if isinstance(self.type, str) else lexical.boolean(self.text(), self.type)
 
-    def moment(self) -> Column:
+    def timestamp(self) -> Column:
         known = self.ts
         if self.form is not None:
             known = F.when(self.form.isNull(), self.ts).otherwise(lexical.date_time(self.form))

@@ -122,19 +122,19 @@ def test_a_blank_node_in_a_template_is_a_new_node(text):
     ],
 )
 def test_places_where_a_variable_cannot_be_forced(kind, text, type_, reason):
-    (told,) = refusals(kind, text, {"x": type_})
-    assert reason in told
+    (reported,) = refusals(kind, text, {"x": type_})
+    assert reason in reported
 
 
-def test_each_misplaced_literal_is_told_at_its_place():
+def test_each_misplaced_literal_is_reported_with_its_position():
     text = "SELECT ?x ?y { ?s ?x ?y . GRAPH ?y { ?s ?p ?x } FILTER(?x = ?y) }"
     forced = {"x": {"type": "literal"}, "y": {"type": "literal"}}
     file = json.dumps({"queries": {"E": {"sparql": text, "forcedBindings": forced}}})
-    told = [(problem.column, problem.reason.split()[0]) for problem in problems(file)]
-    assert told == [(file.index("?x ?y .") + 1, "?x"), (file.index("?y { ?s ?p") + 1, "?y")]
+    reported = [(problem.column, problem.reason.split()[0]) for problem in problems(file)]
+    assert reported == [(file.index("?x ?y .") + 1, "?x"), (file.index("?y { ?s ?p") + 1, "?y")]
 
 
-def test_a_minus_may_hold_it_where_another_variable_ties_it():
+def test_a_minus_may_contain_a_forced_variable_with_another_shared_one():
     text = "SELECT ?y { ?y <a:p> 1 MINUS { ?y <a:hidden> ?x } }"
     store = ox.Store()
     store.update("INSERT DATA { <a:1> <a:p> 1 . <a:2> <a:p> 1 ; <a:hidden> <a:me> }")
@@ -142,7 +142,7 @@ def test_a_minus_may_hold_it_where_another_variable_ties_it():
     assert [row["y"].value for row in found] == ["a:1"]
 
 
-def test_terms_touch_nothing_beside_them():
+def test_terms_do_not_merge_with_neighbouring_tokens():
     """A language tag would continue in the minus sign, a blank node in the dot, `<` with the IRI."""
     minus = query("SELECT (COUNT(?x-1) AS ?n) { FILTER(STRLEN(?x)<?x||?x=?x) }", {"x": {"type": "literal"}})
     iri = query("SELECT ?y { ?y ?p ?z FILTER(?z<?x) }", {"x": "uri"})

@@ -38,7 +38,7 @@ def stored(text):
 
 
 @given(TEXTS)
-def test_any_text_is_that_text_and_nothing_else(value):
+def test_any_text_stays_one_literal(value):
     text = SELECT.text({"x": value})
     assert [list(row) for row in ox.Store().query(text)] == [[ox.Literal(value)] * 2]
     assert [token.kind for token in tokenize(text)] == [token.kind for token in tokenize(SELECT.text({"x": ""}))]
@@ -51,7 +51,7 @@ def test_any_text_is_that_text_and_nothing_else(value):
 
 
 @given(TEXTS)
-def test_any_text_is_that_text_to_who_reads_escapes_before_strings(value):
+def test_any_text_survives_early_unescaping(value):
     """SPARQL 1.1 Query, 19.2: codepoint escapes are decoded before parsing, wherever they are."""
     text = INSERT.text({"x": value})
     read = re.sub(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})", lambda m: chr(int(m[1] or m[2], 16)), text)
@@ -60,7 +60,7 @@ def test_any_text_is_that_text_to_who_reads_escapes_before_strings(value):
 
 
 @given(TROUBLE | TEXTS | st.text(st.sampled_from('htp:/ex.#?<>{}\\ "|^`é'), max_size=12))
-def test_any_text_is_an_iri_or_refused(value):
+def test_any_text_is_an_iri_or_is_refused(value):
     try:
         text = LINK.text({"x": value})
     except BindingError:
@@ -73,7 +73,7 @@ def test_any_text_is_an_iri_or_refused(value):
 
 
 @given(TROUBLE | st.text(st.sampled_from("ab_:1.-·")))
-def test_any_text_is_a_blank_node_of_its_own_or_refused(value):
+def test_any_text_is_a_distinct_blank_node_or_is_refused(value):
     try:
         text = FRESH.text({"x": value})
     except BindingError:
@@ -84,7 +84,7 @@ def test_any_text_is_a_blank_node_of_its_own_or_refused(value):
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800", "x\udfff"])
-def test_texts_that_no_request_can_hold(value):
+def test_nul_and_surrogates_are_refused(value):
     with pytest.raises(BindingError, match=r"query \"E\": \?x: .*(NUL|surrogate)"):
         SELECT.text({"x": value})
     with pytest.raises(BindingError, match=r"\?x: .*"):
@@ -152,7 +152,7 @@ def test_declared_datatypes_and_languages(binding, value, written):
     ("binding", "value", "reason"),
     [
         ("uri", "foo", "not an absolute IRI"),
-        ("uri", "foo:bar", 'no namespace "foo"'),
+        ("uri", "foo:bar", 'namespace "foo" is not declared'),
         ("uri", "exx:bar", 'did you mean "ex"'),
         ("uri", "ex:a b", "not an absolute IRI"),
         ("uri", "http://x/> . <", "not an absolute IRI"),
@@ -181,7 +181,7 @@ def test_declared_datatypes_and_languages(binding, value, written):
         ({"type": "literal", "language": "en"}, ox.Literal("x"), "declared with language en"),
     ],
 )
-def test_values_that_are_not_of_the_type(binding, value, reason):
+def test_values_of_another_type_are_refused(binding, value, reason):
     with pytest.raises(BindingError) as refused:
         query("SELECT ?s { ?s ?p ?x }", {"x": binding}).text({"x": value})
     assert str(refused.value).startswith('query "E": ?x: ')
@@ -203,7 +203,7 @@ def test_values_that_are_not_of_the_type(binding, value, reason):
         ({"type": "uri", "value": "ex:lamp"}, "ex:lamp"),
     ],
 )
-def test_how_a_prefixed_name_is_told_from_an_iri(value, iri):
+def test_prefixed_names_are_distinguished_from_iris(value, iri):
     assert f" <{iri}> " in LINK.text({"x": value})
 
 

@@ -12,7 +12,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.jsap import Profile
 from edge.mapping import Mapper, MappingError
-from edge.packs import load_file
+from edge.mapping_files import load_file
 
 TOPIC = "pepoli/6lowpan/network/NODO1/Temperature"
 OBSERVATION = "http://mml.arces.unibo.it/monitor#Pepoli-6lowpan-Nodo1-Temperature"
@@ -53,7 +53,7 @@ async def test_a_message_becomes_the_value_of_the_observation(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["app.jsap", "app.yaml", "app.yml"])
-def test_a_profile_is_a_mapping_file_with_what_it_includes(tmp_path, name):
+def test_a_profile_with_its_includes_is_a_mapping_file(tmp_path, name):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "monitoring.jsap").write_text(MONITORING.read_text())
     (tmp_path / name).write_text('{"include": ["app/monitoring.jsap"]}')
@@ -65,7 +65,7 @@ def test_a_profile_is_a_mapping_file_with_what_it_includes(tmp_path, name):
     )
 
 
-def test_a_topic_of_a_profile_stands_for_itself(tmp_path):
+def test_braces_in_a_topic_of_a_profile_are_literal(tmp_path):
     odd = {"a/{b}/{{": {"observation": "<edge:own>", "label": "{x}"}}
     (tmp_path / "p.jsap").write_text(json.dumps({"extended": {"semantic-mappings": odd}}))
     (reading,) = Mapper([load_file(tmp_path / "p.jsap")]).map("a/{b}/{{", b"1").readings

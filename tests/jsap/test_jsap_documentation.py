@@ -9,7 +9,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "jsap.md").read_text()
 EXAMPLES = [Profile.parse(text, "chat.yaml") for text in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 
 
-def test_what_is_sent():
+def test_the_documented_requests_are_sent():
     chat, monitoring = EXAMPLES
     assert chat.query("SENT").text({"receiver": "schema:PersonURI2"}) in TEXT
     assert chat.update("SEND").sparql11.url == "http://gateway.local:8000/update"

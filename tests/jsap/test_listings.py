@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from profiles import CHAT, MONITORING
 
-from edge.engine import open_engine
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.sparql.plan_cache import PlanCache
+from edge.engine.start import open_engine
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.jsap import Profile, SemanticMapping
@@ -33,10 +33,10 @@ class Application:
 
     def subscribe(self, name: str, **bindings) -> list:
         """Subscribe; return the list of notifications, which grows."""
-        told: list = []
+        reported: list = []
         request = QueryRequest(self.profile.query(name).text(bindings))
-        self.engine.subscribe(request, lambda event: told.append(event.delta)).result(10)
-        return told
+        self.engine.subscribe(request, lambda event: reported.append(event.delta)).result(10)
+        return reported
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def engine() -> Iterator:
     assert engine.close()
 
 
-def test_the_chat(engine):
+def test_chat_of_the_paper(engine):
     chat = Application(engine, Profile.load(CHAT))
     people = " ".join(f"schema:{name} a schema:Person ; schema:name '{name}' ." for name in ("URI1", "URI2"))
     engine.update([UpdateRequest(f"PREFIX schema: <http://schema.org/> INSERT DATA {{ {people} }}")]).result(10)
@@ -66,7 +66,7 @@ def test_the_chat(engine):
     assert other[1:] == []
 
 
-def test_the_monitoring(engine):
+def test_monitoring_of_the_paper(engine):
     monitoring = Application(engine, Profile.load(MONITORING))
     (mapping,) = monitoring.profile.mappings
     assert mapping == SemanticMapping(

@@ -19,7 +19,7 @@ def places(text, name="p.jsap"):
 
 
 @pytest.mark.parametrize("file", [CHAT, MONITORING])
-def test_yaml_says_the_same_as_json(file, tmp_path):
+def test_yaml_and_json_give_the_same_profile(file, tmp_path):
     wanted = Profile.load(file)
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(json.loads(file.read_text()), width=60))
     (tmp_path / "p.jsap").write_text(yaml.safe_dump(json.loads(file.read_text()), allow_unicode=True))
@@ -78,11 +78,11 @@ def test_every_error_is_found_with_its_line_and_column():
     wanted = [
         (2, 10, '"http://broker" is not a host name or address'),
         (4, 31, "a port is a whole number from 1 to 65535"),
-        (4, 50, '"ftp" is none of http, https'),
-        (4, 77, '"PUT" is none of GET, POST, URLENCODED_POST'),
-        (4, 94, '"PDF" is none of JSON, XML, CSV, TSV'),
+        (4, 50, '"ftp" is not one of http, https'),
+        (4, 77, '"PUT" is not one of GET, POST, URLENCODED_POST'),
+        (4, 94, '"PDF" is not one of JSON, XML, CSV, TSV'),
         (4, 109, '"a b" is not a path'),
-        (5, 25, '"GET" is none of POST, URLENCODED_POST'),
+        (5, 25, '"GET" is not one of POST, URLENCODED_POST'),
         (6, 37, '"mqtt" is not one of the availableProtocols'),
         (7, 46, '"e x" cannot be a prefix'),
         (7, 65, '"iri" is not an absolute IRI'),
@@ -100,9 +100,9 @@ def test_every_error_is_found_with_its_line_and_column():
         (20, 88, "?x: a uri is a text, not int"),
         (20, 103, "a uri has no language"),
         (21, 4, 'query "Q" has no variable ?z'),
-        (21, 18, '"url" is none of uri, literal, bnode'),
+        (21, 18, '"url" is not one of uri, literal, bnode'),
         (22, 19, "must be a text"),
-        (24, 60, '"zz:o": there is no namespace "zz"'),
+        (24, 60, '"zz:o": namespace "zz" is not declared'),
         (24, 82, 'the mapping of "c" names no observation'),
     ]
     found = places(BAD_JSON)
@@ -111,7 +111,7 @@ def test_every_error_is_found_with_its_line_and_column():
         assert told_.startswith(reason)
 
 
-def test_an_update_among_queries_and_the_other_way_round():
+def test_update_under_queries_and_query_under_updates_are_reported():
     text = '{"updates": {"A": {"sparql": "PREFIX a: <b:c> ASK {}"}},\n "queries": {"B": {"sparql": "DROP ALL"}}}'
     assert places(text) == [
         (1, 47, 'update "A" is a query, which belongs under queries'),
@@ -145,7 +145,7 @@ def test_an_update_among_queries_and_the_other_way_round():
         ("a: \x07", (1, 4), "not YAML"),
     ],
 )
-def test_what_is_no_json_or_yaml(text, place, reason):
+def test_invalid_json_and_yaml_are_refused(text, place, reason):
     found = places(text, "p.yaml" if text.startswith("[1]:") else "p.jsap")
     assert [place_ for *place_, told_ in found if reason in told_] == [list(place)]
 
@@ -179,19 +179,19 @@ def test_positions_in_the_texts_of_yaml():
 
 
 @given(st.data())
-def test_whatever_a_file_holds_is_read_or_refused(data):
+def test_any_file_is_read_or_refused(data):
     text = data.draw(st.sampled_from([CHAT.read_text(), BAD_JSON, YAML, "a: &x {b: [1, *x]}"]))
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         new = data.draw(st.text(st.sampled_from('{}[]",:\\ \n\t#&*!|>-?@x1'), max_size=4))
         text = text[:start] + new + text[start + data.draw(st.integers(0, 6)) :]
-    for problem in told(text):
+    for problem in reported(text):
         lines = text.split("\n")
         assert 1 <= problem.line <= len(lines)
         assert 1 <= problem.column <= len(lines[problem.line - 1]) + 2
 
 
-def told(text):
+def reported(text):
     try:
         Profile.parse(text)
     except ProfileError as error:
@@ -221,15 +221,15 @@ def test_unknown_members_are_notes(tmp_path):
     ]
 
 
-def test_an_empty_iri_is_no_default(tmp_path):
+def test_an_empty_iri_is_not_a_default(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text("queries: {Q: {sparql: 'ASK { ?a ?b ?c }', forcedBindings: {a: {type: uri, value: ''}}}}")
     report = check(file)
     assert report.profile.query("Q").forced["a"].default is None
-    assert [note.reason for note in report.notes] == ["an empty text is no uri, so ?a has no default"]
+    assert [note.reason for note in report.notes] == ["an empty text is not a valid uri, so ?a has no default"]
 
 
-def test_an_unknown_entry_is_told_with_those_there_are():
+def test_an_unknown_entry_is_reported_with_the_known_ones():
     found = profile(updates={"A": {"sparql": "DROP ALL"}, "B": {"sparql": "DROP ALL"}})
     with pytest.raises(UnknownEntry) as unknown:
         found.update("C")
@@ -246,7 +246,7 @@ def write(path, **members):
     path.write_text(json.dumps(members))
 
 
-def test_the_one_that_includes_wins(tmp_path):
+def test_the_including_file_takes_precedence(tmp_path):
     write(
         tmp_path / "base.jsap",
         host="base",
@@ -279,7 +279,7 @@ def test_the_one_that_includes_wins(tmp_path):
     assert found.query("R").graphs.named is None
 
 
-def test_included_files_are_told_at_their_own_places(tmp_path):
+def test_errors_of_included_files_have_their_own_positions(tmp_path):
     (tmp_path / "inner.yaml").write_text("queries:\n  Q:\n    sparql: SELECT ?x\n")
     (tmp_path / "main.jsap").write_text('{"include": ["inner.yaml"],\n "host": 5}')
     report = check(tmp_path / "main.jsap")
@@ -306,7 +306,7 @@ def test_included_files_are_told_at_their_own_places(tmp_path):
         ("fifo", "not a regular file"),
     ],
 )
-def test_what_cannot_be_included(tmp_path, include, reason):
+def test_invalid_includes_are_refused(tmp_path, include, reason):
     write(tmp_path / "main.jsap", include=[include])
     write(tmp_path / "loop.jsap", **{"#include": ["main.jsap"]})
     (tmp_path / "latin.jsap").write_bytes(b'{"host":\n "\xe9"}')
@@ -316,7 +316,7 @@ def test_what_cannot_be_included(tmp_path, include, reason):
     assert problem.line >= 1
 
 
-def test_a_profile_includes_so_many_files_and_no_more(tmp_path):
+def test_number_of_included_files_is_limited(tmp_path):
     for number in range(60):
         write(tmp_path / f"{number}.jsap", include=[f"{number + 1}.jsap"] * 2)
     write(tmp_path / "60.jsap", host="here")
@@ -328,7 +328,7 @@ def test_a_profile_includes_so_many_files_and_no_more(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["large.jsap", "/dev/zero"])
-def test_a_file_is_read_so_far_and_no_further(tmp_path, name):
+def test_profile_file_size_is_limited(tmp_path, name):
     (tmp_path / "large.jsap").write_text('{"host": "' + "x" * 8 * 1024 * 1024 + '"}')
     (problem,) = check(tmp_path / name).problems
     assert "larger than 8388608 bytes" in problem.reason
@@ -341,6 +341,6 @@ def test_a_profile_may_come_through_a_pipe(tmp_path):
         assert Profile.load(tmp_path / "fifo").query("Q")
 
 
-def test_a_file_that_is_not_there():
+def test_missing_file_raises():
     with pytest.raises(FileNotFoundError):
         Profile.load("/nowhere/at/all.jsap")

@@ -23,7 +23,7 @@ def of(kind="query", entry=None, **members):
     return found.query("E") if kind == "query" else found.update("E")
 
 
-def test_what_a_profile_does_not_say():
+def test_defaults_of_a_profile():
     assert (query("ASK {}").sparql11.url, query("ASK {}").sparql11.method) == ("http://localhost:8000/query", "POST")
     assert update("DROP ALL").sparql11.url == "http://localhost:8000/update"
     assert query("ASK {}").sparql11se.url == "ws://localhost:9000/subscribe"
@@ -66,7 +66,7 @@ def test_without_a_port_it_is_that_of_the_protocol():
         ({"host": "e", "sparql11seprotocol": {"host": "f"}}, "http://e:8000/query", "ws://f:9000/subscribe"),
     ],
 )
-def test_an_entry_overrides_what_it_names(entry, sparql11, sparql11se):
+def test_an_entry_overrides_the_named_members(entry, sparql11, sparql11se):
     found = of(
         entry=entry,
         host="h",
@@ -77,7 +77,7 @@ def test_an_entry_overrides_what_it_names(entry, sparql11, sparql11se):
     assert found.sparql11se.reconnect is False
 
 
-def test_a_gate_may_have_any_name_and_tell_its_scheme():
+def test_a_gate_may_have_any_name_and_define_its_scheme():
     available = {"inside": {"scheme": "ws", "port": 1}, "outside": {"scheme": "wss", "port": 2}}
     members = {"protocol": "inside", "availableProtocols": available}
     own = {"sparql11seprotocol": {"protocol": "outside"}}
@@ -120,13 +120,13 @@ NEW = {
         ({}, None),
     ],
 )
-def test_authentication_old_and_new(members, wanted):
+def test_old_and_new_form_of_authentication(members, wanted):
     entry = of(**members)
     assert (entry.sparql11.authentication, entry.sparql11se.authentication) == (wanted, wanted)
     assert "'s'" not in repr(entry), "a log line holds no secret"
 
 
-def test_another_host_is_told_no_secrets_of_this_one():
+def test_another_host_gets_no_secrets_of_this_one():
     entry = of(entry={"sparql11protocol": {"host": "other"}}, oauth=NEW, sparql11protocol={"host": "own"})
     assert entry.sparql11.authentication is None
     assert entry.sparql11se.authentication is not None
@@ -145,7 +145,7 @@ def test_another_host_is_told_no_secrets_of_this_one():
         ),
         (
             '{"sparql11seprotocol": {"protocol": "mqtt", "availableProtocols": {"mqtt": {}}}}',
-            'there is no gate for "mqtt"; there are: ws, wss',
+            '"mqtt" does not name a gate; the gates are: ws, wss',
         ),
         ('{"sparql11protocol": {"port": true}}', "a port is a whole number from 1 to 65535"),
         ('{"sparql11protocol": {"port": "0"}}', "a port is a whole number from 1 to 65535"),
@@ -153,5 +153,5 @@ def test_another_host_is_told_no_secrets_of_this_one():
         ('{"host": "h/p"}', '"h/p" is not a host name or address'),
     ],
 )
-def test_wrong_targets(text, reason):
+def test_invalid_targets_are_reported(text, reason):
     assert any(problem.reason.startswith(reason) for problem in problems(text))

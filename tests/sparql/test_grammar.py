@@ -103,12 +103,12 @@ def check(form: str, text: str) -> None:
 
 @given(variants(QUERIES))
 @example("ASK { FILTER(- -1 = 1) }")
-def test_what_the_grammar_rejects_is_not_a_query(text):
+def test_rejected_text_is_not_a_query(text):
     check("Query", text)
 
 
 @given(variants(UPDATES))
-def test_what_the_grammar_rejects_is_not_an_update(text):
+def test_rejected_text_is_not_an_update(text):
     check("Update", text)
 
 

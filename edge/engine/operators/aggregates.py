@@ -21,9 +21,10 @@ import pyoxigraph as ox
 from edge.engine.operators.sorted_terms import SortedTerms
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
-from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
 from edge.engine.store.step_budget import StepBudget
+from edge.protocol.bag import Bag
 from edge.protocol.results import Term
+from edge.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
 
 Added = Term | Hashable
 
@@ -58,12 +59,15 @@ class Accumulator(ABC):
 def accumulator(aggregate: Aggregate, budget: StepBudget) -> Accumulator:
     """Return a new accumulator for an empty group. `budget`: budget of the evaluations that call `result`."""
     if aggregate.name == "COUNT":
+        # COUNT ignores errors of a value that is only selected, but a computed expression with an error fails the
+        # group, as in Oxigraph.
         chosen = aggregate.expression is None or _is_choice(aggregate.expression)
         new: Accumulator = _Count() if chosen else _StrictCount()
     elif aggregate.name == "GROUP_CONCAT":
         new = _Concatenation(aggregate.separator, budget)
     else:
         new = _KINDS[aggregate.name]()
+    # DISTINCT would only cost memory where duplicates do not change the result.
     return _Distinct(new) if aggregate.distinct and aggregate.name not in _BLIND else new
 
 
@@ -82,7 +86,7 @@ class _Distinct(Accumulator):
 
     def __init__(self, inner: Accumulator) -> None:
         self._inner = inner
-        self._weights: dict[Added, int] = {}
+        self._weights: Bag[Added] = Bag()
         self._characters = 0
 
     def add(self, value: Added | None, weight: int) -> None:
@@ -90,12 +94,8 @@ class _Distinct(Accumulator):
         if value is None:
             self._inner.add(None, weight)
             return
-        before = self._weights.get(value, 0)
-        after = before + weight
-        if after:
-            self._weights[value] = after
-        else:
-            self._weights.pop(value, None)
+        after = self._weights.add(value, weight)
+        before = after - weight
         # The inner accumulator only learns whether the value is present.
         if (after > 0) != (before > 0):
             change = 1 if after > 0 else -1
@@ -139,6 +139,7 @@ class _Strict(Accumulator):
 
     def add(self, value: Added | None, weight: int) -> None:
         """See `Accumulator`."""
+        # Counted, not flagged: the group recovers when the last solution with an error leaves it.
         if value is None or not self._take(value, weight):  # type: ignore[arg-type]
             self._errors += weight
 
@@ -260,22 +261,25 @@ class _Concatenation(_Strict):
         super().__init__()
         self._budget = budget
         self._separator = separator
-        self._weights: dict[Term, int] = {}
+        self._weights: Bag[Term] = Bag()
         self._characters = 0
 
     def _take(self, term: Term, weight: int) -> bool:
         if not isinstance(term, ox.Literal) or (term.language is None and type(decode(term)) is not str):
             return False
+        # Each different text is in memory once, whatever its multiplicity.
         known = len(self._weights)
-        _weigh(self._weights, term, weight)
+        self._weights.add(term, weight)
         self._characters += (len(self._weights) - known) * len(term.value)
         return True
 
     def _give(self) -> Term | None:
         characters = [(len(term.value), weight) for term, weight in self._weights.items()]  # type: ignore[union-attr]
+        # The length is known before the text is made, so a text over the budget is never in memory.
         length = sum((length + len(self._separator)) * weight for length, weight in characters)
         if not self._budget.may_make(length):
             return None
+        # Sorted, because the order of the solutions depends on the history of the group.
         literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
         text = self._separator.join(value for value, _, weight in literals for _ in range(weight))
         languages = {language for _, language, _ in literals}
@@ -289,14 +293,6 @@ class _Concatenation(_Strict):
 
 def _characters(value: Added) -> int:
     return len(value.value) if isinstance(value, ox.Literal | ox.NamedNode) else 0
-
-
-def _weigh(weights: dict[Term, int], term: Term, weight: int) -> None:
-    left = weights.get(term, 0) + weight
-    if left:
-        weights[term] = left
-    else:
-        del weights[term]
 
 
 _KINDS: Final[dict[str, Callable[[], Accumulator]]] = {

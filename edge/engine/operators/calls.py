@@ -32,6 +32,7 @@ def oxigraph(asked: Question) -> Function:
 def strict(native: Function | None, otherwise: Function, arguments: Sequence[Evaluate]) -> Evaluate:
     """Return a call that uses Python's rule, if there is one, and `otherwise` if the rule does not apply."""
     native = native or _no_rule
+    # A closure for each of the usual numbers of arguments spares a list for each call.
     if len(arguments) == 1:
         return _unary(native, otherwise, arguments[0])
     if len(arguments) == 2:

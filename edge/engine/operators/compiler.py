@@ -8,7 +8,7 @@ variables that its scope can bind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -26,6 +26,7 @@ from edge.engine.operators.operators import (
     Either,
     Fixed,
     Grouped,
+    Guard,
     InGraph,
     Merge,
     Once,
@@ -45,12 +46,17 @@ from edge.engine.operators.variables import (
     binds,
     certain,
     expressions,
+    has_exists,
     mentioned,
     possible,
     references,
     usage,
 )
-from edge.engine.sparql.algebra import (
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.step_budget import StepBudget
+from edge.engine.store.terms import Dictionary, canonical
+from edge.protocol.results import Term
+from edge.sparql.algebra import (
     Aggregate,
     Blank,
     Call,
@@ -74,10 +80,6 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.store.graph import LiveGraph
-from edge.engine.store.step_budget import StepBudget
-from edge.engine.store.terms import Dictionary, canonical
-from edge.protocol.results import Term
 
 _FEW_ROWS: Final = 8
 """Rows of VALUES up to which they are tried one after the other."""
@@ -96,9 +98,11 @@ class Trigger:
     exact: bool
     """Whether each affected solution contains the quad, so that it appears and disappears with it."""
     own: frozenset[int]
-    """The places of `fixes` that nothing else in the plan uses."""
+    """The places of `fixes` that nothing else in the plan uses, except `guards`."""
     steady: bool
-    """Whether no expression uses the other places, which therefore have few values."""
+    """Whether no expression except `guards` uses the other places, which therefore have few values."""
+    guards: tuple[Condition, ...]
+    """Conditions that depend only on a quad that matches."""
     scan: Scan
     pattern: Triple
     inside: tuple[str, ...]
@@ -123,12 +127,12 @@ class Compiler:
     """Compiles the patterns of one request, which share a layout."""
 
     def __init__(
-        self, graph: LiveGraph, layout: Layout, moment: Now, base_iri: str, default_graph: Slot | None = None
+        self, graph: LiveGraph, layout: Layout, evaluation_time: Now, base_iri: str, default_graph: Slot | None = None
     ) -> None:
         """`default_graph` replaces the store's default graph."""
         self.graph = graph
         self.layout = layout
-        self.moment = moment
+        self.evaluation_time = evaluation_time
         self.base_iri = base_iri
         self.default_graph = default_graph
         self.triggers: list[Trigger] = []
@@ -140,26 +144,56 @@ class Compiler:
         self.tables: list[ValuesIndex] = []
         self.closed: list[int] = []
         """Places of parameters that must be bound, once for each use that requires it."""
+        self.guards: list[tuple[Guard, Expression, frozenset[int]]] = []
+        """Conditions of filters that each solution satisfies, and the places of their variables."""
 
     def compile(self, node: Node) -> Plan:
         """Compile a pattern in normal form. Raises `Unsupported`."""
-        self.triggers, self.graph_names, self.matched, self.tables, self.closed = [], False, set(), [], []
+        self.triggers, self.graph_names, self.matched = [], False, set()
+        self.tables, self.closed, self.guards = [], [], []
         self.bound = binds(node)
         scope = self.scope()
         sure = frozenset(scope.place(name) for name in certain(node))
         operator = scope.operator(node)
         fixed = tuple((scope.place(variable), scope.place(constant)) for variable, constant in _fixed(node))
-        used = usage(node)
-        own = frozenset(scope.place(name) for name in possible(node) if used[name] == 1)
-        looked = frozenset[Name]().union(*map(references, expressions(node))) & possible(node)
-        places = frozenset(map(scope.place, looked))
-        triggers = tuple(_at_top(trigger, sure | self.matched, own, places) for trigger in self.triggers)
-        self._prepare_tables(triggers)
-        return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
+        triggers = [_at_top(trigger, sure | self.matched) for trigger in self.triggers]
+        guards = self._assign_guards(triggers, node)
+        finished = tuple(self._with_own(trigger, node, scope, guards.get(trigger.scan, ())) for trigger in triggers)
+        self._prepare_tables(finished)
+        return Plan(operator, finished, fixed, self._shown(node), self.graph_names)
+
+    def _assign_guards(self, triggers: Sequence[Trigger], node: Node) -> dict[Scan, list[tuple[Guard, Expression]]]:
+        """Assign each condition that depends on one pattern only to this pattern."""
+        found: dict[Scan, list[tuple[Guard, Expression]]] = {}
+        every = list(expressions(node))
+        for guard, expression, places in self.guards:
+            matching = [trigger for trigger in triggers if places <= _determined(trigger)]
+            # An equal condition elsewhere may be about another variable of the same name.
+            if len(matching) == 1 and every.count(expression) == 1:
+                guard.scan = matching[0].scan
+                found.setdefault(guard.scan, []).append((guard, expression))
+        return found
+
+    def _with_own(
+        self, trigger: Trigger, node: Node, scope: Scope, guards: Sequence[tuple[Guard, Expression]]
+    ) -> Trigger:
+        """Return a trigger with its own places and its guards."""
+        tested = [expression for _, expression in guards]
+        used = usage(node, tested)
+        own = {scope.place(name) for name in possible(node) if used[name] == 1}
+        others = (references(expression) for expression in expressions(node) if expression not in tested)
+        looked = set(map(scope.place, frozenset[Name]().union(*others) & possible(node)))
+        return replace(
+            trigger,
+            own=frozenset(own.intersection(trigger.fixes)),
+            steady=looked.isdisjoint(trigger.fixes),
+            guards=tuple(guard.condition for guard, _ in guards),
+        )
 
     def _prepare_tables(self, triggers: Sequence[Trigger]) -> None:
         """Index long VALUES by the columns that other patterns bind: none, all, and those of a changed quad."""
         for table in self.tables:
+            # A row of one table can restrict another, so their columns count as bound, too.
             others = [other.places for other in self.tables if other is not table]
             joined = frozenset[int]().union(*(trigger.places for trigger in triggers), *others)
             table.prepare([(), joined, *(trigger.fixes for trigger in triggers)])
@@ -183,17 +217,18 @@ def _same(place: int) -> int | None:
     return place
 
 
-def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int], looked: frozenset[int]) -> Trigger:
+def _at_top(trigger: Trigger, sure: Set[int]) -> Trigger:
     """Adapt a trigger to the whole pattern: only a place that every solution binds can be fixed in advance."""
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
-    return replace(
-        trigger,
-        fixes=fixes,
-        exact=trigger.exact and fixes == trigger.fixes,
-        own=own.intersection(fixes),
-        steady=looked.isdisjoint(fixes),
-    )
+    return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes)
+
+
+def _determined(trigger: Trigger) -> frozenset[int]:
+    """Return the places of a pattern's variables that have the value of the quad in each solution that contains it."""
+    if not trigger.exact:
+        return frozenset()
+    return frozenset(place for place, fix in zip(trigger.places, trigger.fixes, strict=True) if place == fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +332,7 @@ class Scope:
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
         scan = Scan(compiler.graph, (s, p, o, g))
         exact = self.linear and every
-        trigger = Trigger(scan.places, fixes, exact, frozenset(), False, scan, node, self.inside)  # type: ignore[arg-type]
+        trigger = Trigger(scan.places, fixes, exact, frozenset(), False, (), scan, node, self.inside)  # type: ignore[arg-type]
         compiler.triggers.append(trigger)
         return scan
 
@@ -324,8 +359,7 @@ class Scope:
             parts.append((operator, frozenset(self.place(name) for name in certain(part))))
         within = possible(node)
         tests = [
-            (self.condition(c, node), frozenset(self.place(name) for name in references(c) & within))
-            for c in conditions
+            (self._test(c, node), frozenset(self.place(name) for name in references(c) & within)) for c in conditions
         ]
         if len(parts) == 1 and not tests:
             return parts[0][0]
@@ -363,6 +397,7 @@ class Scope:
         )
         if node.condition is None:
             return Optional(left, right, None)
+        # The condition of OPTIONAL sees the variables of both sides (18.2.2.6).
         both = Join((node.left, node.right))
         return Optional(left, right, self.condition(node.condition, both, certain(node.left)))
 
@@ -381,6 +416,8 @@ class Scope:
             if name in certain(node.right):
                 overlap.append((place, place))
             else:
+                # The right side may leave the variable unbound, and is then compatible with any value (18.3). So it
+                # gets a copy, which is compared only if it is bound.
                 names[name] = self.compiler.layout.place(Hidden())
                 same.append((place, names[name]))
                 overlap.append((place, names[name]))
@@ -412,8 +449,17 @@ class Scope:
         else:
             operator = self.operator(node.pattern)
             if conditions:
-                operator = Where(operator, [self.condition(c, node.pattern) for c in conditions])
+                operator = Where(operator, [self._test(c, node.pattern) for c in conditions])
         return Fixed(self.compiler.graph, operator, pairs) if pairs else operator
+
+    def _test(self, expression: Expression, pattern: Node) -> Condition:
+        """Compile a condition of a filter."""
+        condition, names = self.condition(expression, pattern), references(expression)
+        if not self.linear or not names or has_exists(expression) or not names <= possible(pattern):
+            return condition
+        guard = Guard(condition)
+        self.compiler.guards.append((guard, expression, frozenset(map(self.place, names))))
+        return guard
 
     def condition(self, condition: Expression, pattern: Node, lifted: Names | None = None) -> Condition:
         """Compile a condition on the solutions of a pattern."""
@@ -481,7 +527,7 @@ class Scope:
         aggregates = [
             (
                 self.place(variable),
-                partial(accumulator, aggregate, self.compiler.graph.effort),
+                partial(accumulator, aggregate, self.compiler.graph.budget),
                 inner.accumulated(aggregate, node.pattern),
             )
             for variable, aggregate in node.aggregates
@@ -534,12 +580,12 @@ class _Sight:
         return self.scope.compiler.base_iri
 
     @property
-    def moment(self) -> Now:
-        return self.scope.compiler.moment
+    def evaluation_time(self) -> Now:
+        return self.scope.compiler.evaluation_time
 
     @property
-    def effort(self) -> StepBudget:
-        return self.scope.compiler.graph.effort
+    def budget(self) -> StepBudget:
+        return self.scope.compiler.graph.budget
 
     def place(self, slot: Slot) -> int | None:
         visible = not isinstance(slot, Variable | Blank) or slot in possible(self.pattern) or slot in self.scope.given

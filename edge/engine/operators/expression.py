@@ -30,7 +30,10 @@ from edge.engine.operators.oxigraph_functions import Unsupported, ask, question
 from edge.engine.operators.text_functions import affordable, affordable_answer, length
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
-from edge.engine.sparql.algebra import (
+from edge.engine.store.step_budget import StepBudget
+from edge.engine.store.terms import SHORT, Dictionary, canonical
+from edge.protocol.results import Term
+from edge.sparql.algebra import (
     Call,
     Constant,
     Exists,
@@ -40,9 +43,6 @@ from edge.engine.sparql.algebra import (
     Reference,
     Slot,
 )
-from edge.engine.store.step_budget import StepBudget
-from edge.engine.store.terms import SHORT, Dictionary, canonical
-from edge.protocol.results import Term
 
 __all__ = ["Now", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
 
@@ -59,11 +59,11 @@ class Scope(Protocol):
         """Base IRI of `IRI()`."""
 
     @property
-    def moment(self) -> Now:
+    def evaluation_time(self) -> Now:
         """Time of the request."""
 
     @property
-    def effort(self) -> StepBudget:
+    def budget(self) -> StepBudget:
         """Step budget of the evaluation."""
 
     def place(self, slot: Slot) -> int | None:
@@ -82,7 +82,7 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
     """Compile an expression to its term. None: an error or unbound. Raises `Unsupported`."""
     if isinstance(expression, Reference):
         terms, long = scope.dictionary.terms, scope.dictionary.long
-        budget = scope.effort
+        budget = scope.budget
         place = scope.place(expression.variable)
         if place is None:
             return _nothing
@@ -107,10 +107,11 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
 
 def _counted(evaluate: Evaluate, expression: Expression, scope: Scope) -> Evaluate:
     """Wrap an evaluation so that all its calls except one count as steps."""
+    # The caller counts one step for the solution, which covers the first call.
     more = _calls(expression) - 1
     if more <= 0:
         return evaluate
-    budget = scope.effort
+    budget = scope.budget
 
     def counted(frame: Frame) -> Result:
         budget.left -= more
@@ -183,6 +184,7 @@ class _Compiler:
             answer = truth(value)
             if answer is not NotImplemented:
                 return answer
+            # Oxigraph has no function for the effective boolean value. `!` has its opposite, or an error.
             opposite = ask(negated, (encode(value),))
             return None if opposite is None else not decode(opposite)
 
@@ -194,7 +196,7 @@ class _Compiler:
             return _nothing
         terms = self.scope.dictionary.terms
         long = self.scope.dictionary.long
-        budget = self.scope.effort
+        budget = self.scope.budget
         literal = ox.Literal
 
         def look(frame: Frame) -> Result:
@@ -210,7 +212,7 @@ class _Compiler:
 
     def _long(self, constant: Value) -> Evaluate:
         characters = length(constant)
-        budget = self.scope.effort
+        budget = self.scope.budget
 
         def read(frame: Frame) -> Result:
             budget.read(characters)
@@ -224,8 +226,8 @@ class _Compiler:
         if call.name == "NOW":
             return self._now()
         if call.function == NOW_FUNCTION and not call.arguments:
-            moment = self.scope.moment
-            return lambda frame: moment.now
+            evaluation_time = self.scope.evaluation_time
+            return lambda frame: evaluation_time.now
         if call.name in _SOURCES:
             if call.arguments:
                 raise Unsupported("BNODE of a name")
@@ -240,15 +242,15 @@ class _Compiler:
 
     def _rules(self, call: Call) -> tuple[Function | None, Function]:
         """Return Python's rule for a call, if there is one, and Oxigraph's."""
-        budget = self.scope.effort
+        budget = self.scope.budget
         native = affordable(call.name, FUNCTIONS.get(call.name), budget)
         return native, affordable_answer(call.name, oxigraph(question(call, self.scope.base_iri)), budget)
 
     def _now(self) -> Evaluate:
-        moment = self.scope.moment
+        evaluation_time = self.scope.evaluation_time
 
         def now(frame: Frame) -> Result:
-            return decode(canonical(ox.Literal(date_time(moment.now), datatype=DATE_TIME)))
+            return decode(canonical(ox.Literal(date_time(evaluation_time.now), datatype=DATE_TIME)))
 
         return now
 
@@ -300,6 +302,7 @@ class _Compiler:
         values = [self.value(argument) for argument in arguments]
 
         def coalesce(frame: Frame) -> Result:
+            # Later arguments are not evaluated: their errors do not count (17.4.1.3).
             for evaluate in values:
                 value = evaluate(frame)
                 if value is not None:
@@ -337,7 +340,7 @@ class _Compiler:
             return known[1]
 
         _, otherwise = self._rules(Call("=", (one, one)))
-        return member(self.value(one), items, otherwise, self.scope.effort)
+        return member(self.value(one), items, otherwise, self.scope.budget)
 
     def not_member(self, arguments: tuple[Expression, ...]) -> Evaluate:
         """Compile `NOT IN`."""
@@ -358,6 +361,7 @@ _SPECIAL: Final[dict[str, Callable[[_Compiler, tuple[Expression, ...]], Evaluate
 
 def _decided(truths: Sequence[Evaluate], decisive: bool) -> Evaluate:
     def decide(frame: Frame) -> Result:
+        # A decisive argument outweighs an error of another one (section 17.2, three-valued logic).
         result: bool | None = not decisive
         for evaluate in truths:
             value = evaluate(frame)

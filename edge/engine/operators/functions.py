@@ -125,6 +125,7 @@ def _arithmetic(on_numbers: Function, on_decimals: Function) -> Function:
         other = type(b)
         if kind is int and other is int:
             result = on_numbers(a, b)
+            # Integers of Oxigraph have 64 bits, and an overflow is an error.
             return result if result in INTEGERS else None
         if kind not in _NUMBERS or other not in _NUMBERS:
             return NotImplemented
@@ -148,6 +149,7 @@ def _divide(a: Operand, b: Operand) -> Result:
     left, right = _exactly(a), _exactly(b)
     if not left or right is None:  # Oxigraph has no quotient of zero and a fraction
         return NotImplemented
+    # Decimals of Oxigraph have 18 digits after the point, and are cut off there.
     return EXACT.divide(left, right).quantize(_LAST, ROUND_DOWN, EXACT)
 
 
@@ -228,6 +230,7 @@ def _concat(*parts: Operand) -> Result:
 
 
 def _upper(a: Operand) -> Result:
+    # Beyond ASCII, Python and Rust may follow different versions of Unicode.
     return a.upper() if type(a) is str and a.isascii() else NotImplemented
 
 

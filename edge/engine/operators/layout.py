@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edge.engine.sparql.algebra import Blank, Fresh, Parameter, Slot, Triple, Variable
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.sparql.algebra import Blank, Fresh, Parameter, Slot, Triple, Variable
 
 Frame = list[int | None]
 """Term ids by place; None: not bound."""
@@ -49,6 +49,7 @@ class Layout:
             return known
         if isinstance(key, Parameter):
             index = self._same[key.index] if self._same else key.index
+            # Constants that are equal in all texts of a template share a place, so that they can be joined on.
             if index in self._by_index:
                 return self._by_index[index]
             self._by_index[index] = len(self.places)

@@ -12,7 +12,7 @@ from itertools import count, pairwise, product
 
 from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import certain, has_exists, references
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Alternative,
     Blank,
     Distinct,
@@ -63,6 +63,7 @@ def alternatives(node: Node) -> list[Node]:
         size = 1
         for each in parts:
             size *= len(each)
+        # Each alternative is a plan of its own, and their number multiplies with each union.
         return [join(choice) for choice in product(*parts)] if 1 < size <= MAX_ALTERNATIVES else [node]
     if isinstance(node, LeftJoin | Minus):
         return [replace(node, left=left) for left in alternatives(node.left)]

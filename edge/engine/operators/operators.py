@@ -42,6 +42,10 @@ class Operator(ABC):
         """Return the estimate if these places are bound as well. `cost`: the estimate if they are not."""
         return cost * 0.1 ** len(places)
 
+    def groups(self) -> Sequence[Sequence[Scan]] | None:
+        """Return the scans of a join of triple patterns, then those of each OPTIONAL in it. None: another pattern."""
+        return None
+
 
 class Scan(Operator):
     """The matches of one triple pattern."""
@@ -50,7 +54,7 @@ class Scan(Operator):
 
     def __init__(self, graph: LiveGraph, places: Places) -> None:
         self._graphs = graph.graphs
-        self._budget = graph.effort
+        self._budget = graph.budget
         self.places = places
         self.given = False
         """Whether a quad is known to match: the frame contains all of it, so no look-up is needed."""
@@ -67,6 +71,7 @@ class Scan(Operator):
         s, p, o, g = self.places
         name = frame[g]
         if name is None:
+            # An open graph is a named one: GRAPH ?g never matches the default graph (section 13.3).
             for candidate, index in self._graphs.items():
                 if candidate != DEFAULT_GRAPH:
                     frame[g] = candidate
@@ -77,6 +82,7 @@ class Scan(Operator):
         if there is None:
             return
         subject, predicate, object_ = frame[s], frame[p], frame[o]
+        # Several positions are open: one variable may stand at two of them, which `_triples` compares.
         if predicate is None or (subject is None and object_ is None):
             yield from self._triples(there, frame)
             return
@@ -110,6 +116,10 @@ class Scan(Operator):
         index = self._graphs.get(DEFAULT_GRAPH if name is None else name)
         return 0.0 if index is None else index.estimate(frame[s], frame[p], frame[o])
 
+    def groups(self) -> Sequence[Sequence[Scan]]:
+        """See `Operator`."""
+        return ((self,),)
+
     def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
         s, p, o, _ = self.places
         subject, predicate, object_ = frame[s], frame[p], frame[o]
@@ -133,6 +143,23 @@ class Scan(Operator):
             frame[p] = None
         if object_ is None:
             frame[o] = None
+
+
+class Guard:
+    """A condition of a filter. If it depends on one triple pattern only, that is its `scan`.
+
+    A quad that is known to match that pattern was tested before (`Trigger.guards`), so the condition holds.
+    """
+
+    __slots__ = ("condition", "scan")
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+        self.scan: Scan | None = None
+
+    def __call__(self, frame: Frame) -> bool:
+        """Return whether the condition holds."""
+        return (self.scan is not None and self.scan.given) or self.condition(frame)
 
 
 class Together(Operator):
@@ -166,6 +193,7 @@ class Together(Operator):
             if all(condition(frame) for condition, _ in self._conditions):
                 yield
             return
+        # A stack of iterators: nested generators would pass each solution up through all parts.
         stack = [levels[0][0].solutions(frame)]
         while stack:
             conditions = levels[len(stack) - 1][1]
@@ -183,6 +211,11 @@ class Together(Operator):
         """See `Operator`."""
         return min((part.estimate(frame) for part in self._parts), default=1.0)
 
+    def groups(self) -> Sequence[Sequence[Scan]] | None:
+        """See `Operator`."""
+        scans = [part for part in self._parts if isinstance(part, Scan)]
+        return None if self._conditions or len(scans) < len(self._parts) else (scans,)
+
     def _levels(self, frame: Frame) -> Levels:
         """Return the parts in order. The order is cached by the set of bound places until the graph's size changes."""
         bound = tuple([frame[place] is None for place in self._places])
@@ -198,6 +231,7 @@ class Together(Operator):
         """Order the parts: the most selective first, then connected ones; each with the conditions to test then."""
         parts = self._parts
         left = list(range(len(parts)))
+        # Never 0, so that bound places still make a difference between empty parts.
         costs = [part.estimate(frame) + 0.01 for part in self._parts]
         waiting = list(self._conditions)
         bound = {place for place in self._places if frame[place] is not None}
@@ -206,6 +240,7 @@ class Together(Operator):
             best = min(left, key=lambda i: parts[i].narrowed(costs[i], frame, self._binds[i] & bound))
             left.remove(best)
             bound |= self._binds[best]
+            # As soon as their variables are bound: a condition that fails spares all later parts.
             ready = [item for item in waiting if item[1] <= bound]
             waiting = [item for item in waiting if item not in ready]
             levels.append((self._parts[best], [condition for condition, _ in (ready if left else ready + waiting)]))
@@ -251,6 +286,13 @@ class Optional(Operator):
         """See `Operator`."""
         return self._left.estimate(frame)
 
+    def groups(self) -> Sequence[Sequence[Scan]] | None:
+        """See `Operator`."""
+        left, right = self._left.groups(), self._right.groups()
+        if left is None or right is None or len(right) > 1 or self._condition is not None:
+            return None
+        return (*left, *right)
+
 
 class Either(Operator):
     """Union: the solutions of all branches."""
@@ -259,7 +301,7 @@ class Either(Operator):
 
     def __init__(self, graph: LiveGraph, branches: Sequence[Operator]) -> None:
         self._branches = branches
-        self._budget = graph.effort
+        self._budget = graph.budget
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
@@ -305,6 +347,7 @@ class Without(Operator):
 
     def _excluded(self, frame: Frame) -> bool:
         before = None if self._overlap is None else [pair for pair in self._overlap if frame[pair[0]] is not None]
+        # No shared variable is bound on the left: MINUS removes nothing (section 18.5).
         if before == []:
             return False
         left = frame.copy()
@@ -358,6 +401,7 @@ class Fixed(Operator):
         agrees = True
         for variable, constant in self._pairs:
             value, known = frame[constant], frame[variable]
+            # For a number, `=` is true for other terms as well: 1.0 equals 1.
             if value is None or not same_term(self._graph, value) or known == value:
                 continue
             if known is not None:
@@ -403,6 +447,7 @@ class Bind(Operator):
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
         place = self._place
+        # Bound already if a changed quad or a trigger fixes it in advance. Then BIND is a test.
         given = frame[place]
         for _ in self._pattern.solutions(frame):
             value = self._value(frame)
@@ -425,7 +470,7 @@ class Data(Operator):
 
     def __init__(self, graph: LiveGraph, places: Sequence[int], rows: Sequence[Sequence[int | None]]) -> None:
         """`places` of the variables. Each row has the places of its constants, None for UNDEF."""
-        self._budget = graph.effort
+        self._budget = graph.budget
         self._places = places
         self._rows = rows
 
@@ -455,7 +500,7 @@ class InGraph(Operator):
 
     def __init__(self, graph: LiveGraph, name: int, pattern: Operator) -> None:
         self._graphs = graph.graphs
-        self._budget = graph.effort
+        self._budget = graph.budget
         self._name = name
         self._pattern = pattern
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.algebra import Call
 from edge.engine.store.lru_cache import bounded_cache
 from edge.engine.store.terms import canonical, size
 from edge.protocol.results import Term
+from edge.sparql.algebra import Call
 
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "-", "*", "/"})
 _PREFIXES: Final = {"!": "!", "unary-": "-", "unary+": "+"}

@@ -13,8 +13,9 @@ import pyoxigraph as ox
 from edge.engine.operators.functions import FUNCTIONS
 from edge.engine.operators.oxigraph_functions import ask, question
 from edge.engine.operators.values import TRUE, Instant, Single, Value, decode, encode
-from edge.engine.sparql.algebra import Call, Constant
+from edge.protocol.bag import Bag
 from edge.protocol.results import Term
+from edge.sparql.algebra import Call, Constant
 
 _SORTED: Final = frozenset({int, Decimal, float, Single, str, Instant})
 """Types whose values have a total order."""
@@ -42,7 +43,7 @@ class SortedTerms:
         """Approximate bytes of the terms."""
         self._sorted: dict[type, list[Any]] = {}
         """Type -> its values, ascending."""
-        self._others: dict[Term, int] = {}
+        self._others: Bag[Term] = Bag()
         """Term -> its number."""
 
     def add(self, term: Term, weight: int) -> None:
@@ -68,14 +69,9 @@ class SortedTerms:
                 del self._sorted[kind]
 
     def _add_other(self, term: Term, weight: int) -> None:
-        before = self._others.get(term, 0)
-        left = before + weight
-        if not left or not before:
+        left = self._others.add(term, weight)
+        if not left or left == weight:
             self.held += (1 if left else -1) * (_OTHER + (len(term.value) if isinstance(term, ox.Literal) else 0))
-        if left:
-            self._others[term] = left
-        else:
-            del self._others[term]
 
     def least(self) -> Term | None:
         """Return the least term; among equals the first by text. None if the bag is empty."""

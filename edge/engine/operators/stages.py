@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import pyoxigraph as ox
 
@@ -20,8 +20,7 @@ from edge.engine.operators.layout import Frame, Places
 from edge.engine.operators.operators import Condition, Value
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import XSD, Dictionary
-
-R = TypeVar("R")
+from edge.protocol.bag import Bag
 
 Row = tuple[int | None, ...]
 """Term ids; None: unbound."""
@@ -31,8 +30,8 @@ _ROW: Final = 100
 _CELL: Final = 60
 """Bytes of each cell in addition."""
 
-Weights = dict[Row, int]
-"""Rows and the number of times that they are added (positive) or removed (negative). No weight is zero."""
+Weights = Bag[Row]
+"""Rows and the number of times that they are added (positive) or removed (negative)."""
 
 
 class Stage(ABC):
@@ -44,7 +43,7 @@ class Stage(ABC):
 
     def start(self) -> Weights:
         """Return the output for empty input."""
-        return {}
+        return Bag()
 
     def size(self) -> int:
         """Return the number of retained rows or groups."""
@@ -69,10 +68,10 @@ class Columns(Stage):
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
         places = self._places
-        out: Weights = {}
+        out: Weights = Bag()
         for row, weight in weights.items():
             cells = tuple([None if place is None else row[place] for place in places])
-            add_weight(out, cells, weight)
+            out.add(cells, weight)
         return out
 
 
@@ -81,21 +80,16 @@ class Distinct(Stage):
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._counts: dict[Row, int] = {}
+        self._counts: Bag[Row] = Bag()
         self._held = 0
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
-        out: Weights = {}
+        out: Weights = Bag()
         counts = self._counts
         for row, weight in weights.items():
-            before = counts.get(row, 0)
-            after = before + weight
-            if after:
-                counts[row] = after
-            else:
-                del counts[row]
-            if not before:
+            after = counts.add(row, weight)
+            if after == weight:  # it was not there before
                 retain(self._dictionary, row)
                 self._held += row_bytes(self._dictionary, row)
                 out[row] = 1
@@ -156,10 +150,10 @@ class Groups(Stage):
     def start(self) -> Weights:
         """See `Stage`. Without keys there is one group even for empty input (SPARQL 1.1 Query, 18.2.4.1)."""
         if self._grouping.keys:
-            return {}
+            return Bag()
         group = self._groups[()] = self._new()
         group.row = self._row((), group)
-        return {} if group.row is None else {self._retained(group.row): 1}
+        return Bag() if group.row is None else Bag({self._retained(group.row): 1})
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
@@ -174,13 +168,15 @@ class Groups(Stage):
                     group = self._groups[key] = self._new()
                     retain(self._dictionary, key)
                 touched[key] = group
+            # The size may be negative for a moment: removals can come before additions of the same change.
             group.size += weight
             frame = list(row)
             for accumulator, (_, _, value) in zip(group.accumulators, aggregates, strict=True):
                 accumulator.add(value(frame), weight)
-        out: Weights = {}
+        out: Weights = Bag()
         for key, group in touched.items():
             before = group.row
+            # Without keys, the only group exists even for empty input.
             gone = not group.size and bool(keys)
             self._held -= group.held
             group.row = None if gone else self._row(key, group)
@@ -189,10 +185,10 @@ class Groups(Stage):
             if group.row == before:
                 continue
             if before is not None:
-                add_weight(out, before, -1)
+                out.add(before, -1)
                 release(self._dictionary, before)
             if group.row is not None:
-                add_weight(out, self._retained(group.row), 1)
+                out.add(self._retained(group.row), 1)
         for key, group in touched.items():
             if not group.size and keys:
                 del self._groups[key]
@@ -252,15 +248,16 @@ class Ask(Stage):
 
     def start(self) -> Weights:
         """See `Stage`."""
-        return {self._answer(there=False): 1}
+        return Bag({self._answer(there=False): 1})
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
         before = self._count
         self._count += sum(weights.values())
+        # Only the first and the last solution change the answer.
         if bool(before) == bool(self._count):
-            return {}
-        return {self._answer(there=bool(before)): -1, self._answer(there=bool(self._count)): 1}
+            return Bag()
+        return Bag({self._answer(there=bool(before)): -1, self._answer(there=bool(self._count)): 1})
 
     def _answer(self, *, there: bool) -> Row:
         return (self._dictionary.intern(BOOLEANS[there]),)
@@ -280,27 +277,26 @@ class ConstructTemplate(Stage):
         self._graph = graph
         self._template = template
         self._fresh = fresh
-        self._copies: dict[Row, int] = {}
+        self._copies: Bag[Row] = Bag()
         self._held = 0
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`. The weight of a triple is the number of its derivations."""
-        out: Weights = {}
+        out: Weights = Bag()
         for row, weight in weights.items():
+            # Without blank nodes the solutions need not be retained: the weights of triples are linear in those of
+            # solutions.
             if not self._fresh:
                 self._add(list(row), weight, out)
                 continue
-            before = self._copies.get(row, 0)
-            after = before + weight
+            after = self._copies.add(row, weight)
+            before = after - weight
             if before:
                 self._held -= row_bytes(self._graph.dictionary, row)
                 release(self._graph.dictionary, row)
             if after:
                 retain(self._graph.dictionary, row)
                 self._held += row_bytes(self._graph.dictionary, row)
-                self._copies[row] = after
-            else:
-                del self._copies[row]
             # A solution with multiplicity n has n sets of blank nodes, numbered by `copy`.
             for copy in range(min(before, after), max(before, after)):
                 frame = list(row)
@@ -327,31 +323,24 @@ class ConstructTemplate(Stage):
     def _add(self, frame: Frame, weight: int, out: Weights) -> None:
         for s, p, o, _ in self._template:
             triple = (frame[s], frame[p], frame[o])
+            # Triples with unbound or illegal terms are left out (SPARQL 1.1 Query, 16.2).
             if None not in triple and self._graph.legal((*triple, DEFAULT_GRAPH)):  # type: ignore[arg-type]
-                add_weight(out, triple, weight)
+                out.add(triple, weight)
 
     def _blank(self, row: Row, place: int, copy: int) -> ox.BlankNode:
         terms = self._graph.dictionary.terms
+        # From the terms, not their ids: the labels must be the same after a restart.
         solution = " ".join("" if cell is None else str(terms[cell]) for cell in row)
         return ox.BlankNode("c" + hashlib.sha256(f"{place} {copy} {solution}".encode()).hexdigest()[:32])
-
-
-def add_weight(weights: dict[R, int], row: R, weight: int) -> None:
-    """Add to the weight of a row, and delete the row if its weight becomes zero."""
-    total = weights.get(row, 0) + weight
-    if total:
-        weights[row] = total
-    else:
-        weights.pop(row, None)
 
 
 def flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
     """Pass solutions through the stages in order, and return rows. `start`: they are the first ones."""
     for stage in stages:
-        first = stage.start() if start else {}
+        first = stage.start() if start else None
         weights = stage.change(weights)
-        for row, weight in first.items():
-            add_weight(weights, row, weight)
+        if first:
+            weights.merge(first)
     return weights
 
 

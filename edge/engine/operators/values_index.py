@@ -42,7 +42,7 @@ class ValuesIndex(Operator):
     def __init__(self, graph: LiveGraph, places: Sequence[int], rows: Sequence[Sequence[Term | int | None]]) -> None:
         """`places` of the variables. Cells are terms in value form, places of open constants, or None for UNDEF."""
         self._dictionary = graph.dictionary
-        self._budget = graph.effort
+        self._budget = graph.budget
         self.places = places
         self._rows = [tuple(row) for row in rows]
         open_ = any(isinstance(cell, int) for row in self._rows for cell in row)
@@ -60,6 +60,7 @@ class ValuesIndex(Operator):
         if self._by_columns is None:
             return
         masks = dict.fromkeys(tuple([place in places for place in self.places]) for places in bound)
+        # More would be evicted again by the next `_split`.
         for mask in islice(masks, _INDEXES):
             self._parts[mask] = self._indexed([], mask)
 
@@ -71,10 +72,13 @@ class ValuesIndex(Operator):
         for part in self._split(frame, ()):
             budget.spend(1)
             for row in part.index.get(part.key(given), ()):
+                # Inline instead of `spend`: the check for an exhausted budget runs once for each part, not for each
+                # row.
                 budget.left -= 1
                 for place, column in part.free:
                     frame[place] = intern(row[column])  # type: ignore[arg-type]
                 yield
+            # The frame is shared by all operators of the plan, so unbound places must be empty again.
             for place, _ in part.free:
                 frame[place] = None
 
@@ -95,6 +99,7 @@ class ValuesIndex(Operator):
         bound = tuple([frame[place] is not None or place in places for place in self.places])
         parts = self._parts.get(bound)
         if parts is None:
+            # Charged before the index is built, so that an exhausted budget saves the work.
             self._budget.spend(len(self._rows) // _BUILT)
             if len(self._parts) >= _INDEXES:
                 del self._parts[next(iter(self._parts))]
@@ -135,6 +140,7 @@ def _by_columns(rows: Sequence[Row]) -> dict[tuple[int, ...], list[Row]]:
     every = tuple(range(len(rows[0])))
     found: dict[tuple[int, ...], list[Row]] = {}
     for row in rows:
+        # UNDEF matches anything (SPARQL 1.1 Query, section 10), so rows with UNDEF have indexes of their own.
         columns = tuple([column for column in every if row[column] is not None]) if None in row else every
         found.setdefault(columns, []).append(row)
     return found

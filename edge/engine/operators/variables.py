@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Blank,
     Call,
     Constant,
@@ -111,14 +111,18 @@ def mentioned(node: Node) -> Names:
     return frozenset(_mentioned(node))
 
 
-def usage(node: Node) -> Counter[Name]:
-    """Return the number of triple patterns with each variable. A use anywhere else counts as two."""
+def usage(node: Node, without: Sequence[Expression] = ()) -> Counter[Name]:
+    """Return the number of triple patterns with each variable. A use anywhere else counts as two.
+
+    `without`: expressions that do not count.
+    """
     used: Counter[Name] = Counter()
     for each in nodes(node):
         if isinstance(each, Triple):
             used.update(possible(each))
         else:
-            looked = {name for expression in own_expressions(each) for name in references(expression)}
+            counted = [expression for expression in own_expressions(each) if expression not in without]
+            looked = {name for expression in counted for name in references(expression)}
             used.update(dict.fromkeys(looked | _tied(each), 2))
     return used
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.engine.operators.now import NOW_FUNCTION
 from edge.engine.operators.variables import children
-from edge.engine.sparql.algebra import Call, Exists, Expression, Extend, Filter, Group, LeftJoin, Node, OrderBy
+from edge.sparql.algebra import Call, Exists, Expression, Extend, Filter, Group, LeftJoin, Node, OrderBy
 
 
 def volatile(expression: Expression) -> bool:

@@ -65,11 +65,13 @@ class Constants(dict[str, Term]):
             if not typed:
                 return ox.Literal(string[1:-1])
             type_ = self[datatype]
+            # A language string needs a tag: Oxigraph decides about this datatype.
             if isinstance(type_, ox.NamedNode) and not type_.value.endswith(_LANGUAGES):
                 return canonical(ox.Literal(string[1:-1], datatype=type_))
         return self._read_by_oxigraph(text)
 
     def _number(self, text: str) -> Term:
+        # `isdigit` alone is true for the digits of other scripts.
         if text.isdigit() and text.isascii():
             return canonical(ox.Literal(text, datatype=_INTEGER))
         if _FRACTION.fullmatch(text):
@@ -77,6 +79,7 @@ class Constants(dict[str, Term]):
         return self._read_by_oxigraph(text)
 
     def _read_by_oxigraph(self, text: str) -> Term:
+        # Only for unusual spellings, because it takes a store and a whole parser.
         store = ox.Store()
         data = f"{self._names.prologue}INSERT DATA {{ <urn:x> <urn:x> {text} }}"
         try:

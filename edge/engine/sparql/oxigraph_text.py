@@ -8,7 +8,7 @@ from typing import Final
 
 from edge.engine.sparql.repeated_patterns import LARGE, Edit, repeated
 from edge.engine.store.terms import XSD
-from edge.protocol.syntax import Token
+from edge.sparql.tokens import Token
 
 _OPERANDS: Final = frozenset({"var", "string", "number", "name", "iri", "lang", "blank"})
 _BOOLEANS: Final = frozenset({"true", "false"})
@@ -21,6 +21,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     """Return a text with non-overlapping edits applied."""
     pieces: list[str] = []
     position = 0
+    # Sorted, because the corrections are found one kind after the other.
     for start, end, new in sorted(edits):
         pieces += (text[position:start], new)
         position = end

@@ -1,26 +1,22 @@
-"""Parser from SPARQL text to algebra (SPARQL 1.1 Query Language, 18.2 and 19.8).
+"""Parser from SPARQL text to algebra with terms of Oxigraph: `edge.sparql.query_parser` with the engine's restrictions.
 
-Recursive descent over tokens. Oxigraph has validated the text before, so this parser need not detect every mistake. But
-it raises `ParsingFailed` for every text that it does not understand, and never returns a tree with another meaning.
+Oxigraph has validated the text before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from edge.engine.sparql.algebra import Blank, Fresh, Join, Node, Query, Slot, Triple, Variable
-from edge.engine.sparql.cursor import NO_PARAMETERS, Parameters
-from edge.engine.sparql.select_parser import SelectParser
 from edge.engine.sparql.terms_text import Names
-from edge.protocol.errors import ParsingFailed
-from edge.protocol.results import Term
-from edge.protocol.syntax import Token, read_prologue
+from edge.protocol.syntax import reported
+from edge.sparql.algebra import Blank, Expression, Fresh, Node, Query, Reference, Slot, Triple, Variable
+from edge.sparql.cursor import NO_PARAMETERS, Parameters
+from edge.sparql.query_parser import QueryParser, all_of
+from edge.sparql.tokens import Token, read_prologue
 
-T = TypeVar("T")
 
-
+@reported
 def parse_query(
     text: str,
     tokens: Sequence[Token],
@@ -34,11 +30,14 @@ def parse_query(
     `Parameter`; all others are fixed. Raises `ParsingFailed`.
     """
     prologue, index = read_prologue(text, tokens, 0)
-    names = Names(prologue, base)
-    parser = _QueryParser(tokens[index:], names, parameters)
-    return replace(_all_of(parser, parser.query, used), base=names.declared().base)
+    declared = Names(prologue, base).declared()
+    parser = _Parser(tokens[index:], declared, parameters)
+    query = all_of(parser, parser.query)
+    _note_used(parser, used)
+    return replace(query, base=declared.base)
 
 
+@reported
 def parse_group(
     tokens: Sequence[Token],
     names: Names,
@@ -48,10 +47,13 @@ def parse_group(
     graph: Slot | None = None,
 ) -> Node:
     """Parse the content of an update's WHERE braces. `graph`: graph of WITH. See `parse_query`."""
-    parser = SelectParser(tokens, names, parameters, graph=graph)
-    return _all_of(parser, parser.group_body, used)
+    parser = _Parser(tokens, names.declared(), parameters, graph=graph)
+    node = all_of(parser, parser.group_body)
+    _note_used(parser, used)
+    return node
 
 
+@reported
 def parse_quads(
     tokens: Sequence[Token],
     names: Names,
@@ -65,65 +67,34 @@ def parse_quads(
 
     `graph`: graph of WITH. `blank`: node class of blank nodes.
     """
-    parser = SelectParser(tokens, names, parameters, graph=graph, blank=blank, paths=False)
-    return _all_of(parser, parser.quads, used)
+    parser = _Parser(tokens, names.declared(), parameters, graph=graph, blank=blank, paths=False)
+    quads = all_of(parser, parser.quads)
+    _note_used(parser, used)
+    return quads
 
 
-def _all_of(parser: SelectParser, read: Callable[[], T], used: set[int] | None) -> T:
-    """Return the result of `read`, and check that no tokens are left."""
-    try:
-        result = read()
-        parser.end()
-    except RecursionError:
-        raise ParsingFailed("Brackets are nested too deep; write it with fewer levels") from None
+class _Parser(QueryParser):
+    """Refuses what Oxigraph evaluates in another way than the standard."""
+
+    def sub_select(self) -> Node:
+        """Read a sub-query without its braces."""
+        if isinstance(self.graph, Variable):
+            # By the standard the graph's variable is not in scope in the sub-query, although it determines the graph of
+            # its triples. Oxigraph treats it as a different variable. So the engine refuses this case.
+            self.fail("no sub-query where the graph is a variable")
+        return super().sub_select()
+
+    def sign_after_path(self) -> None:
+        """Refuse `:p +1`: Oxigraph may read it as `:p+ 1`."""
+        self.fail("a path or an object, and not what may be either,")
+
+    def key_name(self, key: Expression) -> Variable:
+        """Read the name of a key."""
+        if isinstance(key, Reference):
+            self.fail("a key that is not a variable")  # Oxigraph ignores its name
+        return super().key_name(key)
+
+
+def _note_used(parser: QueryParser, used: set[int] | None) -> None:
     if used is not None:
         used |= parser.used
-    return result
-
-
-class _QueryParser(SelectParser):
-    """Reads queries of all forms."""
-
-    def query(self) -> Query:
-        """Read a query after its prologue."""
-        form = self.token.word()
-        if form == "SELECT":
-            pattern, variables, dataset = self.select()
-            return Query(form, pattern, variables, *dataset)
-        if form not in ("ASK", "CONSTRUCT", "DESCRIBE"):
-            self.fail("a query")
-        self.advance()
-        if form == "CONSTRUCT":
-            return self._construct()
-        if form == "DESCRIBE":
-            return self._describe()
-        dataset = self.dataset()
-        return Query(form, self.modified(self.where()), (), *dataset)
-
-    def _construct(self) -> Query:
-        if self.token.text == "{":
-            template = self.template()
-            dataset = self.dataset()
-            return Query("CONSTRUCT", self.modified(self.where()), (), *dataset, template=template)
-        dataset = self.dataset()
-        pattern = self.where()
-        template = tuple(map(self._as_template, pattern.parts if isinstance(pattern, Join) else (pattern,)))
-        return Query("CONSTRUCT", self.modified(pattern), (), *dataset, template=template)
-
-    def _as_template(self, node: Node) -> Triple:
-        if not isinstance(node, Triple):
-            self.fail("CONSTRUCT WHERE with nothing but triples")
-        subject, object_ = (
-            Fresh(slot.label) if isinstance(slot, Blank) else slot for slot in (node.subject, node.object)
-        )
-        return Triple(subject, node.predicate, object_, node.graph)
-
-    def _describe(self) -> Query:
-        resources: list[Term | Variable] = []
-        star = self.accept("*")
-        while not star and self.token.kind in ("var", "iri", "name"):
-            resources.append(self.variable() if self.token.kind == "var" else self.iri())
-        dataset = self.dataset()
-        has_where = self.token.text == "{" or self.token.word() == "WHERE"
-        pattern = self.modified(self.where() if has_where else Join(()))
-        return Query("DESCRIBE", pattern, (), *dataset, resources=tuple(self.visible) if star else tuple(resources))

@@ -17,14 +17,14 @@ from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.constants import Constants
-from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.fingerprint import ConstantPlace, fingerprint, places, prologue
 from edge.engine.sparql.terms_text import Names
-from edge.engine.sparql.text_template import text_template
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+from edge.sparql.algebra import Parameter
+from edge.sparql.cursor import Parameters
+from edge.sparql.fingerprint import ConstantPlace, fingerprint, places, prologue
+from edge.sparql.text_template import text_template
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Hashable)
@@ -136,6 +136,7 @@ class PlanCache(Generic[C, T]):
                 except ParsingFailed:
                     return self._alone(text, context)
         for declared in self._prologues:
+            # If another PREFIX follows, the known prologue is only the beginning of this one.
             if text.startswith(declared) and not text.startswith("PREFIX", len(declared)):
                 break
         else:

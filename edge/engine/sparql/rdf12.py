@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token
+from edge.sparql.tokens import Token
 
 _MARKS: Final = frozenset({"<<", "<<(", "~"})
 
@@ -28,6 +28,7 @@ def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
         if (
             token.text in _MARKS
             or token.word() == "VERSION"
+            # The tokens of `{|` and of `@en--ltr` are those of SPARQL 1.1, which has neither.
             or (token.text == "{" and _texts(tokens, index, 1) == ["|"])
             or (token.kind == "lang" and _texts(tokens, index, 2) == ["-", "-"])
         ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from edge.protocol.syntax import Token
+from edge.sparql.tokens import Token
 
 LARGE: Final = 96
 """Tokens of a text from which repetitions are searched. Oxigraph plans 24 patterns in 2 ms."""
@@ -57,6 +57,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int, list[Patter
     index = 0
     while index < len(tokens):
         text = tokens[index].text
+        # A basic graph pattern ends where another group begins or ends (section 5.1.1).
         if text in ("{", "}"):
             seen = {}
         elif text != ".":

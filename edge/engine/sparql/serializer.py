@@ -8,10 +8,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.algebra import Blank, Fresh, Parameter, Slot, Variable
 from edge.engine.sparql.terms_text import Declarations
 from edge.engine.store.terms import XSD
 from edge.protocol.results import Term
+from edge.sparql.algebra import Blank, Fresh, Parameter, Slot, Variable
 
 _LOCAL: Final = re.compile(r"[A-Za-z0-9_][\w-]*|", re.ASCII)
 _TYPE: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
@@ -28,6 +28,7 @@ class Serializer:
 
     def __init__(self, declared: Declarations, constant: Callable[[Parameter], Term]) -> None:
         """`constant`: returns the value of a parameter in this query."""
+        # In reverse order, the longer of two namespaces with the same beginning comes first.
         self._namespaces = sorted(((iri, prefix) for prefix, iri in declared.prefixes.items()), reverse=True)
         self._constant = constant
         self._blanks: dict[str, str] = {}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from edge.engine.sparql.repeated_patterns import LARGE, without_repeated
+from edge.engine.store.step_budget import MAX_STEPS
 from edge.protocol.errors import LimitExceeded
-from edge.protocol.syntax import Token
+from edge.sparql.tokens import Token
 
 MAX_OPERATORS: Final = 1000
 """Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack and crashes."""
@@ -27,11 +28,8 @@ MAX_ARGUMENTS: Final = 1000
 _LEVELS: Final = {"group": 2, "query": 5, "list": 10}
 """Levels of a bracket, if not one. A sub-query or a path may double the time of planning."""
 
-MAX_JOINED: Final = 64
-"""Default limit of the elements that are joined in one group."""
-
-_LARGEST: Final = 4
-"""Number of groups of the maximum size in a query. The limit applies to the planning time of all groups."""
+_PLANNING: Final = 14
+"""Units of planning (see `_planning`) that count as one step: 0.5 microseconds."""
 
 _CLAUSES: Final = frozenset(
     {"UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "AS", "GRAPH", "EXISTS", "SELECT", "VALUES"}
@@ -43,28 +41,22 @@ _WORDS_AS_TERMS: Final = frozenset({"a", "true", "false"})
 _PATH: Final = frozenset("/|^*?!")
 
 
-def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
+def check_size(tokens: Sequence[Token], max_steps: int = MAX_STEPS) -> None:
     """Reject a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
 
-    `max_joined`: limit of triple patterns, groups and OPTIONALs joined in one group. Repetitions of a pattern in a
-    basic graph pattern of a large text do not count (`repeated`).
+    `max_steps`: limit of the steps for planning its joins. Repetitions of a pattern in a basic graph pattern of a large
+    text do not count (`repeated`).
     """
-    measure = _measured(tokens)
+    measure = measured(tokens)
     if measure.operators > MAX_OPERATORS:
         raise LimitExceeded(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
-    large = measure.joined > max_joined or measure.planning > _LARGEST * _planning(max_joined)
     # A search for repetitions takes longer than the measurement, so it only happens if it can matter.
-    if large and len(tokens) >= LARGE:
-        measure = _measured(without_repeated(tokens))
-    if measure.joined > max_joined:
+    if measure.planning > max_steps * _PLANNING and len(tokens) >= LARGE:
+        measure = measured(without_repeated(tokens))
+    if measure.planning > max_steps * _PLANNING:
         raise LimitExceeded(
-            f"More than {max_joined} triple patterns, groups and OPTIONALs are joined in one group "
-            "(engine.max_joined); split it, or put parts of it into sub-queries"
-        )
-    if measure.planning > _LARGEST * _planning(max_joined):
-        raise LimitExceeded(
-            f"More than {_LARGEST} groups in which up to {max_joined} triple patterns, groups and OPTIONALs are joined "
-            "(engine.max_joined), or many that are nearly as large; split the query"
+            f"More than {max_steps} steps (engine.max_steps) to plan the joins: up to {measure.joined} triple "
+            "patterns, groups and OPTIONALs are joined in one group; split it, or put parts of it into sub-queries"
         )
     if measure.arguments > MAX_ARGUMENTS:
         raise LimitExceeded(f"More than {MAX_ARGUMENTS} arguments in one function call; nest several calls")
@@ -75,8 +67,9 @@ def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
         )
 
 
-def _measured(tokens: Iterable[Token]) -> _Measure:
-    measure = _Measure()
+def measured(tokens: Iterable[Token]) -> Measure:
+    """Return the size of a text."""
+    measure = Measure()
     for token in tokens:
         measure.read(token)
     measure.end()
@@ -113,7 +106,7 @@ class _Bracket:
         return max(self.longest, self.row) + self.deepest
 
 
-class _Measure:
+class Measure:
     """Size of a text, measured token by token."""
 
     def __init__(self) -> None:
@@ -201,6 +194,7 @@ class _Measure:
         if closed.kind in ("list", "properties"):
             top.joined += closed.joined + (0 if closed.path else 2 * closed.predicates)
             return
+        # The template of CONSTRUCT is not joined.
         if closed.kind == "group" and top.clause != "CONSTRUCT":
             self.joined = max(self.joined, closed.joined)
             self.planning += _planning(closed.joined)
@@ -208,6 +202,7 @@ class _Measure:
             top.nested = max(1, closed.joined)
         if top.kind == "query" and closed.kind == "expression":
             top.row += 1
+        # The first bracket after VALUES may contain its variables; its data follows.
         if top.clause != "VALUES" or closed.kind == "data":
             top.clause = ""
         top.begins = top.kind == "group"

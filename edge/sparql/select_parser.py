@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pyoxigraph import NamedNode
-
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Aggregate,
     Distinct,
     Expression,
@@ -20,7 +18,9 @@ from edge.engine.sparql.algebra import (
     Slice,
     Variable,
 )
-from edge.engine.sparql.group_parser import Dataset, GroupParser, add, conditions_of, join
+from edge.sparql.errors import SparqlError
+from edge.sparql.group_parser import Dataset, GroupParser, add, conditions_of, join
+from edge.sparql.terms import AnyTerm
 
 
 class SelectParser(GroupParser):
@@ -32,18 +32,24 @@ class SelectParser(GroupParser):
         distinct, reduced = self.accept_word("DISTINCT"), self.accept_word("REDUCED")
         found: dict[Aggregate, Variable] = {}
         outside, self.aggregates = self.aggregates, found
+        start = self.token.start
         star = self.accept("*")
         items = () if star else tuple(self._select_items())
+        self._check_assigned_once(items)
         if not star and not items:
             self.fail("a variable")
         dataset = self.dataset()
-        pattern, order, (offset, limit) = self._modifiers(self.where(), found)
+        where = self.where()
+        if star and self.token.word() == "GROUP":
+            raise SparqlError("SELECT * cannot be used with GROUP BY", start, "Name the variables.")
+        pattern, order, (offset, limit) = self._modifiers(where, found)
         self.aggregates = outside
         # After grouping, because the expressions may contain aggregates.
         for variable, expression in items:
             if expression is not None:
                 pattern = Extend(pattern, variable, expression)
         if order:
+            # Below the projection: ORDER BY may use variables that are not selected (18.2.5).
             pattern = OrderBy(pattern, order)
         variables = tuple(self.visible) if star else tuple(variable for variable, _ in items)
         pattern = Project(pattern, variables)
@@ -51,9 +57,18 @@ class SelectParser(GroupParser):
             pattern = Distinct(pattern, reduced)
         return _slice(pattern, offset, limit), variables, dataset
 
+    def _check_assigned_once(self, items: Sequence[tuple[Variable, Expression | None]]) -> None:
+        names = [variable for variable, _ in items]
+        for variable, expression in items:
+            if expression is not None and names.count(variable) > 1:
+                raise SparqlError(
+                    f"?{variable.name} occurs twice in SELECT", self.token.start, "Use a new variable after AS."
+                )
+
     def _select_items(self) -> Iterator[tuple[Variable, Expression | None]]:
         while True:
             if self.token.kind == "var":
+                # Not `binding`: variables of SELECT are not in scope in WHERE, and do not count for `*`.
                 yield self.variable(), None
             elif self.accept("("):
                 expression = self.expression()
@@ -65,8 +80,8 @@ class SelectParser(GroupParser):
 
     def dataset(self) -> Dataset:
         """Read the FROM and FROM NAMED clauses."""
-        default: list[NamedNode] = []
-        named: list[NamedNode] = []
+        default: list[AnyTerm] = []
+        named: list[AnyTerm] = []
         given = False
         while self.accept_word("FROM"):
             given = True
@@ -119,21 +134,21 @@ class SelectParser(GroupParser):
                 name = None
             elif self.accept("("):
                 key = self.expression()
-                name = self._key_name() if self.accept_word("AS") else None
+                name = self.key_name(key) if self.accept_word("AS") else None
                 self.expect(")")
             else:
                 key, name = self.constraint(), None
-            if isinstance(key, Reference):
-                if name is not None:
-                    self.fail("a key that is not a variable")  # Oxigraph ignores its name
+            if isinstance(key, Reference) and name is None:
                 keys[key.variable] = None
             else:
+                # A group key that is an expression becomes a variable, which `Group` can hash and compare.
                 variable = name or Variable(self.next_name())
                 pattern = Extend(pattern, variable, key)
                 keys[variable] = None
         return pattern, tuple(keys)
 
-    def _key_name(self) -> Variable:
+    def key_name(self, key: Expression) -> Variable:
+        """Read the name of a key."""
         variable = self.variable()
         if variable in self.visible:
             self.fail("a new variable")
@@ -165,6 +180,7 @@ class SelectParser(GroupParser):
 
     def _limits(self) -> tuple[int, int | None]:
         offset, limit = 0, None
+        # In either order (rule 25, LimitOffsetClauses).
         while (word := self.token.word()) in ("LIMIT", "OFFSET"):
             self.advance()
             if not self.token.text.isdecimal():

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from edge.engine.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Node, Reference, Variable
-from edge.engine.sparql.cursor import Cursor
+from edge.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Node, Reference, Variable
+from edge.sparql.cursor import Cursor
+from edge.sparql.errors import LimitOfText
 
 _OR, _AND, _RELATION, _SUM, _PRODUCT = range(5)
 _LEVELS: Final = {
@@ -83,7 +84,7 @@ class ExpressionParser(Cursor):
                 left = Call(operator, (left, *self._arguments()))
             else:
                 left = Call(operator, (left, self._operators(level + 1)))
-        return self.fail(f"no more than {_MAX_CHAIN} operators in a row")
+        raise LimitOfText(f"More than {_MAX_CHAIN} operators in a row; use brackets", self.token.start)
 
     def _operator(self) -> str:
         """Return the operator at the cursor, or any other text."""
@@ -91,6 +92,7 @@ class ExpressionParser(Cursor):
         if token.kind == "punct":
             return token.text
         word = token.word()
+        # `NOT` alone is not an operator: it may begin NOT EXISTS.
         return "NOT IN" if word == "NOT" and self.following().word() == "IN" else word
 
     def _unary(self) -> Expression:
@@ -140,6 +142,7 @@ class ExpressionParser(Cursor):
 
     def hidden_group(self) -> Node:
         """Read a group whose variables are not in scope outside."""
+        # 18.2.1: variables that occur only in EXISTS or MINUS are not in scope, so `SELECT *` leaves them out.
         visible, self.visible = self.visible, {}
         pattern = self.group()
         self.visible = visible

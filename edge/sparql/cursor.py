@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-import pyoxigraph as ox
-
-from edge.engine.sparql.algebra import Parameter, Slot, Variable
-from edge.engine.sparql.terms_text import Names, number, string_value
-from edge.engine.store.terms import XSD
-from edge.protocol.errors import ParsingFailed
-from edge.protocol.results import Term
-from edge.protocol.syntax import Token
+from edge.sparql.algebra import Parameter, Slot, Variable
+from edge.sparql.errors import SparqlError
+from edge.sparql.terms import AnyTerm
+from edge.sparql.terms_text import Declarations, string_value
+from edge.sparql.tokens import Token
 
 Parameters = Mapping[int, tuple[int, int]]
 """Constants that a template leaves open: start in the text -> end, index."""
 
 NO_PARAMETERS: Final[Parameters] = {}
 
-_BOOLEANS: Final = {text: ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for text in ("true", "false")}
+_BOOLEANS: Final = frozenset({"true", "false"})
 _NO_TOKEN: Final = Token("end", "", -1, -1)
 _IRIS: Final = frozenset({"iri", "name"})
 
 
 class Cursor:
-    """Reads terms, token by token. Every method raises `ParsingFailed` if the expected token is missing."""
+    """Reads terms, token by token. Every method raises `SparqlError` if the expected token is missing."""
 
-    def __init__(self, tokens: Sequence[Token], names: Names, parameters: Parameters) -> None:
+    def __init__(self, tokens: Sequence[Token], names: Declarations, parameters: Parameters) -> None:
         # The sentinel makes look-ahead safe at the end.
         self._tokens = [*tokens, _NO_TOKEN]
         self._index = 0
@@ -36,7 +33,7 @@ class Cursor:
         """Indexes of the constants that became Parameters. All others are fixed parts of the template."""
         self.visible: dict[Variable, None] = {}
         """Variables in scope, in order of first appearance."""
-        self._names = names.declared()
+        self._names = names
         self._parameters = parameters
         self._numbers = 0
 
@@ -85,7 +82,7 @@ class Cursor:
     def fail(self, expected: str) -> NoReturn:
         """Raise the error for the token at the cursor."""
         found = f"at {self.token.text!r}, character {self.token.start}" if self.token.text else "at the end"
-        raise ParsingFailed(f"{expected} expected {found}")
+        raise SparqlError(f"{expected} expected {found}", self.token.start if self.token.text else None)
 
     # Names
 
@@ -108,7 +105,7 @@ class Cursor:
         self.visible[variable] = None
         return variable
 
-    def iri(self) -> ox.NamedNode:
+    def iri(self) -> AnyTerm:
         """Read an IRI that is a fixed part of the template."""
         if self.token.kind not in _IRIS:
             self.fail("an IRI")
@@ -136,13 +133,13 @@ class Cursor:
         if kind == "string":
             return self._constant(token.start, self._literal())
         if kind == "number":
-            return self._constant(token.start, number(self.advance().text))
+            return self._constant(token.start, self._names.number(self.advance().text))
         if kind == "word" and token.text in _BOOLEANS:
-            return _BOOLEANS[self.advance().text]
+            return self._names.boolean(self.advance().text)
         if self.at_signed_number():
             self.advance()
             digits = self.advance()
-            literal = number(token.text + digits.text)
+            literal = self._names.number(token.text + digits.text)
             return self._constant(digits.start, literal, negative=True) if token.text == "-" else literal
         return self.fail("a term")
 
@@ -151,9 +148,10 @@ class Cursor:
         if self.token.text not in ("+", "-"):
             return False
         following = self.following()
+        # INTEGER_POSITIVE and its relatives are single terminals (19.8), which contain no space.
         return following.kind == "number" and following.start == self.token.end
 
-    def _literal(self) -> ox.Literal:
+    def _literal(self) -> AnyTerm:
         string = self.advance().text
         if self.token.kind == "lang":
             return self._names.literal(string, self.advance().text)
@@ -163,9 +161,10 @@ class Cursor:
             return self._names.literal(string, "^^" + self.advance().text)
         return self._names.literal(string, "")
 
-    def _constant(self, start: int, term: Term, *, negative: bool = False) -> Slot:
+    def _constant(self, start: int, term: AnyTerm, *, negative: bool = False) -> Slot:
         """Return the constant that was just read from `start`, as a Parameter if the template leaves it open."""
         found = self._parameters.get(start)
+        # The fingerprint may have split the text at another place than the tokenizer. Such a constant stays fixed.
         if found is None or found[0] != self._tokens[self._index - 1].end:
             return term
         self.used.add(found[1])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
-from pyoxigraph import NamedNode
-
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Call,
     Expression,
     Extend,
@@ -25,10 +23,11 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.expression_parser import ExpressionParser, balanced
-from edge.engine.sparql.triples_parser import TriplesParser
+from edge.sparql.expression_parser import ExpressionParser, balanced
+from edge.sparql.terms import AnyTerm
+from edge.sparql.triples_parser import TriplesParser
 
-Dataset = tuple[tuple[NamedNode, ...] | None, tuple[NamedNode, ...] | None]
+Dataset = tuple[tuple[AnyTerm, ...] | None, tuple[AnyTerm, ...] | None]
 """Graphs of FROM and FROM NAMED; (None, None) if the query has neither."""
 
 
@@ -39,15 +38,22 @@ class GroupParser(TriplesParser, ExpressionParser):
 
     def group(self) -> Node:
         """Read a group graph pattern in braces."""
-        self.expect("{")
-        pattern = self.group_body()
-        self.expect("}")
-        return pattern
+        pattern, conditions = self._braced()
+        return Filter(pattern, conditions) if conditions else pattern
 
     def group_body(self) -> Node:
         """Read the content of a group's braces."""
         pattern, conditions = self._elements()
         return Filter(pattern, conditions) if conditions else pattern
+
+    def _braced(self) -> tuple[Node, tuple[Expression, ...]]:
+        """Read a group in braces. Returns the pattern, and the filter conditions of this group."""
+        self.expect("{")
+        self.close_labels()
+        found = self._elements()
+        self.close_labels()
+        self.expect("}")
+        return found
 
     def _elements(self) -> tuple[Node, tuple[Expression, ...]]:
         """Read the content of a group's braces. Returns the pattern, and the filter conditions of this group."""
@@ -56,7 +62,7 @@ class GroupParser(TriplesParser, ExpressionParser):
         parts: list[Node] = []
         conditions: list[Expression] = []
         if self.token.word() == "SELECT":
-            parts.append(self._sub_select())
+            parts.append(self.sub_select())
         while True:
             if self.at_triples():
                 self.triples = parts
@@ -66,6 +72,7 @@ class GroupParser(TriplesParser, ExpressionParser):
             elif self.token.kind != "word":
                 break
             elif self.accept_word("FILTER"):
+                # A filter applies to the whole group, wherever it stands in it (18.2.2.2).
                 conditions += conditions_of(self.constraint())
             else:
                 parts = self._element(parts)
@@ -78,9 +85,9 @@ class GroupParser(TriplesParser, ExpressionParser):
         word = self.token.word()
         self.advance()
         if word == "OPTIONAL":
-            self.expect("{")
-            right, conditions = self._elements()
-            self.expect("}")
+            # Filters of this group become the condition of the LeftJoin: they also see the variables of the left side
+            # (18.2.2.6).
+            right, conditions = self._braced()
             # OPTIONAL, MINUS and BIND apply to everything before them in the group (18.2.2.6).
             return [LeftJoin(join(parts), right, _conjunction(conditions))]
         if word == "MINUS":
@@ -100,6 +107,7 @@ class GroupParser(TriplesParser, ExpressionParser):
         if word == "SERVICE":
             silent = self.accept_word("SILENT")
             service = self.binding() if self.token.kind == "var" else self.iri()
+            # The graph of an outer GRAPH clause is not known to the remote endpoint, so its patterns have none.
             return [*parts, Service(service, silent, self._group_in(None))]
         return self.fail("a pattern")
 
@@ -143,13 +151,11 @@ class GroupParser(TriplesParser, ExpressionParser):
     def _cell(self) -> Slot | None:
         return None if self.accept_word("UNDEF") else self.term()
 
-    def _sub_select(self) -> Node:
-        if isinstance(self.graph, Variable):
-            # By the standard the graph's variable is not in scope in the sub-query, although it determines the graph of
-            # its triples. Oxigraph treats it as a different variable. So the engine refuses this case.
-            self.fail("no sub-query where the graph is a variable")
+    def sub_select(self) -> Node:
+        """Read a sub-query without its braces."""
         visible, self.visible = self.visible, {}
         pattern, variables, _ = self.select()
+        # Only the variables that the sub-query selects are in scope outside (18.2.1).
         self.visible = visible | dict.fromkeys(variables)
         return pattern
 
@@ -167,6 +173,8 @@ class GroupParser(TriplesParser, ExpressionParser):
         template = self.quads()
         self.expect("}")
         self._blank, self._paths = outside
+        # Labels of a template are independent of those in the pattern, and its variables do not count for `*`.
+        self._labels = set()
         self.visible = {}
         return template
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Tokens
 from typing import Final
 
-import pyoxigraph as ox
-
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Alternative,
     Blank,
     Fresh,
@@ -22,15 +20,9 @@ from edge.engine.sparql.algebra import (
     Slot,
     Triple,
 )
-from edge.engine.sparql.cursor import NO_PARAMETERS, Cursor, Parameters
-from edge.engine.sparql.terms_text import Names
-from edge.protocol.syntax import Token
-
-_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_TYPE: Final = ox.NamedNode(_RDF + "type")
-_FIRST: Final = ox.NamedNode(_RDF + "first")
-_REST: Final = ox.NamedNode(_RDF + "rest")
-_NIL: Final = ox.NamedNode(_RDF + "nil")
+from edge.sparql.cursor import NO_PARAMETERS, Cursor, Parameters
+from edge.sparql.terms_text import Declarations
+from edge.sparql.tokens import Token
 
 _NODES: Final = frozenset({"var", "iri", "name", "string", "number", "blank"})
 _NODE_TEXTS: Final = frozenset({"[", "(", "+", "-", "true", "false"})
@@ -45,7 +37,7 @@ class TriplesParser(Cursor):
     def __init__(
         self,
         tokens: Tokens[Token],
-        names: Names,
+        names: Declarations,
         parameters: Parameters = NO_PARAMETERS,
         *,
         graph: Slot | None = None,
@@ -60,6 +52,17 @@ class TriplesParser(Cursor):
         """Collects the Triples and Paths that are read."""
         self._blank = blank
         self._paths = paths
+        self._vocabulary = names.vocabulary
+        self._labels: set[str] = set()
+        """Labels of blank nodes of the group that is read."""
+        self._closed_labels: set[str] = set()
+        """Labels of groups that have ended: no other group can use them (SPARQL 1.1 Query Language, 5.1.1)."""
+
+    def close_labels(self) -> None:
+        """Begin or end a group, in which the labels of blank nodes are its own."""
+        if self._labels:
+            self._closed_labels |= self._labels
+            self._labels = set()
 
     def at_triples(self) -> bool:
         """Return whether triples begin at the cursor."""
@@ -76,6 +79,7 @@ class TriplesParser(Cursor):
 
     def _subject(self) -> tuple[Slot, bool]:
         """Read a node. Returns it, and whether it has triples already, so that none need to follow."""
+        # `[ :p 1 ] .` and `(1 2) .` may stand alone (rule 75, TriplesSameSubject), `[] .` and `() .` may not.
         described = self.token.text in ("[", "(") and self.following().text not in ("]", ")")
         return self._node(), described
 
@@ -85,7 +89,12 @@ class TriplesParser(Cursor):
         if kind == "var":
             return self.binding()
         if kind == "blank":
-            return self._blank(self.advance().text[2:])
+            label = token.text[2:]
+            if label in self._closed_labels:
+                self.fail("a blank node label that no other group uses")
+            self._labels.add(label)
+            self.advance()
+            return self._blank(label)
         if self.accept("["):
             node = self._blank(self.next_name())
             if not self.accept("]"):
@@ -98,15 +107,15 @@ class TriplesParser(Cursor):
 
     def _collection(self) -> Slot:
         if self.accept(")"):
-            return _NIL
+            return self._vocabulary.nil
         first = cell = self._blank(self.next_name())
-        self._emit(cell, _FIRST, self._node())
+        self._emit(cell, self._vocabulary.first, self._node())
         while not self.accept(")"):
             following = self._blank(self.next_name())
-            self._emit(cell, _REST, following)
+            self._emit(cell, self._vocabulary.rest, following)
             cell = following
-            self._emit(cell, _FIRST, self._node())
-        self._emit(cell, _REST, _NIL)
+            self._emit(cell, self._vocabulary.first, self._node())
+        self._emit(cell, self._vocabulary.rest, self._vocabulary.nil)
         return first
 
     def _property_list(self, subject: Slot) -> None:
@@ -117,6 +126,7 @@ class TriplesParser(Cursor):
                 self._emit(subject, verb, self._node())
             if not self.accept(";"):
                 return
+            # Several semicolons, and one at the end, are allowed (rule 77, PropertyListNotEmpty).
             while self.accept(";"):
                 pass
             if not self._at_verb():
@@ -128,12 +138,13 @@ class TriplesParser(Cursor):
     def _verb(self) -> Slot | PathExpression:
         if self.token.kind == "var":
             return self.binding()
+        # Most predicates are a single IRI, which needs no path.
         if not self._paths or self.following().text not in _PATH_OPERATORS:
             if self.token.kind in _VERBS:
                 return self.name()
             if self.token.text == "a":
                 self.advance()
-                return _TYPE
+                return self._vocabulary.type
         if not self._paths:
             self.fail("a predicate")
         path = self._path()
@@ -172,6 +183,7 @@ class TriplesParser(Cursor):
 
     def _step(self) -> PathExpression:
         if self.accept("^"):
+            # `^` binds weaker than `*`, `+` and `?` (rule 92, PathEltOrInverse).
             return Inverse(self._repeated())
         return self._repeated()
 
@@ -183,10 +195,14 @@ class TriplesParser(Cursor):
             return Repeat(path, 0, once=True)
         if self.token.text == "+":
             if self.at_signed_number():
-                self.fail("a path or an object, and not what may be either,")
+                self.sign_after_path()
+                return path
             self.advance()
             return Repeat(path, 1, once=False)
         return path
+
+    def sign_after_path(self) -> None:
+        """Accept `:p +1`, in which the sign belongs to the number. May raise `SparqlError` instead."""
 
     def _primary_path(self) -> PathExpression:
         if self.accept("("):
@@ -213,7 +229,7 @@ class TriplesParser(Cursor):
     def _predicate(self) -> Slot:
         if self.token.text == "a":
             self.advance()
-            return _TYPE
+            return self._vocabulary.type
         if self.token.kind not in ("iri", "name"):
             self.fail("a predicate")
         return self.name()

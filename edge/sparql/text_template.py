@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from edge.engine.sparql.fingerprint import IRI, NAME, NUMBER, PREFIXED, STRINGS, ConstantPlace, pieces
+from edge.sparql.fingerprint import IRI, NAME, NUMBER, PREFIXED, STRINGS, ConstantPlace, pieces
 
 LONGEST: Final = 2_048
 """Characters up to which a text gets a template."""

@@ -1,4 +1,4 @@
-"""The SPARQL algebra (SPARQL 1.1 Query Language, section 18), as the engine's parser produces it.
+"""The SPARQL algebra (SPARQL 1.1 Query Language, section 18).
 
 A tree of immutable nodes. Joins are n-ary and flat, each triple pattern contains its graph, and aggregates are
 variables that a `Group` binds. The open constants of a text template are `Parameter`s (see `fingerprint`), so one tree
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyoxigraph import NamedNode
-
-from edge.protocol.results import Term
+from edge.sparql.terms import AnyTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,11 @@ class Parameter:
     """Index among the constants of the template."""
     negative: bool
     """Whether it is a number after a minus sign that belongs to the template."""
-    term: Term
+    term: AnyTerm
     """Value in the parsed text, with its sign. Other texts have other values, so it is only an example."""
 
 
-Slot = Term | Variable | Blank | Fresh | Parameter
+Slot = AnyTerm | Variable | Blank | Fresh | Parameter
 """A position of a pattern or template."""
 
 
@@ -110,7 +108,7 @@ class Constant:
     """An RDF term in an expression."""
 
     term: Slot
-    """A Term or a Parameter."""
+    """A term or a Parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class Call:
 
     name: str
     arguments: tuple[Expression, ...]
-    function: Term | None = None
+    function: AnyTerm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,13 +331,13 @@ class Query:
     """
     variables: tuple[Variable, ...]
     """Variables of a SELECT; `*` in order of first appearance."""
-    default_graphs: tuple[NamedNode, ...] | None
+    default_graphs: tuple[AnyTerm, ...] | None
     """Graphs of FROM. None: the query has neither FROM nor FROM NAMED."""
-    named_graphs: tuple[NamedNode, ...] | None
+    named_graphs: tuple[AnyTerm, ...] | None
     """Graphs of FROM NAMED."""
     template: tuple[Triple, ...] = ()
     """Template of a CONSTRUCT; its blank nodes are Fresh."""
-    resources: tuple[Term | Variable, ...] = ()
+    resources: tuple[AnyTerm | Variable, ...] = ()
     """Resources of a DESCRIBE, with `*` expanded."""
     base: str | None = None
     """Base IRI at the end of the prologue, against which `IRI()` resolves."""
