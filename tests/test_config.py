@@ -7,6 +7,8 @@ import pytest
 
 from edge.config import ConfigurationError, Settings, load, read_password
 from edge.config.explain import about, fields
+from edge.config.former_keys import REMOVED, RENAMED, REPLACED
+from edge.config.profiles import PROFILES
 from edge.config.reference import filled_in, schema, to_toml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,14 +34,14 @@ def test_no_file_at_all_gives_the_documented_ports():
 
 
 def test_environment_beats_file_and_command_line_beats_both(tmp_path):
-    file = written(tmp_path, 'data_dir = "a"\n[http]\nport = 1\nmax_body = 2048\n[host]\ninterval = 3\n')
+    file = written(tmp_path, 'data_dir = "a"\n[http]\nport = 1\nmax_message = 2048\n[host]\ninterval = 3\n')
     environ = {"EDGE__HTTP__PORT": "0", "EDGE__DATA_DIR": "/b", "EDGE_OTHER": "x", "PATH": "/bin"}
     loaded = load(file, environ=environ)
-    assert (loaded.settings.http.port, loaded.settings.http.max_body) == (0, 2048)
+    assert (loaded.settings.http.port, loaded.settings.http.max_message) == (0, 2048)
     assert loaded.settings.data_dir == Path("/b")
     assert loaded.settings.host.interval == 3.0
     assert loaded.sources["http.port"] == "$EDGE__HTTP__PORT"
-    assert loaded.sources["http.max_body"] == str(file)
+    assert loaded.sources["http.max_message"] == str(file)
     assert load(file, environ=environ, data_dir=Path("/c")).settings.data_dir == Path("/c")
 
 
@@ -55,7 +57,7 @@ def test_relative_paths_belong_to_the_file_they_stand_in(tmp_path, monkeypatch):
     assert read_password(settings.mqtt) == "open sesame"
 
 
-def test_own_mappings_are_in_the_data_directory_unless_said_otherwise():
+def test_own_mappings_are_in_the_data_directory_by_default():
     assert load(environ={}, data_dir=Path("/d")).settings.mappings_dir == Path("/d/mappings")
 
 
@@ -137,7 +139,7 @@ def test_values_in_variables(variable, text, value):
         ),
     ],
 )
-def test_a_fault_is_one_line_with_file_key_and_what_is_allowed(tmp_path, toml, line):
+def test_an_error_is_one_line_with_file_key_and_allowed_values(tmp_path, toml, line):
     file = written(tmp_path, toml)
     assert problems(file) == [f"{file}: {line}"]
 
@@ -156,7 +158,7 @@ def test_a_fault_in_the_environment_names_the_variable(variable, text, line):
     assert problems(**{variable: text}) == [f"{variable}: {line}"]
 
 
-def test_all_faults_are_told_at_once(tmp_path):
+def test_all_errors_are_reported_at_once(tmp_path):
     file = written(tmp_path, "[http]\nport = -1\nprot = 1\n")
     lines = problems(file, EDGE__WS__PORT="x", EDGE__NOPE="1")
     assert [line.split(": ")[0] for line in lines] == [str(file), str(file), "EDGE__NOPE", "EDGE__WS__PORT"]
@@ -164,7 +166,7 @@ def test_all_faults_are_told_at_once(tmp_path):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
 @pytest.mark.parametrize("section", ["http", "ws", "mqtt"])
-def test_addresses_others_can_reach_are_refused_with_the_way_out(section, host):
+def test_reachable_addresses_are_refused_with_the_remedy(section, host):
     (line,) = problems(**{f"EDGE__{section.upper()}__HOST": host})
     assert f'"{host}" is not a loopback address, and this port has no security' in line
     assert "security.enabled" in line
@@ -172,23 +174,23 @@ def test_addresses_others_can_reach_are_refused_with_the_way_out(section, host):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_addresses_are_taken(host):
+def test_loopback_addresses_are_accepted(host):
     assert load(environ={"EDGE__HTTP__HOST": host}).settings.http.host == host
 
 
-def test_syntax_errors_say_where(tmp_path):
+def test_syntax_errors_have_line_and_column(tmp_path):
     file = written(tmp_path, "[http]\nport = \n")
     (line,) = problems(file)
     assert line.startswith(f"{file}:2:8: not TOML: ")
 
 
-def test_a_missing_file_says_so(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     assert problems(tmp_path / "none.toml") == [
         f"--config: {tmp_path / 'none.toml'} cannot be read: No such file or directory"
     ]
 
 
-def test_a_file_that_is_no_text_says_so(tmp_path):
+def test_a_binary_file_is_reported(tmp_path):
     file = tmp_path / "edge.toml"
     file.write_bytes(b"\xff\xfe")
     assert problems(file) == [f"--config: {file} cannot be read: it is not UTF-8 text"]
@@ -252,15 +254,15 @@ def test_every_key_is_described_and_has_a_sensible_default():
     Settings.model_validate(Settings().model_dump())
 
 
-def test_the_schema_takes_what_the_settings_take():
+def test_the_schema_accepts_the_values_of_the_settings():
     found = schema()
     assert json.dumps(found)
     assert found["additionalProperties"] is False
-    assert found["$defs"]["HttpSettings"]["properties"]["port"]["maximum"] == 65535
+    assert found["$defs"]["HttpGateSettings"]["properties"]["port"]["maximum"] == 65535
 
 
 @pytest.mark.parametrize("topic", ["a/#b", "a/#/b", "#/#", "a+/b", "+b", "a/b+", ""])
-def test_a_topic_filter_that_is_none_is_refused(topic):
+def test_an_invalid_topic_filter_is_refused(topic):
     with pytest.raises(ConfigurationError, match="must be an MQTT topic filter"):
         load(environ={"EDGE__MQTT__TOPICS": json.dumps([topic])})
 
@@ -271,7 +273,7 @@ def test_topic_filters(topic):
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "reported"),
     [
         ("", "its keys are missing"),
         ('jwks_url = "https://a.example/c"\njwks_file = "keys.json"', "one of them"),
@@ -279,13 +281,13 @@ def test_topic_filters(topic):
         ('jwks_file = "keys.json"', None),
     ],
 )
-def test_the_keys_of_an_issuer_come_from_one_place(tmp_path, keys, told):
+def test_the_keys_of_an_issuer_come_from_one_place(tmp_path, keys, reported):
     file = written(tmp_path, f'[issuer]\nurl = "https://a.example"\n{keys}\n')
-    found = problems(file) if told else [load(file, environ={}).settings.issuer.url]
-    assert (told or "https://a.example") in found[0]
+    found = problems(file) if reported else [load(file, environ={}).settings.issuer.url]
+    assert (reported or "https://a.example") in found[0]
 
 
-def test_a_credential_of_the_service_is_no_fault_for_commands_beside_it(tmp_path, monkeypatch):
+def test_a_service_credential_is_not_an_error_for_other_commands(tmp_path, monkeypatch):
     text = '[mqtt]\nusername = "u"\npassword_file = "/run/credentials/edge-test.service/secrets_password"\n'
     file = written(tmp_path, text)
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
@@ -293,3 +295,77 @@ def test_a_credential_of_the_service_is_no_fault_for_commands_beside_it(tmp_path
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/edge-test.service")
     with pytest.raises(ConfigurationError, match="secrets_password cannot be read"):
         load(file, environ={})
+
+
+# Profiles, the limits of all gates, and keys of earlier versions
+
+
+def test_the_default_profile_changes_nothing():
+    assert load(environ={}).settings == load(environ={"EDGE__PROFILE": "pi-1gb"}, data_dir=None).settings
+    assert load(environ={}).derived == {}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_sets_keys_within_their_bounds_that_differ_from_the_default(profile):
+    settings = load(environ={"EDGE__PROFILE": profile}).settings
+    assert Settings.model_validate(settings.model_dump()) == settings
+    for key, value in PROFILES[profile].items():
+        section, _, name = key.partition(".")
+        assert getattr(getattr(settings, section), name) == value
+        assert getattr(getattr(Settings(), section), name) != value, key
+
+
+def test_a_key_overrides_the_sessions_and_these_the_profile(tmp_path):
+    text = 'profile = "pi-512mb"\n[sessions]\nmax_result = 5000\nmax_connections = 7\n[ws]\nmax_result = 6000\n'
+    loaded = load(written(tmp_path, text), environ={"EDGE__HTTP__MAX_CONNECTIONS": "9"})
+    settings = loaded.settings
+    gates = (settings.http, settings.ws, settings.mqtt_gate, settings.coap)
+    assert [gate.max_result for gate in gates] == [5000, 6000, 5000, 5000]
+    assert [gate.max_connections for gate in gates[:3]] == [9, 7, 7]
+    assert settings.mqtt.max_connections == PROFILES["pi-512mb"]["mqtt.max_connections"]
+    shown = to_toml(settings, loaded.origins)
+    for line in (
+        "max_result = 5000  # sessions.max_result",
+        f"max_result = 6000  # {tmp_path / 'edge.toml'}",
+        "max_connections = 9  # $EDGE__HTTP__MAX_CONNECTIONS",
+        'max_queued = 2000  # profile "pi-512mb"',
+        "# max_message is not set: see the sections of the gates",
+    ):
+        assert line in shown.splitlines()
+
+
+def test_a_limit_of_all_gates_has_the_name_of_each_gates_own():
+    gates = [type(getattr(Settings(), name)).model_fields for name in ("http", "ws", "mqtt_gate", "coap")]
+    for name in type(Settings().sessions).model_fields:
+        assert sum(name in gate for gate in gates) > 1, name
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_renamed_key_is_accepted_with_a_warning(tmp_path, old, new):
+    (section, _, name), (_, _, key) = old.partition("."), new.partition(".")
+    file, variable = written(tmp_path, f"[{section}]\n{name} = 2000\n"), f"EDGE__{section}__{name}".upper()
+    for loaded, place in ((load(file, environ={}), file), (load(environ={variable: "2000"}), variable)):
+        assert getattr(getattr(loaded.settings, section), key) == 2000
+        assert loaded.warnings == (f"{place}: {old}: the key has a new name; write {new}",)
+    both = written(tmp_path, f"[{section}]\n{name} = 2000\n{key} = 3000\n")
+    assert getattr(getattr(load(both, environ={}).settings, section), key) == 3000
+
+
+@pytest.mark.parametrize("key", sorted({*REMOVED, *REPLACED}))
+def test_a_removed_key_is_ignored_with_a_warning(tmp_path, key):
+    section, _, name = key.partition(".")
+    file, variable = written(tmp_path, f"[{section}]\n{name} = 7\n"), f"EDGE__{section}__{name}".upper()
+    for loaded, place in ((load(file, environ={}), file), (load(environ={variable: "7"}), variable)):
+        assert loaded.settings == Settings(data_dir=loaded.settings.data_dir)
+        assert loaded.sources == {}
+        (warning,) = loaded.warnings
+        assert warning.startswith(f"{place}: {key}: ")
+        assert REPLACED.get(key, "no longer a setting") in warning
+
+
+def test_the_documentation_begins_with_the_basic_keys():
+    basic, limits = filled_in("").split("## Limits and details")
+    keys = [key for key, field in fields().items() if about(field, "basic")]
+    assert 20 <= len(keys) <= 30
+    assert [line.split("`")[1] for line in basic.splitlines() if line.startswith("| `")] == keys
+    assert "`max_bad_values`" not in limits

@@ -1,129 +1,228 @@
-"""Settings of the adapters. The defaults are those of the gateway's settings."""
+"""Settings of the adapters: where readings enter and commands leave."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import field_validator
+
+from edge.section import KIB, MIB, Section, fixed, key
+from edge.section_types import BindHost, OptionalPath, Port, TopicFilter
+
+PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
+"""Names of the mapping packs that come with the gateway."""
 
 
-@dataclass(frozen=True, slots=True)
-class MqttSettings:
-    """Connection to an MQTT broker. Durations are in seconds."""
+class MqttSettings(Section):
+    """MQTT: the embedded broker, or the connection to another broker."""
 
-    broker: str
-    """`mqtt://HOST[:1883]` or `mqtts://HOST[:8883]` (TLS)."""
-    version: Literal["3.1.1", "5"] = "3.1.1"
-    client_id: str = "sepa-edge"
-    """Must be the same after each restart: the broker stores unacknowledged messages under it."""
-    username: str = ""
-    password: str = ""
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    topics: tuple[str, ...] = ("#",)
-    own_topics: str = ""
-    """Prefix of the gateway's own topics, which hold no readings. Empty: none."""
-    qos: int = 1
-    keepalive: int = 30
-    session_expiry: int = 86_400
-    """0: each connection starts with a clean session. MQTT 3.1.1 knows no other duration than forever."""
-    reconnect_min: float = 1.0
-    reconnect_max: float = 60.0
-    max_inflight: int = 256
-    """Maximum unacknowledged messages of QoS 1 and 2 (MQTT 5; with 3.1.1 the broker decides)."""
-    max_queued: int = 10_000
-    """Maximum waiting messages. Beyond this, QoS 0 is dropped and the adapter stops reading."""
-    max_queued_bytes: int = 16 * 1024 * 1024
-    """Maximum bytes of waiting messages, with the same effect."""
-    max_batch: int = 500
-    """Maximum messages in one update of the engine."""
-    retry_min: float = 0.2
-    retry_max: float = 30.0
-    """Bounds of the back-off while the engine cannot accept updates (disk full, queue full)."""
+    enabled: bool = key(True, "Whether the gateway receives readings over MQTT.")
+    host: BindHost = key("127.0.0.1", "Address of the embedded broker: a loopback address.")
+    port: Port = key(1883, "TCP port of the embedded broker. 0: any free port.", basic=True)
+    broker: str = key(
+        "",
+        'External broker to use instead of the embedded one: "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]" (TLS).',
+        basic=True,
+    )
+    version: Literal["3.1.1", "5"] = key("3.1.1", "MQTT protocol version of the connection to the broker.")
+    client_id: str = key("", "Client identifier at the broker. Empty: generated once and stored in the data directory.")
+    username: str = key("", "User name at the broker. Empty: none.", basic=True)
+    password: str = key("", "Password at the broker. Prefer password_file or the environment.", secret=True)
+    password_file: OptionalPath = key(None, "File whose first line is the password at the broker.", basic=True)
+    ca_file: OptionalPath = key(
+        None, "PEM file with the certificate authorities that may sign the broker's certificate. Empty: the system's."
+    )
+    cert_file: OptionalPath = key(None, "PEM file with the client certificate for the broker.")
+    key_file: OptionalPath = key(None, "PEM file with the private key of the client certificate.")
+    topics: tuple[TopicFilter, ...] = key(("#",), "Topic filters the gateway subscribes to.", basic=True)
+    qos: int = key(1, "Quality of service of the gateway's subscriptions at the broker.", minimum=0, maximum=2)
+    keepalive: int = key(
+        30, "Heartbeat interval of the connection to the broker (MQTT keep-alive).", unit="s", minimum=1, maximum=65535
+    )
+    session_expiry: int = key(
+        86_400,
+        "How long the broker stores readings while the gateway is disconnected (MQTT 5; with 3.1.1 the broker "
+        "decides). 0: every connection begins with a clean session.",
+        unit="s",
+        minimum=0,
+        maximum=0xFFFF_FFFF,
+    )
+    reconnect_min: float = key(
+        1.0,
+        "First back-off before the gateway reconnects; it doubles with each attempt.",
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+    )
+    reconnect_max: float = key(60.0, "Longest back-off between two attempts.", unit="s", minimum=0.1, maximum=86_400)
+    max_inflight: int = key(
+        256,
+        "Readings of QoS 1 and 2 that the gateway accepts from the broker before it acknowledges them.",
+        minimum=1,
+        maximum=65535,
+    )
+    max_queued: int = key(
+        10_000, "Readings that may wait in the adapter. It drops QoS 0 readings beyond this number.", minimum=1
+    )
+    max_queued_bytes: int = key(
+        16 * MIB,
+        "Size of these readings. Beyond it the embedded broker stops reading from devices until the adapter catches "
+        "up (back-pressure).",
+        unit="bytes",
+        minimum=64 * KIB,
+    )
+    max_batch: int = fixed(500, "Most readings that the adapter passes to the engine in one batch.")
+    retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
+    retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
+    max_connections: int = key(100, "Concurrent connections to the embedded broker.", minimum=1, maximum=10_000)
+    max_connections_of_one: int = key(
+        50,
+        "Concurrent connections to the embedded broker from one remote address. The broker closes further ones.",
+        minimum=1,
+        maximum=10_000,
+    )
+    max_message: int = key(
+        1 * MIB,
+        "Largest packet that the embedded broker accepts. It disconnects a client that sends a larger one.",
+        unit="bytes",
+        minimum=KIB,
+    )
+    max_retained: int = key(
+        10_000,
+        "Retained messages that the embedded broker stores. Beyond this number it removes the oldest one of the "
+        "client that has most.",
+        minimum=0,
+    )
+    max_retained_bytes: int = key(
+        16 * MIB,
+        "Memory for retained messages in the embedded broker: payloads, topics and 1,000 bytes for each. Beyond it "
+        "the same rule applies.",
+        unit="bytes",
+        minimum=KIB,
+    )
+    max_unread: int = key(
+        4 * MIB,
+        "Size of the messages that may wait in the embedded broker for a client that does not read. The broker "
+        "disconnects a client beyond it.",
+        unit="bytes",
+        minimum=64 * KIB,
+    )
+
+    @field_validator("broker")
+    @classmethod
+    def _broker_url(cls, value: str) -> str:
+        if not value:
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError("must be mqtt://HOST, mqtt://HOST:PORT, mqtts://HOST or mqtts://HOST:PORT")
+        if parts.username or parts.password:
+            raise ValueError("must hold no credentials: use mqtt.username and mqtt.password_file")
+        _ = parts.port  # raises ValueError if the port is not a number in its range
+        return value
 
 
-@dataclass(frozen=True, slots=True)
-class SerialSettings:
-    """Common settings of all serial ports. Durations are in seconds."""
+class SerialSettings(Section):
+    """Serial ports. Mapping files declare the ports; these settings apply to all of them."""
 
-    reconnect: float = 1.0
-    """Between two checks for a disconnected device."""
-    silence: float = 0.25
-    """Pause in the data after which an incomplete frame is discarded."""
-    max_frame: int = 4096
-    """Maximum frame in bytes, unless the port sets it."""
-    max_queued: int = 1000
-    """Maximum waiting frames of all ports. Beyond this, ports are not read."""
-    max_batch: int = 500
-    retry_min: float = 0.2
-    retry_max: float = 30.0
-    rate: float = 100.0
-    """Commands per second to one port."""
-    max_commands: int = 10_000
-    """Maximum topics of one port with a waiting command."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObservationsSettings:
-    """Conversion of readings to observations."""
-
-    time: Literal["always", "message", "never"] = "always"
-    """Time of an observation: of the message or else of arrival, of the message only, or none."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappingsSettings:
-    """Mapping files, and limits of the lists of unmapped messages."""
-
-    dir: Path | None = None
-    packs: tuple[str, ...] = ()
-    reload_interval: float = 2.0
-    max_payload: int = 256 * 1024
-    max_readings: int = 1000
-    max_unmapped: int = 1000
-    max_bad_values: int = 200
+    enabled: bool = key(True, "Whether the gateway opens the serial ports of mapping files.")
+    reconnect: float = key(
+        1.0,
+        "Time between two attempts to open the port of a disconnected device.",
+        unit="s",
+        minimum=0.05,
+        maximum=3600,
+    )
+    silence: float = key(
+        0.25,
+        "Time without a byte after which the gateway discards an incomplete frame.",
+        unit="s",
+        minimum=0.01,
+        maximum=60,
+    )
+    max_frame: int = key(
+        4 * KIB,
+        "Longest frame, unless the declaration of the port sets its own limit.",
+        unit="bytes",
+        minimum=1,
+        maximum=64 * KIB,
+    )
+    max_queued: int = key(
+        1000, "Frames of all ports that may wait. Beyond this number the gateway stops reading the ports.", minimum=1
+    )
+    max_batch: int = fixed(500, "Most frames that the adapter passes to the engine in one batch.")
+    retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
+    retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
 
 
-@dataclass(frozen=True, slots=True)
-class ActuationSettings:
-    """Rate limits of actuator messages."""
+class MappingsSettings(Section):
+    """Mapping files, which turn payloads into observations."""
 
-    rate: float = 100.0
-    """Messages per second over all topics."""
-    topic_rate: float = 10.0
-    """Messages per second to one topic, unless the actuator sets it."""
-    max_queued: int = 10_000
-    """Maximum topics with a waiting message, and maximum waiting notifications of the engine."""
+    dir: OptionalPath = key(None, "Directory of your own mapping files. Empty: DATA_DIR/mappings.", basic=True)
+    packs: tuple[str, ...] = key(PACKS, "Bundled mapping packs of known devices that apply.", basic=True)
+    reload_interval: float = key(
+        2.0,
+        "Time between two checks for changed mapping files. 0: the gateway reads them only at its start.",
+        unit="s",
+        minimum=0,
+        maximum=3600,
+    )
+    max_payload: int = key(
+        256 * KIB, "Largest payload that the gateway parses. Larger ones count as bad values.", unit="bytes", minimum=1
+    )
+    max_readings: int = key(
+        1000,
+        "Readings accepted from one payload. The gateway drops the others and lists them as a bad value.",
+        minimum=1,
+    )
+    max_unmapped: int = fixed(1000, "Topics without a mapping that the gateway lists; the one silent longest goes.")
+    max_bad_values: int = fixed(200, "Values that could not be parsed and that the gateway lists; the oldest goes.")
+
+    @field_validator("packs")
+    @classmethod
+    def _known_packs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in value if name not in PACKS]:
+            raise ValueError(f'"{unknown[0]}" is not a mapping pack; the packs are {", ".join(PACKS)}')
+        return value
 
 
-@dataclass(frozen=True, slots=True)
-class HostSettings:
-    """Sensors of the gateway's machine."""
+class ObservationsSettings(Section):
+    """How readings become observations in the graph."""
 
-    interval: float = 10.0
-    refresh: float = 600.0
-    """Seconds after which an unchanged value is written again, so that its time shows that it is still valid."""
-    store: bool = False
-    """Whether written values are also stored in the history."""
+    time: Literal["always", "message", "never"] = key(
+        "always",
+        'Whether an observation has a time: "always" (from the message, else the time of arrival), "message" (only '
+        'if the message contains it) or "never".',
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
-    """The embedded broker."""
+class ActuationSettings(Section):
+    """Actuators: how fast messages to devices leave."""
 
-    host: str = "127.0.0.1"
-    port: int = 1883
-    max_connections: int = 100
-    max_connections_of_one: int = 50
-    """Maximum connections of one remote address; further ones are closed."""
-    max_message: int = 1024 * 1024
-    """Maximum packet in bytes; a client that sends a larger one is disconnected."""
-    max_retained: int = 10_000
-    """Maximum retained messages; beyond this, the client with the most loses its oldest one."""
-    max_retained_bytes: int = 16 * 1024 * 1024
-    """The same in bytes, with topics and 1,000 bytes for each message."""
-    max_unread: int = 4 * 1024 * 1024
-    """Maximum bytes that wait for a slow client; beyond this, it is disconnected."""
-    max_queued_bytes: int = 16 * 1024 * 1024
-    """Maximum bytes that wait for the gateway's own clients; beyond this, devices are not read."""
+    rate: float = key(100.0, "Rate limit of messages a second over all topics.", minimum=0.01, maximum=10_000)
+    topic_rate: float = key(
+        10.0,
+        "Rate limit of messages a second to one topic. Of the messages between, only the newest is sent. An actuator "
+        "may set its own limit (rate).",
+        minimum=0.01,
+        maximum=1000,
+    )
+    max_queued: int = key(
+        10_000, "Topics that may have a waiting message, for example while the broker is disconnected.", minimum=1
+    )
+
+
+class HostSettings(Section):
+    """Sensors of the gateway's host: temperatures, load, memory, disks, network."""
+
+    enabled: bool = key(True, "Whether the gateway observes its host.", basic=True)
+    interval: float = key(10.0, "Time between two rounds of readings.", unit="s", minimum=0.1, maximum=86_400)
+    refresh: float = key(
+        600.0,
+        "Time after which an almost unchanged value is written again. Its new time shows that the value is current.",
+        unit="s",
+        minimum=0.1,
+        maximum=86_400,
+    )
+    store: bool = key(False, "Whether these observations are also stored for the history.")

@@ -1,6 +1,6 @@
 """Settings of the gateway, from a TOML file and the environment."""
 
-from edge.config.adapters import PACKS
+from edge.adapters.settings import PACKS
 from edge.config.loading import ConfigurationError, Loaded, load, read_password
 from edge.config.models import Settings
 

@@ -25,6 +25,15 @@ def is_section(name: str) -> bool:
 
 def fields() -> dict[str, FieldInfo]:
     """Return every key by its dotted name, in the order of the models."""
+    return {key: field for key, field in _all_fields().items() if not about(field, "fixed")}
+
+
+def fixed() -> frozenset[str]:
+    """Return the dotted names of values in sections that no operator can choose."""
+    return frozenset(key for key, field in _all_fields().items() if about(field, "fixed"))
+
+
+def _all_fields() -> dict[str, FieldInfo]:
     found: dict[str, FieldInfo] = {}
     for name, field in Settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -35,7 +44,7 @@ def fields() -> dict[str, FieldInfo]:
 
 
 def about(field: FieldInfo, what: str) -> str:
-    """Return an annotation of a key ("unit", "secret" or "default_text"), or an empty string."""
+    """Return an annotation of a key ("unit", "secret", "basic", "fixed" or "default_text"), or an empty string."""
     extra = field.json_schema_extra
     return str(extra.get(what, "")) if isinstance(extra, dict) else ""
 

@@ -13,14 +13,20 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ValidationError
 
-from edge.config.adapters import MqttSettings
+from edge.adapters.settings import MqttSettings
+from edge.config import former_keys
 from edge.config.explain import explain, is_section, unknown_variable
 from edge.config.models import Settings
+from edge.config.profiles import PROFILES
+from edge.gates.settings import SessionsSettings
 from edge.protocol.addresses import is_loopback
 from edge.protocol.errors import EdgeError
 
 PREFIX: Final = "EDGE__"
 """Prefix of the environment variables that are settings: `EDGE__SECTION__KEY`."""
+
+GATES: Final = ("http", "ws", "mqtt_gate", "coap")
+"""Sections that [sessions] completes."""
 
 _CREDENTIALS: Final = Path("/run/credentials")
 
@@ -38,10 +44,20 @@ class ConfigurationError(EdgeError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and the source of each key that was set: the name of a file, a variable or an option."""
+    """Settings in effect, and where they come from."""
 
     settings: Settings
     sources: Mapping[str, str]
+    """Source of each key that was set: the name of a file, a variable or an option."""
+    derived: Mapping[str, str]
+    """Source of each key whose value comes from another key: the profile, or one of [sessions]."""
+    warnings: tuple[str, ...] = ()
+    """A line for each key of an earlier version."""
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Source of each key that does not have its default."""
+        return {**self.derived, **self.sources}
 
 
 def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, data_dir: Path | None = None) -> Loaded:
@@ -52,6 +68,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
     problems: list[str] = []
     sources: dict[str, str] = {}
     from_file = _read_file(file) if file is not None else {}
+    warnings = former_keys.update(from_file, str(file))
     settings = Settings()
     try:
         base = file.absolute().parent if file is not None else Path.cwd()
@@ -61,8 +78,9 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
         sources.update(dict.fromkeys(_set_keys(settings), str(file)))
     except ValidationError as error:
         problems += [f"{file}: {line}" for line in explain(error)]
-    variables, unknown = _read_environment(environ)
+    variables, unknown, former = _read_environment(environ)
     problems += unknown
+    warnings += former
     try:
         # Variables are texts, so this validation is not strict, unlike that of the file.
         wanted = Settings.model_validate(_nested(variables, environ), context={"base": Path.cwd()})
@@ -73,11 +91,16 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir.expanduser().absolute()})
         sources["data_dir"] = "--data-dir"
+    settings, derived = _completed(settings, sources)
+    # A rejected source is missing in `settings`, so contradictions between keys could be false.
     if not problems:
-        problems = [f"{sources.get(key, 'defaults')}: {key}: {fault}" for key, fault in _problems(settings)]
+        problems = [
+            f"{sources.get(key) or derived.get(key) or 'defaults'}: {key}: {fault}"
+            for key, fault in _problems(settings)
+        ]
     if problems:
         raise ConfigurationError(*problems)
-    return Loaded(settings, sources)
+    return Loaded(settings, sources, derived, tuple(warnings))
 
 
 def read_password(mqtt: MqttSettings) -> str:
@@ -111,17 +134,23 @@ def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> str:
     return f"{file} cannot be read: {reason}"
 
 
-def _read_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variable of each dotted key, and a message for each variable that names no key."""
+def _read_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return the variable of each dotted key, a message for each unknown variable, and one for each former key."""
     variables: dict[str, str] = {}
     unknown: list[str] = []
+    former: list[str] = []
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         key = ".".join(variable.removeprefix(PREFIX).lower().split("__"))
-        if problem := unknown_variable(variable, key):
+        if key in former_keys.RENAMED:
+            former.append(f"{variable}: {former_keys.warning(key)}")
+            variables.setdefault(former_keys.RENAMED[key], variable)
+        elif key in former_keys.REMOVED or key in former_keys.REPLACED:
+            former.append(f"{variable}: {former_keys.warning(key)}")
+        elif problem := unknown_variable(variable, key):
             unknown.append(problem)
         else:
             variables[key] = variable
-    return variables, unknown
+    return variables, unknown, former
 
 
 def _nested(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -143,6 +172,7 @@ def _value(key: str, text: str) -> object:
         try:
             return json.loads(text)
         except ValueError:
+            # Validation reports the text with the name of its variable.
             return text
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -155,6 +185,29 @@ def _set_keys(settings: Settings) -> list[str]:
         else:
             keys.append(name)
     return keys
+
+
+def _completed(settings: Settings, sources: Mapping[str, str]) -> tuple[Settings, dict[str, str]]:
+    """Return the settings with the values of the profile and of [sessions], and the sources of these.
+
+    The most specific one wins: a key that is set, then the key of [sessions], then the profile.
+    """
+    values: dict[str, object] = dict(PROFILES[settings.profile])
+    derived = dict.fromkeys(values, f'profile "{settings.profile}"')
+    for name in SessionsSettings.model_fields:
+        value = getattr(settings.sessions, name)
+        for gate in GATES if value is not None else ():
+            if name in type(getattr(settings, gate)).model_fields:
+                values[f"{gate}.{name}"], derived[f"{gate}.{name}"] = value, f"sessions.{name}"
+    changed: dict[str, dict[str, object]] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        if key in sources:
+            del derived[key]
+        else:
+            changed.setdefault(section, {})[name] = value
+    update = {section: getattr(settings, section).model_copy(update=keys) for section, keys in changed.items()}
+    return settings.model_copy(update=update), derived
 
 
 def _overlaid(settings: Settings, wanted: Settings) -> Settings:
@@ -183,8 +236,6 @@ def _problems(settings: Settings) -> list[tuple[str, str]]:
     faults = []
     if mqtt.reconnect_max < mqtt.reconnect_min:
         faults.append(("mqtt.reconnect_max", f"must not be less than mqtt.reconnect_min ({mqtt.reconnect_min:g} s)"))
-    if mqtt.retry_max < mqtt.retry_min:
-        faults.append(("mqtt.retry_max", f"must not be less than mqtt.retry_min ({mqtt.retry_min:g} s)"))
     if mqtt.password and mqtt.password_file:
         faults.append(("mqtt.password_file", "set either mqtt.password or mqtt.password_file, not both"))
     if (mqtt.password or mqtt.password_file) and not mqtt.username:

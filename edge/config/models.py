@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from edge.config.adapters import (
+from edge.adapters.settings import (
     ActuationSettings,
     HostSettings,
     MappingsSettings,
@@ -13,26 +13,27 @@ from edge.config.adapters import (
     ObservationsSettings,
     SerialSettings,
 )
-from edge.config.engine import EngineSettings
-from edge.config.gates import (
-    CoapSettings,
-    HttpSettings,
-    LimitsSettings,
+from edge.config.profiles import DEFAULT, Profile
+from edge.engine.settings import EngineSettings
+from edge.gates.settings import (
+    CoapGateSettings,
+    HttpGateSettings,
+    LimitSettings,
     MqttGateSettings,
+    SessionsSettings,
     SubscriptionsSettings,
-    WsSettings,
+    WsGateSettings,
 )
-from edge.config.keys import DirPath, default_data_dir, key
-from edge.config.offload import OffloadSettings
-from edge.config.outbox import OutboxSettings
-from edge.config.section import Section
-from edge.config.security import IssuerSettings, SecuritySettings
+from edge.outbox.settings import OffloadSettings, OutboxSettings
+from edge.section import Section, key
+from edge.section_types import DirPath, default_data_dir
+from edge.security.settings import IssuerSettings, SecuritySettings
 
 
 class LogSettings(Section):
     """Log lines on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = key("info", "Lowest level that is logged.")
+    level: Literal["debug", "info", "warning", "error"] = key("info", "Lowest level that is logged.", basic=True)
     format: Literal["auto", "text", "json"] = key("auto", 'Line format. "auto": text on a terminal, JSON elsewhere.')
 
 
@@ -81,15 +82,22 @@ class Settings(Section):
     data_dir: DirPath = key(
         default_data_dir,
         "Directory of everything that must survive a restart. The gateway creates it if it does not exist.",
+        basic=True,
         default_text="$STATE_DIRECTORY (systemd), else $XDG_STATE_HOME/sepa-edge, else ~/.local/state/sepa-edge",
     )
-    http: HttpSettings = HttpSettings()
-    ws: WsSettings = WsSettings()
+    profile: Profile = key(
+        DEFAULT,
+        "Size of the machine, which sets the limits below. A key that is set overrides its profile.",
+        basic=True,
+    )
+    sessions: SessionsSettings = SessionsSettings()
+    http: HttpGateSettings = HttpGateSettings()
+    ws: WsGateSettings = WsGateSettings()
     subscriptions: SubscriptionsSettings = SubscriptionsSettings()
     mqtt: MqttSettings = MqttSettings()
     mqtt_gate: MqttGateSettings = MqttGateSettings()
-    coap: CoapSettings = CoapSettings()
-    limits: LimitsSettings = LimitsSettings()
+    coap: CoapGateSettings = CoapGateSettings()
+    limits: LimitSettings = LimitSettings()
     engine: EngineSettings = EngineSettings()
     serial: SerialSettings = SerialSettings()
     mappings: MappingsSettings = MappingsSettings()

@@ -10,8 +10,10 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from edge.config.explain import about, allowed, fields, is_section
+from edge.config.explain import about, allowed, fields
+from edge.config.loading import GATES
 from edge.config.models import Settings
+from edge.config.profiles import DEFAULT, PROFILES
 
 BEGIN = "<!-- begin of the generated part: python -m edge.config.reference docs/configuration.md -->"
 END = "<!-- end of the generated part -->"
@@ -19,27 +21,56 @@ _REDACTED = "(set, not shown)"
 
 
 def tables() -> str:
-    """Return a Markdown table for each section: key, default, allowed values, meaning."""
-    parts = ["## At the top of the file\n", _table(list(Settings.model_fields.items()), Settings())]
-    defaults = Settings()
+    """Return the reference in Markdown: the basic keys in one table, then a table of limits and details by section."""
+    known, defaults = fields(), Settings()
+    basic = {key: field for key, field in known.items() if about(field, "basic")}
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{key}` | {_default(key, defaults)} | {_meaning(field)} |" for key, field in basic.items()]
+    parts = ["## Basic settings\n", "\n".join(lines) + "\n", "## Limits and details\n", _profiles()]
     for name in Settings.model_fields:
-        if not is_section(name):
-            continue
-        section = getattr(defaults, name)
-        sentence = type(section).__doc__ or ""
-        parts += [f"## `[{name}]`\n\n{sentence}\n", _table(list(type(section).model_fields.items()), section)]
+        section = {key: field for key, field in known.items() if key.startswith(f"{name}.") and key not in basic}
+        if section:
+            sentence = type(getattr(defaults, name)).__doc__ or ""
+            parts += [f"### `[{name}]`\n\n{sentence}\n", _table(section, defaults)]
     return "\n".join(parts)
 
 
-def _table(rows: list[tuple[str, FieldInfo]], defaults: Any) -> str:  # noqa: ANN401 - any of the models
-    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
-    for name, field in rows:
-        if is_section(name) and isinstance(defaults, Settings):
-            continue
-        default = about(field, "default_text") or f"`{_toml(getattr(defaults, name))}`"
-        meaning = (field.description or "").replace("|", "\\|")
-        lines.append(f"| `{name}` | {default} | {allowed(field)} | {meaning} |")
+def _profiles() -> str:
+    names = ", ".join(f'`"{name}"`' for name in PROFILES)
+    return (
+        f'`profile` is one of {names}. The default values are those of the profile `"{DEFAULT}"`.\n'
+        "The columns of the others show the values that differ. A key that is set overrides the profile. A key of\n"
+        "`[sessions]` sets the limit for all gates, and a key of a gate's own section overrides it for this gate.\n"
+    )
+
+
+def _table(rows: Mapping[str, FieldInfo], defaults: Settings) -> str:
+    profiles = [name for name in PROFILES if rows.keys() & PROFILES[name].keys()]
+    columns = ["key", "default", *(f"`{name}`" for name in profiles), "allowed", "meaning"]
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    for key, field in rows.items():
+        others = [f"`{PROFILES[name][key]}`" if key in PROFILES[name] else "" for name in profiles]
+        cells = [f"`{key.rpartition('.')[2]}`", _default(key, defaults), *others, _meaning(field)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _default(key: str, defaults: Settings) -> str:
+    section, _, name = key.rpartition(".")
+    if section == "sessions":
+        gates = [gate for gate in GATES if name in type(getattr(defaults, gate)).model_fields]
+        return ", ".join(f"`{_toml(getattr(getattr(defaults, gate), name))}` ({gate})" for gate in gates)
+    return about(fields()[key], "default_text") or f"`{_toml(_value(defaults, key))}`"
+
+
+def _meaning(field: FieldInfo) -> str:
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"{allowed(field)} | {meaning}"
+
+
+def _value(settings: Settings, key: str) -> object:
+    section, _, name = key.rpartition(".")
+    return getattr(getattr(settings, section) if section else settings, name)
 
 
 def filled_in(document: str) -> str:
@@ -50,7 +81,7 @@ def filled_in(document: str) -> str:
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str]) -> str:
-    """Return all settings in effect as a settings file without secrets, each set key with its source."""
+    """Return all settings in effect as a settings file without secrets. `sources`: origins of keys, as comments."""
     lines: list[str] = []
     section = ""
     for key, field in fields().items():
@@ -58,9 +89,12 @@ def to_toml(settings: Settings, sources: Mapping[str, str]) -> str:
         if table != section:
             section = table
             lines += ["", f"[{table}]"]
-        value = getattr(getattr(settings, table), name) if table else getattr(settings, name)
+        value = _value(settings, key)
         if about(field, "secret"):
             lines.append(f"# {name} {_REDACTED if value else 'is not set'}")
+            continue
+        if value is None and table == "sessions":  # TOML has no null
+            lines.append(f"# {name} is not set: see the sections of the gates")
             continue
         origin = f"  # {sources[key]}" if key in sources else ""
         lines.append(f"{name} = {_toml(value)}{origin}")
@@ -76,6 +110,10 @@ def _toml(value: object) -> str:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the settings file, for editors."""
     found = Settings.model_json_schema()
+    for section in found["$defs"].values():
+        keys = section.get("properties", {})
+        for name in [name for name, declared in keys.items() if declared.get("fixed")]:
+            del keys[name]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
 

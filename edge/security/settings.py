@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from edge.config.keys import Host, IssuerAlgorithm, OptionalPath, Port, WebUrl, key
-from edge.config.section import Section
 from edge.protocol.access import Action
+from edge.section import Section, key
+from edge.section_types import Host, IssuerAlgorithm, OptionalPath, Port, WebUrl
 
 
 class SecuritySettings(Section):
     """Authentication with tokens, and ports with TLS."""
 
     enabled: bool = key(
-        False, "Whether every request needs a token (OAuth 2.0, `edge clients`), and the secure ports are open."
+        False,
+        "Whether every request needs a token (OAuth 2.0, `edge clients`), and the secure ports are open.",
+        basic=True,
     )
-    host: Host = key("127.0.0.1", "Address of the secure ports, for example 0.0.0.0 for all networks.")
+    host: Host = key("127.0.0.1", "Address of the secure ports, for example 0.0.0.0 for all networks.", basic=True)
     https_port: Port = key(8443, "TCP port of the HTTP gate with TLS. 0: any free port.")
     wss_port: Port = key(9443, "TCP port of the WebSocket gate with TLS. 0: any free port.")
     mqtts_port: Port = key(8883, "TCP port of the embedded MQTT broker with TLS. 0: any free port.")
@@ -21,8 +23,9 @@ class SecuritySettings(Section):
         None,
         "PEM file with the gateway's certificate and its intermediate authorities. Empty: the one that `edge cert` "
         "makes.",
+        basic=True,
     )
-    key_file: OptionalPath = key(None, "PEM file with the private key of the certificate.")
+    key_file: OptionalPath = key(None, "PEM file with the private key of the certificate.", basic=True)
     token_lifetime: int = key(3600, "How long a token is valid.", unit="s", minimum=1, maximum=31_536_000)
     audience: str = key("sepa-edge", "Audience of the tokens (aud).")
     enrolment_file: OptionalPath = key(

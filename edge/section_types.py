@@ -1,42 +1,16 @@
-"""Declaration of one settings key, and the types of keys."""
+"""Types of settings keys: addresses, ports, paths, URLs, topic filters."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from edge.protocol.addresses import is_loopback
-
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
-
-
-def key(
-    default: object,
-    description: str,
-    *,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    secret: bool = False,
-    default_text: str = "",
-) -> Any:  # noqa: ANN401 - stands for a value of the annotated type, as pydantic.Field does
-    """Declare one key of a settings section.
-
-    `description` is a sentence for the operator. `unit` is the unit of the value ("s", "bytes", ...). `minimum` and
-    `maximum` are inclusive bounds. A `secret` is never shown or logged. `default_text` replaces a default that depends
-    on the machine in the documentation; `default` is a function then.
-    """
-    about: dict[str, Any] = {"unit": unit, "secret": secret, "default_text": default_text}
-    extra = {name: value for name, value in about.items() if value}
-    if callable(default):
-        return Field(default_factory=default, description=description, ge=minimum, le=maximum, json_schema_extra=extra)
-    return Field(default, description=description, ge=minimum, le=maximum, json_schema_extra=extra, repr=not secret)
 
 
 def default_data_dir() -> Path:

@@ -1,0 +1,13 @@
+"""Settings with values that an operator cannot choose, such as a limit that few requests reach."""
+
+from typing import Any, TypeVar
+
+from edge.section import Section
+
+SomeSection = TypeVar("SomeSection", bound=Section)
+
+
+def unchecked(kind: type[SomeSection], **values: Any) -> SomeSection:
+    """Return a section of these values, which may be out of bounds, and of the defaults of its other keys."""
+    assert values.keys() <= kind.model_fields.keys()
+    return kind.model_construct(**values)
