@@ -8,10 +8,10 @@ from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.explain import Candidate, Explanation, check_file, explain, suggest
 from edge.mapping.mapper import Mapper
+from edge.mapping.model import mapping_schema
 from edge.mapping.outcome import Declared, Mapped, Problem
 from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pack
 from edge.mapping.reading import Reading
-from edge.mapping.schema import mapping_schema
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Term
 

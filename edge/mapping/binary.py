@@ -76,6 +76,7 @@ class _Reader:
 
     def take(self, size: int, what: str) -> bytes:
         end = self.at + size
+        # A signed field may give a negative size.
         if size < 0 or end > len(self.payload):
             raise PayloadError(f"the payload has {len(self.payload)} bytes and ends within {what}")
         found = self.payload[self.at : end]
@@ -126,6 +127,7 @@ def _named(field: FieldSpec, known: dict[str, bool]) -> str:
         raise BadKeyError("A field has a name of letters, digits, _ and -.", key="name")
     if field.name in known:
         raise BadKeyError("Another field has that name.", key="name")
+    # Only a whole integer can be the size, the number or the case of later fields.
     known[field.name] = field.type in INTEGERS and field.bits is None
     return field.name
 
@@ -140,7 +142,10 @@ def _value(field: FieldSpec, kind: str, name: str, known: dict[str, bool]) -> _S
         return _float(name, FLOATS[kind])
     if kind not in _OTHERS:
         raise BadKeyError(
-            f'"{kind}" is no type.', key="type", nearest=nearest(kind, [*INTEGERS, *FLOATS, *_OTHERS]), allowed=_TYPES
+            f'"{kind}" is not a type.',
+            key="type",
+            nearest=nearest(kind, [*INTEGERS, *FLOATS, *_OTHERS]),
+            allowed=_TYPES,
         )
     size = _size(field.size, "size", known)
     if kind == "skip":
@@ -156,6 +161,7 @@ def _unused(_: bytes) -> None:
 
 def _text(found: bytes, name: str) -> str:
     try:
+        # Devices fill a text of fixed size with spaces or zero bytes.
         return found.decode().strip(" \t\r\n\0")
     except UnicodeDecodeError as error:
         raise PayloadError(f"{name} is not UTF-8 text (byte {error.start} of it)") from None
@@ -165,6 +171,7 @@ def _integer(name: str, form: tuple[int, bool, Endian], bits: dict[str, tuple[in
     size, signed, endian = form
 
     def step(reader: _Reader, document: Document) -> None:
+        # Bits are taken from the unsigned number: a negative one would continue with ones above its highest bit.
         number = int.from_bytes(reader.take(size, name), endian, signed=signed and bits is None)
         if bits is None:
             document[name] = JsonNumber(number)
@@ -185,11 +192,13 @@ def _float(name: str, form: struct.Struct) -> _Step:
 
 def _shortest(number: float, found: bytes, form: struct.Struct) -> str:
     """Return the shortest decimal with the same single-precision encoding: 21.2 instead of 21.200000762939453."""
+    # Nine digits identify every number of single precision (IEEE 754).
     for digits in range(6, 10):
         text = f"{number:.{digits}g}"
         try:
             if form.pack(float(text)) == found:
                 return text
+        # Rounded up, the greatest finite number is too large for single precision.
         except OverflowError:
             continue
     return repr(number)
@@ -271,13 +280,13 @@ def _choice(field: FieldSpec, cases: dict[str, list[FieldSpec]], known: dict[str
         try:
             found[int(text, 0)] = steps
         except ValueError:
-            raise BadKeyError(f'"{text}" is no number.', key="cases", allowed='"32", "0x20", "*"') from None
+            raise BadKeyError(f'"{text}" is not a number.', key="cases", allowed='"32", "0x20", "*"') from None
 
     def step(reader: _Reader, document: Document) -> None:
         value = int(str(document[on]))
         steps = found.get(value, other)
         if steps is None:
-            raise PayloadError(f"{on} is {value} at byte {reader.at}, for which there is no case")
+            raise PayloadError(f'{on} is {value} at byte {reader.at}, which has no case; add one, or "*"')
         for each in steps:
             each(reader, document)
 

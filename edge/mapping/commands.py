@@ -54,6 +54,7 @@ class TopicTemplate:
         )
         if len(topic.encode("utf-8", "surrogatepass")) > _LONGEST_TOPIC:
             raise CommandError(f"the topic is longer than {_LONGEST_TOPIC} bytes")
+        # Checked again here: the first level may come from a variable.
         if topic.startswith("$"):
             raise CommandError(f"the topic {shown(topic)} is the broker's own")
         return topic
@@ -116,6 +117,7 @@ def _node(value: object, known: Collection[str]) -> Json:
         return _array([_node(item, known) for item in value])
     if isinstance(value, bool):
         return _constant("true" if value else "false")
+    # JSON has no infinity and no NaN (RFC 8259, section 6).
     if isinstance(value, int) or (isinstance(value, Decimal) and value.is_finite()):
         return _constant(str(value))
     raise BadKeyError(
@@ -147,12 +149,14 @@ def _string(parts: Parts) -> Json:
 def _object(members: list[tuple[Parts, Json]]) -> Json:
     def value(solution: Solution) -> str:
         found = ((key, member(solution)) for key, member in members)
+        # A member whose only variable is unbound is left out.
         return "{" + ",".join(f"{_quoted(_text(key, solution))}:{text}" for key, text in found if text) + "}"
 
     return value
 
 
 def _array(items: list[Json]) -> Json:
+    # In an array it is null, because the other items must keep their places.
     return lambda solution: "[" + ",".join(item(solution) or "null" for item in items) + "]"
 
 

@@ -21,7 +21,7 @@ from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
 from edge.mapping.times import time_format
 from edge.mapping.topics import TopicPattern, parse_topic
-from edge.mapping.units import UNIT_CODES
+from edge.mapping.unit_symbols import UNIT_CODES
 from edge.mapping.values import KINDS, BadValueError, Converter, literal
 
 TOPIC: Final = "topic"
@@ -63,6 +63,7 @@ class MappingCompiler:
         """Compile one mapping. Raises `BadKeyError`."""
         if spec.topic is None and spec.topic_regex is None:
             raise BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex")
+        # With a regular expression alone, every topic is a candidate. The expression decides.
         topic = under("topic", parse_topic, spec.topic or "#")
         regex = None if spec.topic_regex is None else under("topic_regex", compile_regex, spec.topic_regex)
         payload = spec.payload or _payload_kind(spec)
@@ -70,10 +71,16 @@ class MappingCompiler:
             raise BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
         captures = self._payload_captures(spec, payload)
-        names = [*topic.names, *(regex.groupindex if regex else ()), *(capture for capture, _ in captures), TOPIC]
-        if doubled := {each for each in names if names.count(each) > 1 or each in (MEMBER, NAME)}:
+        from_payload = [capture for capture, _ in captures]
+        names = [*topic.names, *(regex.groupindex if regex else ()), *from_payload, TOPIC]
+        if reserved := {MEMBER, NAME, TOPIC}.intersection(names[:-1]):
+            word = min(reserved)
+            key = "captures" if word in from_payload else "topic"
+            raise BadKeyError(f"The capture {{{word}}} is built in. Choose another name.", key=key)
+        if doubled := {each for each in names if names.count(each) > 1}:
             word = min(doubled)
-            raise BadKeyError(f"The capture {{{word}}} is defined twice, or built in.", key="topic")
+            key = "captures" if word in from_payload else "topic"
+            raise BadKeyError(f"The capture {{{word}}} is defined twice.", key=key)
         many = {TOPIC, *topic.many, *(regex.groupindex if regex else ())}
         ignore = bool(spec.ignore)
         rules: tuple[Rule, ...] = ()
@@ -218,7 +225,7 @@ class MappingCompiler:
             return word, None
         if ":" not in word:
             raise BadKeyError(
-                f'"{word}" is no datatype.', nearest=nearest(word, KINDS), allowed=", ".join(KINDS) + ", or an IRI"
+                f'"{word}" is not a datatype.', nearest=nearest(word, KINDS), allowed=", ".join(KINDS) + ", or an IRI"
             )
         iri = constant(word, self.namespaces)
         if iri in _KIND_IRIS:

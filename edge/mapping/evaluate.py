@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from edge.mapping.compiling import TOPIC
-from edge.mapping.jsonpath import MEMBER, Hit, Path
+from edge.mapping.jsonpath import MEMBER, Path
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
@@ -53,6 +53,8 @@ class BoundMapping:
     """Rules for one member of a JSON object, by member name."""
     deeper: list[BoundRule] = field(default_factory=list)
     """The other rules for JSON."""
+    required: list[tuple[Rule, Path]] = field(default_factory=list)
+    """Rules for values that JSON must have, with their paths."""
 
 
 def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> BoundMapping:
@@ -75,6 +77,8 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
             bound.members.setdefault(rule.path.single, []).append(ready)
         else:
             bound.deeper.append(ready)
+        if rule.path is not None and rule.required:
+            bound.required.append((rule, rule.path))
     return bound
 
 
@@ -113,19 +117,19 @@ class Evaluation:
         # Places (identity of the parent, key) that a rule has used, so that wildcard rules after it skip them. A rule
         # with `ignore` has no terms but uses its place as well, which hides the value from the wildcards.
         taken: set[tuple[int, str | int | None]] = set()
+        # One pass over the payload with a look-up for each member: mappings may have many rules.
         if bound.members and isinstance(document, dict):
             for key, value in document.items():
                 for ready in bound.members.get(key, ()):
                     if ready.rule.when and not ready.rule.applies(self.message):
                         continue
                     taken.add((id(document), key))
-                    self._json_value(ready, Hit(value, document, key, captures))
+                    self._json_value(ready, value, document, captures)
         for ready in bound.deeper:
             self._deeper(ready, document, captures, taken)
-        for ready in bound.rules:
-            wanted = ready.rule.path if ready.rule.required else None
-            if wanted is not None and next(wanted.walk(document), None) is None:
-                self.out.problem(ready.rule.mapping, ready.rule.what, "the payload has no such value")
+        for rule, path in bound.required:
+            if not path.leads_somewhere(document):
+                self.out.problem(rule.mapping, rule.what, "the payload has no such value")
 
     def _deeper(
         self, ready: BoundRule, document: object, captures: dict[str, str], taken: set[tuple[int, str | int | None]]
@@ -138,18 +142,16 @@ class Evaluation:
             if path.wild and place in taken:
                 continue
             taken.add(place)
-            if captures or hit.captures:
-                hit = Hit(hit.value, hit.parent, hit.key, {**captures, **hit.captures})
-            self._json_value(ready, hit)
+            self._json_value(ready, hit.value, hit.parent, {**captures, **hit.captures})
 
-    def _json_value(self, ready: BoundRule, hit: Hit) -> None:
-        rule, value = ready.rule, hit.value
+    def _json_value(self, ready: BoundRule, value: object, parent: object, captures: dict[str, str]) -> None:
+        """Read one value; `parent` contains it."""
+        rule = ready.rule
         if rule.terms is None or value is None or (isinstance(value, dict | list) and not rule.required):
             return
-        captures = hit.captures
         unit_code: object = None
         if rule.unit_path is not None:
-            unit_code = rule.unit_path.first(hit.parent if rule.unit_path.relative else self.message.document)
+            unit_code = rule.unit_path.first(parent if rule.unit_path.relative else self.message.document)
         if rule.regex is not None:
             match = self._search(rule, plain_text(value)) if not isinstance(value, dict | list) else None
             if match is None:
@@ -159,7 +161,7 @@ class Evaluation:
             unit_code = match.groupdict().get("unit") or unit_code
         time = None
         if rule.time is not None and rule.time.path is not None:
-            time = self._json_time(rule, rule.time, hit.parent)
+            time = self._json_time(rule, rule.time, parent)
         self._emit(ready, value, captures, unit_code, time)
 
     def _json_time(self, rule: Rule, time: TimeRule, parent: object) -> datetime | None:
@@ -266,6 +268,7 @@ class Evaluation:
                 if ready.fault is not None:
                     raise CaptureError(ready.fault)
                 terms = self.render(rule, {**captures, **ready.captures})
+        # A wildcard also meets members of other kinds, such as texts among numbers. That is not a problem.
         except OtherKindError as error:
             if rule.path is None or not rule.path.wild:
                 self.out.problem(rule.mapping, what or rule.what, str(error))

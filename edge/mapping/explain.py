@@ -132,7 +132,7 @@ def _leaves(node: object, path: str, found: list[tuple[str, str]], depth: int) -
     if isinstance(node, dict):
         for key, value in node.items():
             plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
-            step = key if plain else "[" + json.dumps(key) + "]"
+            step = key if plain else "[" + json.dumps(key, ensure_ascii=False) + "]"
             if not plain and ('"' in key or "\\" in key):
                 continue
             _leaves(value, f"{path}.{step}" if path and plain else path + step, found, depth + 1)
@@ -148,4 +148,5 @@ def _leaves(node: object, path: str, found: list[tuple[str, str]], depth: int) -
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
+    # TOML also requires an escape for U+007F, which JSON does not.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

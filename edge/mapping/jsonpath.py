@@ -99,6 +99,12 @@ class Path:
             return hit.value
         return None
 
+    def leads_somewhere(self, document: object) -> bool:
+        """Whether the document has a position for it."""
+        if self.single is not None:
+            return isinstance(document, dict) and self.single in document
+        return next(self.walk(document), None) is not None
+
     def walk(self, document: object, taken: Container[tuple[int, str | int | None]] = ()) -> Iterator[Hit]:
         """Yield the positions in `document` in its order, without those `taken` (identity of the parent, key)."""
         if not self.steps:
@@ -175,6 +181,7 @@ def parse_path(text: str) -> Path:
         position = match.end()
     if not rest and not text.strip():
         raise BadKeyError("A path is empty.", allowed=_ALLOWED)
+    # Bounds the recursion of `_walk`.
     if len(steps) > 32:
         raise BadKeyError("A path has at most 32 steps.")
     return Path(text, tuple(steps), tuple(names), relative)

@@ -37,6 +37,7 @@ class Mapper:
         self.limits = limits or MappingLimits()
         self.actuators = tuple(actuator for pack in self.packs for actuator in pack.actuators)
         self.ports = tuple(port for pack in self.packs for port in pack.ports)
+        # Numbered in file order, which decides between mappings of equal precedence.
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
         order = 0
         for pack in self.packs:

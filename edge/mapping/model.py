@@ -18,6 +18,7 @@ def _no_boolean(value: object) -> object:
 
 
 def _bounded(value: Decimal) -> Decimal:
+    # Conversions are exact: with an exponent such as 1e999999999 one would take all memory.
     if value and (abs(value.adjusted()) > 40 or len(value.as_tuple().digits) > 40):
         raise ValueError("must be a number of at most 40 digits")
     return value
@@ -244,3 +245,9 @@ class Listing17Entry(Table):
     location: str | None = None
     comment: str | None = None
     label: str | None = None
+
+
+def mapping_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a mapping file, for editors. `edge/mapping/schema.json` is a copy."""
+    schema = FileSpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sepa-edge mapping file"}

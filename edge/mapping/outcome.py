@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from edge.mapping.reading import Reading
 from edge.mapping.settings import MappingLimits
@@ -24,8 +25,7 @@ class Problem:
         return f"{self.mapping}: {self.what}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(NamedTuple):
     """Result of one message."""
 
     matched: bool
@@ -74,5 +74,6 @@ class Collector:
 
     def problem(self, mapping: str, what: str, reason: str, *, kept: bool = False) -> None:
         """Add a problem; problems beyond the limit are not reported."""
+        # A small payload can have a problem at each of its values, and each problem is logged or returned.
         if len(self.problems) < self.limits.problems:
             self.problems.append(Problem(mapping, what, reason, kept))

@@ -17,8 +17,7 @@ from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
-from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
-from edge.mapping.lines import line_of
+from edge.mapping.errors import BadKeyError, Fault, MappingError, line_of, nearest
 from edge.mapping.model import (
     ActuatorSpec,
     CommandSpec,
@@ -91,6 +90,7 @@ def load_pack(
         if source.stat().st_size > _LARGEST_FILE:
             raise MappingError([Fault(f"The file is larger than {_LARGEST_FILE} bytes.", file=file)])
         try:
+            # Editors of Windows begin a file with a byte order mark.
             text = source.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise MappingError([Fault(f"The file is not UTF-8 text (byte {error.start}).", file=file)]) from None
@@ -102,7 +102,7 @@ def load_pack(
 
 def builtin_names() -> tuple[str, ...]:
     """Return the names of the packs of the gateway."""
-    folder = resources.files("edge") / "mappings"
+    folder = resources.files("edge") / "device_mappings"
     return tuple(sorted(each.name[:-5] for each in folder.iterdir() if each.name.endswith(".toml")))
 
 
@@ -110,10 +110,10 @@ def load_builtin(name: str, *, limits: MappingLimits | None = None) -> MappingPa
     """Return a pack of the gateway. Raises `MappingError` for an unknown name."""
     known = builtin_names()
     if name not in known:
-        reason = f'There is no mapping pack "{name}".'
+        reason = f'Mapping pack "{name}" does not exist.'
         raise MappingError([Fault(reason, nearest=nearest(name, known), allowed=", ".join(known))])
-    text = (resources.files("edge") / "mappings" / f"{name}.toml").read_text("utf-8")
-    return replace(load_pack(text, name, own=False, limits=limits), file=f"edge/mappings/{name}.toml")
+    text = (resources.files("edge") / "device_mappings" / f"{name}.toml").read_text("utf-8")
+    return replace(load_pack(text, name, own=False, limits=limits), file=f"edge/device_mappings/{name}.toml")
 
 
 class _Loader:
@@ -136,6 +136,7 @@ class _Loader:
 
     def _toml(self) -> FileSpec | None:
         try:
+            # Decimals, because scales and bounds apply exactly: the float 0.1 is not a tenth.
             data = tomllib.loads(self.text, parse_float=_decimal)
         except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
             line = _LINE.search(str(error))
@@ -253,7 +254,7 @@ class _Loader:
         extended = data.get("extended")
         table = data.get("semantic-mappings", extended.get("semantic-mappings") if isinstance(extended, dict) else None)
         if not isinstance(table, dict):
-            self._fault('There is no object "semantic-mappings".', key="semantic-mappings")
+            self._fault('The object "semantic-mappings" is missing.', key="semantic-mappings")
             return None
         mappings = []
         for topic, entry in table.items():
@@ -280,6 +281,7 @@ def replace_place(detail: ErrorDetails, topic: str) -> ErrorDetails:
 
 def _decimal(text: str) -> Decimal:
     try:
+        # TOML allows underscores between digits.
         return Decimal(text.replace("_", ""))
     except InvalidOperation:
         return Decimal("NaN")

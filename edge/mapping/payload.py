@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from edge.mapping.values import JsonNumber
 
+# Numbers stay as written: a float would drop the digits of 21.50 and round large integers.
 _DECODER: Final = json.JSONDecoder(parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=JsonNumber)
 # Characters that devices put around a text: blanks, and the NUL that ends a C string.
 _BLANKS: Final = " \t\r\n\0\ufeff"
@@ -76,7 +77,11 @@ class PayloadMessage:
             if self._layout is not None:
                 self._document = self._layout.read(self.payload)
             else:
-                self._document = _DECODER.decode(self.text)
+                # `decode` also searches blanks around the document, which takes as long as a small document.
+                document, end = _DECODER.raw_decode(self.text)
+                if end < len(self.text):
+                    _DECODER.decode(self.text)  # raises the error
+                self._document = document
         except json.JSONDecodeError as error:
             self._error = f"the payload is not JSON ({error.msg}, character {error.pos})"
         except RecursionError:

@@ -52,6 +52,7 @@ def _repeats_repetition(text: str) -> bool:
                 if held:
                     return True
                 held = True
+            # A group that contains a repetition passes it on to the group around it.
             inner[-1] = inner[-1] or held
         elif _UNBOUNDED.match(text, position):
             inner[-1] = True

@@ -134,9 +134,11 @@ def _same(value: object, text: str, wanted: str | bool | Decimal) -> bool:
         return text.lower() == ("true" if wanted else "false")
     if isinstance(wanted, Decimal):
         try:
+            # Compared by value: 1.0 equals 1. The length is bounded, because the text comes from a device.
             return len(text) <= 64 and Decimal(text) == wanted
         except InvalidOperation:
             return False
+    # The text "1" in a condition does not stand for the number 1 in a payload.
     return text == wanted and not isinstance(value, bool | JsonNumber)
 
 

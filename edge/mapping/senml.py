@@ -36,6 +36,7 @@ def records(document: object, now: datetime | None) -> Iterator[Record]:
     """
     if isinstance(document, dict):
         entries = document.get("e")
+        # In the draft form the base fields are next to the array, in RFC 8428 in its records.
         base = {key: value for key, value in document.items() if key != "e"}
         draft = True
     else:
@@ -89,8 +90,8 @@ class _Base:
         if value is None:
             return None
         unit = entry.get("u", self.unit)
-        moment, fault = self._time(entry)
-        return Record(name, value, unit if isinstance(unit, str) else None, moment, fault)
+        timestamp, fault = self._time(entry)
+        return Record(name, value, unit if isinstance(unit, str) else None, timestamp, fault)
 
     def _value(self, entry: dict[str, object]) -> object:
         # The draft form names strings "sv" and truth values "bv". In RFC 8428 "bv" is the base value.
@@ -137,6 +138,7 @@ def _decimal(value: object, field: str) -> Decimal:
             number = Decimal(value)
         except InvalidOperation:
             number = Decimal("NaN")
+        # The bound of the exponent keeps exact sums short.
         if number.is_finite() and abs(number.adjusted()) <= 300:
             return number
     raise PayloadError(f'the SenML field "{field}" is not a number')

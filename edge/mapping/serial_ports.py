@@ -108,6 +108,7 @@ def _device(text: str) -> str | UsbDevice:
     if found is None:
         raise BadKeyError(f'"{text}" is neither a path nor a USB identity.', key="device", allowed=_DEVICES)
     vendor, product, serial = found.groups()
+    # Such an identity would also match the adapters of other programs.
     if vendor == product == "*" and serial in (None, "*"):
         raise BadKeyError("This could be any device.", key="device", allowed=_DEVICES)
     return UsbDevice(
@@ -168,6 +169,7 @@ def _delimited(spec: FramingSpec) -> Delimited:
     flip = 0x20 if spec.flip is None else spec.flip
     special = dict.fromkeys([escape, end, *([start] if start else [])])
     changed = tuple((byte, bytes([byte[0] ^ flip])) for byte in special)
+    # The receiver could not tell the changed byte from a delimiter.
     if any(after in special for _, after in changed):
         raise BadKeyError("The byte after the escape is itself one of the special bytes.", key="framing.flip")
     return Delimited(end, start, escape, changed)

@@ -48,6 +48,7 @@ class CommandError(ValueError):
 def local_name(text: str) -> str:
     """Return the local part of an IRI, after the last `#` or `/`, else `:`, with percent-encoding decoded."""
     tail = re.split("[#/]", text)[-1]
+    # The mapping percent-encodes captures in IRIs. This restores the text of the device.
     return unquote(tail.rpartition(":")[2])
 
 
@@ -60,6 +61,7 @@ def _bytes_of(kind: str) -> Callable[[str], str]:
                 return FLOATS[kind].pack(float(text)).hex()
             size, signed, endian = INTEGERS[kind]
             number = Decimal(text)
+            # Not rounded: a device would act on another value than the graph has.
             if number != int(number):
                 raise CommandError(f"{shown(text)} is not an integer, which {kind} needs")
             return int(number).to_bytes(size, endian, signed=signed).hex()

@@ -38,6 +38,7 @@ class Store:
             return False
         if not self.change:
             return True
+        # Values of different units cannot be compared.
         if (said.datatype, said.unit) != (last.datatype, last.unit):
             return True
         if self.dead_band is not None:

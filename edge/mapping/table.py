@@ -8,4 +8,4 @@ from pydantic import BaseModel, ConfigDict
 class Table(BaseModel):
     """Base class of all tables."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -126,7 +126,9 @@ def parse_parts(
             )
         for word in words:
             if word not in filters:
-                raise BadKeyError(f'"{word}" is no filter.', nearest=nearest(word, filters), allowed=", ".join(filters))
+                raise BadKeyError(
+                    f'"{word}" is not a filter.', nearest=nearest(word, filters), allowed=", ".join(filters)
+                )
         parts.append((name, tuple(filters[word] for word in words)))
     if position < len(text):
         parts.append(text[position:])

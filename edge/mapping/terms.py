@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from edge.mapping.errors import BadKeyError, nearest
@@ -29,17 +30,23 @@ _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 # a misspelt prefix is a fault.
 _URI_SCHEMES = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
 _UCS = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd"
-_CHAR = rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/{_UCS}]|%[0-9A-Fa-f]{{2}})"
-_IRI = re.compile(
-    rf"[A-Za-z][A-Za-z0-9+.\-]*:(?://(?:[A-Za-z0-9\-._~!$&'()*+,;=@%:{_UCS}]*@)?"
-    rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~{_UCS}]+)(?::[0-9]*)?(?=[/?#]|$)|(?!//))"
-    rf"{_CHAR}*(?:\?(?:{_CHAR}|\?)*)?(?:#(?:{_CHAR}|\?)*)?"
-)
+
+
+@cache
+def _iri(ascii_only: bool) -> re.Pattern[str]:
+    """Return the pattern of an IRI. `ascii_only`: for texts without other characters; it compiles much faster."""
+    ucs = "" if ascii_only else _UCS
+    char = rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/{ucs}]|%[0-9A-Fa-f]{{2}})"
+    return re.compile(
+        rf"[A-Za-z][A-Za-z0-9+.\-]*:(?://(?:[A-Za-z0-9\-._~!$&'()*+,;=@%:{ucs}]*@)?"
+        rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~{ucs}]+)(?::[0-9]*)?(?=[/?#]|$)|(?!//))"
+        rf"{char}*(?:\?(?:{char}|\?)*)?(?:#(?:{char}|\?)*)?"
+    )
 
 
 def is_iri(text: str) -> bool:
     """Whether `text` is an absolute IRI by the grammar of RFC 3987 (hosts: registered names and IP literals)."""
-    return _IRI.fullmatch(text) is not None
+    return _iri(text.isascii()).fullmatch(text) is not None
 
 
 def expand(text: str, namespaces: Mapping[str, str]) -> str:

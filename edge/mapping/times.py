@@ -78,11 +78,11 @@ def unix_time(number: Decimal, scale: Decimal | None = None) -> datetime:
     return _plausible(_EPOCH + timedelta(microseconds=int(seconds * 1_000_000)), str(number))
 
 
-def _plausible(moment: datetime, text: str) -> datetime:
+def _plausible(timestamp: datetime, text: str) -> datetime:
     # Devices whose clock is not set report 1970, or the build date of their firmware.
-    if not _EARLIEST <= moment < _LATEST:
-        raise BadTimeError(f"{shown(text)} is {moment.year}: the sender's clock is not set")
-    return moment
+    if not _EARLIEST <= timestamp < _LATEST:
+        raise BadTimeError(f"{shown(text)} is {timestamp.year}: the sender's clock is not set")
+    return timestamp
 
 
 def parse_zone(text: str) -> tzinfo:

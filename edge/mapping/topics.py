@@ -86,7 +86,7 @@ def name_pattern(text: str, names: list[str]) -> tuple[str | None, re.Pattern[st
         inner = token.group(1)
         name, colon, glob = (inner or "").partition(":")
         if inner is None or not _NAME.fullmatch(name) or (colon and not glob):
-            raise BadKeyError(f'"{token.group()}" in "{text}" is no capture.', allowed="{name}, {name:glob*|other}")
+            raise BadKeyError(f'"{token.group()}" in "{text}" is not a capture.', allowed="{name}, {name:glob*|other}")
         if name in names:
             raise BadKeyError(f'"{text}" captures {{{name}}} twice.')
         names.append(name)

@@ -61,12 +61,20 @@ class Converter:
     max_digits: int = 64
     max_text: int = 65_536
     _calculated: bool = field(init=False, default=False)
+    _unchanged: bool = field(init=False, default=False)
+    """Whether a plain JSON number is the value itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_calculated", self.scale is not None or self.offset is not None)
+        unlimited = self.low is None and self.high is None and not self.absent
+        plain = self.kind in ("number", "decimal") and self.datatype is None and self.table is None
+        object.__setattr__(self, "_unchanged", plain and unlimited and not self._calculated)
 
     def __call__(self, raw: object) -> tuple[str, str] | None:
         """Return lexical form and datatype IRI; None if the payload has no value. Raises `BadValueError`."""
+        # Most values by far.
+        if self._unchanged and type(raw) is JsonNumber and _PLAIN(raw) and len(raw) <= self.max_digits:
+            return raw, XSD_DECIMAL
         if raw is None:
             return None
         if isinstance(raw, dict | list):
@@ -206,5 +214,5 @@ def literal(value: bool | Decimal | str, kind: str | None) -> tuple[str, str]:
         raw = JsonNumber(format(value, "f"))
     converted = Converter(kind=kind)(raw)
     if converted is None:
-        raise BadValueError("is no value")
+        raise BadValueError("is not a value")
     return converted

@@ -1,4 +1,4 @@
-// Symbols of units, by the last part of their IRIs. Generated from edge/mapping/units.py by `make docs`.
+// Symbols of units, by the last part of their IRIs. Generated from edge/mapping/unit_symbols.py by `make docs`.
 export const SYMBOLS = {
   "A": "A",
   "Ampere": "A",

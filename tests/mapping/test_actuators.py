@@ -137,7 +137,7 @@ def test_conversions():
         ("\ufffe", "control"),
     ],
 )
-def test_what_cannot_be_in_a_topic_is_refused(value, reason):
+def test_invalid_topic_characters_are_refused(value, reason):
     with pytest.raises(CommandError, match=reason):
         sent('topic = "zigbee2mqtt/{x}/set"\npayload = "1"', x=Term(value))
 
@@ -167,7 +167,7 @@ TERMS = st.builds(
 
 
 @given(TERMS, TERMS)
-def test_whatever_the_values_are_the_message_is_well_formed_or_refused(x, y):
+def test_any_values_give_a_well_formed_message_or_an_error(x, y):
     found = actuator('topic = "lamps/{x}/set"\npayload = { "{x}" = "{y}", list = ["{x} {y}", "{x}"] }')
     try:
         command = found.added.render(found.solution({"x": x, "y": y}))
@@ -214,7 +214,7 @@ MULTILINE = EX + '[[actuator]]\ntopic = "a/b"\npayload = "x"\nquery = """\n{}\n"
         (HEAD + 'topic = "{id}/{x}"\npayload = "x"\n', 6, "topic", None, "must be fixed"),
         (HEAD + 'topic = "{id...}"\npayload = "x"\n', 6, "topic", None, "must be fixed"),
         (HEAD + 'topic = "a"\npayload = "{z}"\n', 7, "payload", None, "does not select"),
-        (HEAD + 'topic = "a"\npayload = "{x|uper}"\n', 7, "payload", "upper", "no filter"),
+        (HEAD + 'topic = "a"\npayload = "{x|uper}"\n', 7, "payload", "upper", "not a filter"),
         (HEAD + 'topic = "a"\npayload = \'{"v": {x}}\'\n', 7, "payload", None, "written as a table"),
         (HEAD + 'topic = "a"\npayload = { v = 2024-05-01 }\n', 7, "payload", None, "no value like"),
         (HEAD + 'topic = "a"\npayload = { v = nan }\n', 7, "payload", None, "no value like"),
@@ -240,7 +240,7 @@ def test_faults(text, line, key, nearest, reason):
     assert re.match(r'my\.toml:\d+: actuator "', str(fault))
 
 
-def test_names_are_one_each_and_faults_are_told_with_those_of_mappings():
+def test_names_are_unique_and_errors_are_reported_with_those_of_mappings():
     one = 'name = "a"\ntopic = "t"\npayload = "x"\n'
     with pytest.raises(MappingError) as error:
         load_pack(f"{HEAD}{one}[[mapping]]\ntopic = 5\n[[actuator]]\nname = 1\n", "f")
@@ -264,7 +264,7 @@ def test_a_function_of_the_engine_may_be_called():
     assert actuator(query + 'topic = "a"\npayload = "{x}"\n', EX + "[[actuator]]\n").added
 
 
-def test_what_a_change_of_the_file_changes():
+def test_a_changed_file_changes_its_actuators_only():
     keys = 'topic = "a/{id}"\npayload = { v = "{x}" }\n'
     first, moved = actuator(keys), actuator(keys, "# a line more\n" + HEAD)
     assert first.same(moved)
@@ -294,10 +294,10 @@ def recipes():
                 yield each.added.render(each.solution(terms))
 
 
-def test_the_examples_of_the_guide_do_what_it_says():
-    told = {(each.topic, each.payload.decode()) for each in recipes()}
+def test_the_examples_of_the_guide_give_the_documented_results():
+    received = {(each.topic, each.payload.decode()) for each in recipes()}
     rpc = '{{"id":1,"src":"shelly-answers","method":"{}","params":{{"id":0,"on":{}}}}}'
-    assert told >= {
+    assert received >= {
         ("zigbee2mqtt/kitchen/set", '{"state":"ON","brightness":40}'),
         ("zigbee2mqtt/kitchen/set", '{"state":"ON","brightness":102,"transition":1}'),
         ("zigbee2mqtt/hall/set", '{"state":"OFF","brightness":254,"transition":1}'),
@@ -313,7 +313,7 @@ def test_the_examples_of_the_guide_do_what_it_says():
     }
 
 
-def test_what_actuators_of_known_devices_send_is_no_reading():
+def test_messages_of_actuators_are_not_readings():
     mapper = Mapper([load_builtin(name) for name in ("zigbee2mqtt", "tasmota", "shelly")])
     for command in recipes():
         if not command.topic.endswith("/rpc"):

@@ -11,7 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge.mapping import Mapper, MappingLimits, builtin_names, load_builtin, load_pack
+from edge.mapping.jsonpath import parse_path
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.terms import is_iri
+from edge.mapping.values import BadValueError, Converter, JsonNumber
 
 OWN = """
 [[mapping]]
@@ -134,5 +137,48 @@ def test_iris(text):
 @pytest.mark.parametrize(
     "text", ["", "a", "/a", "http:// a", "http://a/<", "urn:a b", "http://a/%zz", "http://a/#b#c", "http://a:b/", "1:a"]
 )
-def test_what_is_no_iri(text):
+def test_invalid_iris_are_refused(text):
     assert not is_iri(text)
+
+
+NUMBERS = st.from_regex(r"-?[0-9]{1,70}(\.[0-9]{1,9})?([eE][-+]?[0-9]{1,3})?", fullmatch=True) | st.text(max_size=5)
+
+
+@given(NUMBERS, st.sampled_from(("number", "decimal")))
+@example("0" * 65, "number")
+@example("-0", "decimal")
+def test_the_short_way_for_plain_numbers_gives_what_the_long_one_does(text, kind):
+    def converted(converter: Converter) -> object:
+        try:
+            return converter(JsonNumber(text))
+        except BadValueError as error:
+            return str(error)
+
+    assert converted(Converter(kind)) == converted(Converter(kind, absent=frozenset({"absent"})))
+
+
+@given(st.sampled_from(["", " ", "\t\n"]), st.text('[]{},:"1.-e \\a', max_size=12), st.sampled_from(["", " ", "x"]))
+@example("", '{"a": 1}', " ")
+@example(" ", "", "")
+def test_a_document_is_parsed_as_by_the_library(before, text, after):
+    payload = f"{before}{text}{after}".encode()
+    try:
+        expected = json.loads(payload, parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=JsonNumber)
+    except json.JSONDecodeError:
+        message = PayloadMessage("t", payload)
+        for _ in range(2):
+            with pytest.raises(PayloadError):
+                message.document  # noqa: B018
+    else:
+        assert PayloadMessage("t", payload).document == expected
+
+
+@given(
+    st.sampled_from(("a", "a.b", "*", "{x}", "$", "a[0]", "[*]", '"a"')),
+    st.recursive(
+        st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("abc"), inner)
+    ),
+)
+def test_a_path_leads_somewhere_if_it_has_positions(text, document):
+    path = parse_path(text)
+    assert path.leads_somewhere(document) == any(True for _ in path.walk(document))

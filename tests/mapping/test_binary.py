@@ -31,14 +31,14 @@ def test_integers(kind, data):
 
 
 @given(kind=st.sampled_from(sorted(FLOATS)), data=st.data())
-def test_floats_are_told_in_as_few_digits_as_they_need(kind, data):
+def test_floats_have_the_shortest_representation(kind, data):
     wide = FLOATS[kind].size == 8
     number = data.draw(st.floats(allow_nan=False, allow_infinity=False, width=64 if wide else 32))
     found = read([{"name": "n", "type": kind}], FLOATS[kind].pack(number))["n"]
     assert FLOATS[kind].pack(float(found)) == FLOATS[kind].pack(number)
 
 
-def test_a_float_is_what_the_device_meant():
+def test_a_float_has_the_decimal_value_of_the_device():
     assert read([{"name": "t", "type": "f32"}], struct.pack(">f", 21.2)) == {"t": "21.2"}
 
 
@@ -69,20 +69,20 @@ def test_fields_repeat_as_often_as_there_are_bytes_or_as_is_said():
     assert read(some, b"\1\7\x08\x09") == {"n": "1", "some": {"7": {"k": "7", "v": "8"}}}
 
 
-def test_cases():
+def test_fields_depend_on_a_tag():
     cases = {"1": [{"name": "t", "type": "i16"}], "0x02": [{"name": "h", "type": "u8"}]}
     group = [{"name": "tag", "type": "u8"}, {"on": "tag", "cases": cases}]
     assert read([{"name": "all", "fields": group}], b"\1\xff\xff\2\x32") == {
         "all": [{"tag": "1", "t": "-1"}, {"tag": "2", "h": "50"}]
     }
-    with pytest.raises(PayloadError, match="tag is 3 at byte 1, for which there is no case"):
+    with pytest.raises(PayloadError, match="tag is 3 at byte 1, which has no case"):
         read([{"name": "all", "fields": group}], b"\3\0")
     cases["*"] = [{"name": "rest", "type": "hex"}]
     assert read(group, b"\3\0\1") == {"tag": "3", "rest": "0001"}
 
 
 @given(st.binary(max_size=12))
-def test_no_bytes_do_harm(payload):
+def test_any_payload_is_handled(payload):
     fields = [
         {"name": "n", "type": "u8"},
         {"name": "all", "repeat": "n", "fields": [{"name": "t", "type": "text", "size": 2}]},
@@ -129,7 +129,7 @@ def test_mappings_of_one_topic_read_it_each_in_its_own_way():
     assert mapper.map("meter/a", b"\1").mappings == ("meters/meter/+",), "what is too short fulfils no condition"
 
 
-def test_what_is_too_short_is_a_problem():
+def test_a_payload_that_is_too_short_is_a_problem():
     pack = '[[mapping]]\ntopic = "a"\npath = "t"\nobservation = "edge:t"\nfields = [{ name = "t", type = "u32" }]'
     (problem,) = Mapper([load_pack(pack, "p")]).map("a", b"\1\2").problems
     assert str(problem) == "p/a: payload: the payload has 2 bytes and ends within t"
@@ -139,7 +139,7 @@ def test_what_is_too_short_is_a_problem():
     ("fields", "fault"),
     [
         ("[]", "fields: A binary payload has fields."),
-        ('[{ name = "t", type = "u166" }]', 'fields[0].type: "u166" is no type. Did you mean "u16"?'),
+        ('[{ name = "t", type = "u166" }]', 'fields[0].type: "u166" is not a type. Did you mean "u16"?'),
         ('[{ name = "t" }]', "fields[0]: A field has a type, fields that repeat, or cases."),
         ('[{ type = "u8" }]', "fields[0].name: A field has a name"),
         ('[{ name = "t", type = "u8" }, { name = "t", type = "u8" }]', "fields[1].name: Another field has that name."),
@@ -149,7 +149,7 @@ def test_what_is_too_short_is_a_problem():
         ('[{ name = "t", type = "u8", bits = { a = 8 } }]', 'fields[0].bits: "a" is beyond the 8 bits'),
         ('[{ name = "t", type = "f32", bits = { a = 8 } }]', "fields[0].bits: Only integers have bits."),
         ('[{ on = "t", cases.1 = [] }]', "fields[0].on: Cases depend on an integer field before them."),
-        ('[{ name = "t", type = "u8" }, { on = "t", cases.a = [] }]', 'fields[1].cases: "a" is no number.'),
+        ('[{ name = "t", type = "u8" }, { on = "t", cases.a = [] }]', 'fields[1].cases: "a" is not a number.'),
         ('[{ name = "g", by = "x", fields = [{ name = "y", type = "u8" }] }]', "fields[0].by: No field of the group"),
         ('[{ name = "g", fields = [{ name = "y", type = "u8", at = 1 }] }]', "fields[0].fields[0].at: Only a field"),
         ('[{ name = "t", tipe = "u8" }]', "fields[0].tipe: Unknown key."),
@@ -168,7 +168,7 @@ def test_binary_and_fields_go_together(keys):
         load_pack(f'[[mapping]]\ntopic = "a"\nobservation = "edge:t"\n{keys}\n', "f")
 
 
-def test_what_nobody_maps_and_is_no_text_gets_a_binary_mapping_to_begin_with():
+def test_an_unmapped_binary_payload_gets_a_suggested_binary_mapping():
     suggestion = explain(Mapper(), "serial/a", b"\xff\xfe").suggestion
     assert suggestion is not None
     (reading,) = Mapper([load_pack(suggestion, "s")]).map("serial/a", b"\xff\xfe").readings

@@ -28,7 +28,7 @@ VALUES = {
 }
 
 
-def test_all_have_the_values_of_the_catalogue():
+def test_checksums_have_the_values_of_the_catalogue():
     assert {name: algorithm.of(CHECK) for name, algorithm in ALGORITHMS.items()} == VALUES
     assert set(ALIASES.values()) <= set(ALGORITHMS)
     assert not set(ALIASES) & set(ALGORITHMS)
@@ -42,7 +42,7 @@ def test_all_have_the_values_of_the_catalogue():
     frame=st.binary(min_size=12, max_size=40),
     bit=st.integers(0, 7),
 )
-def test_what_is_put_fits_and_a_changed_bit_does_not(name, endian, at, start, frame, bit):
+def test_written_checksums_match_and_detect_a_changed_bit(name, endian, at, start, frame, bit):
     algorithm = ALGORITHMS[name]
     checksum = Checksum(algorithm, endian, at, start)
     sent = bytearray(frame)
@@ -54,5 +54,5 @@ def test_what_is_put_fits_and_a_changed_bit_does_not(name, endian, at, start, fr
 
 
 @pytest.mark.parametrize("at", [None, 3])
-def test_a_frame_without_room_for_it_has_none(at):
+def test_frame_too_short_for_a_checksum_is_invalid(at):
     assert not Checksum(ALGORITHMS["crc-32/iso-hdlc"], "little", at, 0).fits(b"abc")

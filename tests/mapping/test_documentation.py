@@ -17,7 +17,7 @@ def test_an_example_loads(number):
     assert load_pack(EXAMPLES[number], "example").mappings
 
 
-def test_examples_do_what_is_said():
+def test_examples_give_the_documented_results():
     mapper = Mapper([load_pack(text, f"example{number}") for number, text in enumerate(EXAMPLES)])
     assert mapper.map("greenhouse/bed1/temperature", b"T=21.5 C").readings[0].value == "21.5"
     assert mapper.map("serial/line1", b"hall;-2.5;grad;1700000000").readings[0].unit.endswith("#DegreeCelsius")

@@ -95,7 +95,7 @@ def test_text_that_is_not_utf8_is_a_problem():
     assert "UTF-8" in found.reason
 
 
-def test_a_topic_nobody_maps_is_unmapped():
+def test_a_topic_without_a_mapping_is_unmapped():
     mapped = mapper(TEMPERATURE).map("plant/l1/humidity", b"1")
     assert not mapped.matched
     assert mapped.mappings == ()
@@ -125,7 +125,7 @@ def test_several_readings_of_one_payload():
     ]
 
 
-def test_a_missing_or_null_member_is_no_problem_among_several():
+def test_a_missing_or_null_member_is_accepted_among_several():
     mapped = mapper(JSON).map("node/a", b'{"t": null, "on": true}')
     assert len(mapped.readings) == 1
     assert mapped.problems == ()
@@ -421,7 +421,7 @@ def test_static_observations_are_declared_before_their_first_value():
     assert Mapper([load_pack(text, "pack", own=False), own]).declared() == ()
 
 
-def test_yields_tells_what_files_may_give():
+def test_yields_lists_possible_observations():
     mapping = mapper(JSON, TEMPERATURE)
     assert mapping.yields("plant/l1/temperature", "urn:sepa-edge:l1")
     assert not mapping.yields("plant/l1/temperature", "urn:sepa-edge:l2")

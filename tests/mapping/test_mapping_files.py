@@ -29,11 +29,11 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         (HEAD + 'unit = "Volt"\n', 4, "unit", None, "neither an IRI nor a CURIE"),
         (HEAD + 'label = "{lin}"\n', 4, "label", "line", "nothing captures"),
         (HEAD + 'label = "{line"\n', 4, "label", None, "brace"),
-        (HEAD + 'label = "{line|uper}"\n', 4, "label", "upper", "no filter"),
+        (HEAD + 'label = "{line|uper}"\n', 4, "label", "upper", "not a filter"),
         (HEAD + 'location = "{line}:x"\n', 4, "location", None, "prefix"),
         (HEAD + 'location = "http://{line}/x"\n', 4, "location", None, "fixed scheme and host"),
         (HEAD + 'location = "http://a b/"\n', 4, "location", None, "not an absolute IRI"),
-        (HEAD + 'datatype = "bool"\n', 4, "datatype", "boolean", "no datatype"),
+        (HEAD + 'datatype = "bool"\n', 4, "datatype", "boolean", "not a datatype"),
         (HEAD + 'datatype = "xsd:gYear"\n', 4, "datatype", None, "not offered"),
         (HEAD + 'min = "low"\n', 4, "min", None, "valid decimal"),
         (HEAD + "scale = true\n", 4, "scale", None, "Must be a number"),
@@ -56,7 +56,7 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         ('[[mapping]]\ntopic = "a/#/b"\nobservation = "edge:a"\n', 2, "topic", None, "must be the last"),
         ('[[mapping]]\ntopic = "a/b+"\nobservation = "edge:a"\n', 2, "topic", None, "whole level"),
         ('[[mapping]]\ntopic = "{a}/{a}"\nobservation = "edge:a"\n', 2, "topic", None, "twice"),
-        ('[[mapping]]\ntopic = "a/{1}"\nobservation = "edge:a"\n', 2, "topic", None, "no capture"),
+        ('[[mapping]]\ntopic = "a/{1}"\nobservation = "edge:a"\n', 2, "topic", None, "not a capture"),
         ('[[mapping]]\ntopic = "a"\n', 1, "observation", None, "needs an observation"),
         ('[[mapping]]\nobservation = "edge:a"\n', 1, "topic", None, "needs a topic"),
         ('[[mapping]]\ntopic = "a"\nignore = true\nunit = "unit:Volt"\n', 4, "unit", None, "has no readings"),
@@ -71,7 +71,7 @@ def test_faults_of_files(text, line, key, nearest, reason):
     assert str(fault).startswith("my.toml")
 
 
-def test_all_faults_are_told_at_once():
+def test_all_errors_are_reported_at_once():
     found = faults('[[mapping]]\nname = "one"\ntopic = "a"\nx = 1\n[[mapping]]\nname = "two"\ntopic = 5\n')
     assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7)]
 
@@ -121,7 +121,7 @@ def test_faults_of_listing_17():
     assert "Not JSON" in fault.reason
 
 
-def test_an_unknown_pack_is_told_with_the_nearest():
+def test_an_unknown_pack_is_reported_with_the_nearest_name():
     with pytest.raises(MappingError, match='Did you mean "zigbee2mqtt"'):
         load_builtin("zigbe2mqtt")
 
@@ -131,19 +131,19 @@ def test_the_shipped_schema_is_that_of_the_model():
     assert shipped == mapping_schema(), "write edge/mapping/schema.json anew: edge mapping schema"
 
 
-def test_explain_tells_why():
+def test_explain_names_the_reason():
     text = '[[mapping]]\nname = "hot"\ntopic = "plant/{x}"\nwhen = { matches = "hot" }\nobservation = "edge:{x}"\n'
     text += '[[mapping]]\nname = "any"\ntopic = "plant/{x}"\nobservation = "edge:{x}"\n'
     mapper = Mapper([load_pack(text, "f")])
-    told = explain(mapper, "plant/b", b"5")
-    assert [(each.mapping, each.applied) for each in told.candidates] == [("f/hot", False), ("f/any", True)]
-    assert "condition" in told.candidates[0].why
-    assert told.candidates[1].captures == {"x": "b"}
-    assert told.outcome.readings[0].value == "5"
-    assert told.suggestion is None
-    told = explain(mapper, "plan/b", b"5")
-    assert told.nearest == ("plant/{x}",)
-    assert told.suggestion is not None
+    received = explain(mapper, "plant/b", b"5")
+    assert [(each.mapping, each.applied) for each in received.candidates] == [("f/hot", False), ("f/any", True)]
+    assert "condition" in received.candidates[0].why
+    assert received.candidates[1].captures == {"x": "b"}
+    assert received.outcome.readings[0].value == "5"
+    assert received.suggestion is None
+    received = explain(mapper, "plan/b", b"5")
+    assert received.nearest == ("plant/{x}",)
+    assert received.suggestion is not None
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_explain_tells_why():
         b"warm",
         b"",
         b"\xff",
-        b'{"a b": {"c": [1, true, "x"]}, "t": 2}',
+        b'{"a b": {"c": [1, true, "x"]}, "\xf0\x9f\x92\xa1": 3, "t": 2}',
         b'[{"n": "a", "v": 1}]',
         b"[1, 2]",
         b"{}",
     ],
 )
-@pytest.mark.parametrize("topic", ["my/room/t", 'q"{x}\\/é', "a/+/b", "a/#"])
+@pytest.mark.parametrize("topic", ["my/room/t", 'q"{x}\\/é', "lamp/💡", "a/+/b", "a/#"])
 def test_a_suggestion_can_be_pasted(topic, payload):
     text = suggest(topic, payload)
     if payload == b"{}" or "+" in topic or "#" in topic:
@@ -170,3 +170,10 @@ def test_a_suggestion_can_be_pasted(topic, payload):
     if payload not in (b"", b"\xff"):
         assert mapped.readings
         assert mapped.problems == ()
+
+
+@pytest.mark.parametrize("word", ["member", "name", "topic"])
+def test_a_built_in_capture_cannot_be_defined(word):
+    text = f'[[mapping]]\ntopic = "a/b"\npath = "t"\nobservation = "edge:x"\ncaptures = {{ {word} = "p" }}'
+    with pytest.raises(MappingError, match=f"captures: The capture {{{word}}} is built in"):
+        load_pack(text, "file")

@@ -21,7 +21,7 @@ def mapper():
     return Mapper(load_builtin(name) for name in builtin_names())
 
 
-def told(reading):
+def received(reading):
     name = reading.observation.removeprefix("urn:sepa-edge:")
     name = name.replace("http://mml.arces.unibo.it/monitor#", "arces-monitor:")
     unit = reading.unit.split("#")[-1].split("/")[-1]
@@ -37,7 +37,7 @@ def test_a_recorded_message_gives_the_expected_readings(mapper, sample):
     assert mapped.matched
     assert list(mapped.mappings) == sample["mapping"]
     assert mapped.ignored == sample["ignored"]
-    assert [told(reading) for reading in mapped.readings] == sample["readings"]
+    assert [received(reading) for reading in mapped.readings] == sample["readings"]
     assert [problem.reason for problem in mapped.problems] == sample["problems"]
     for reading in mapped.readings:
         # The properties of each observation in the paper's OBSERVATIONS_VALUES query (Listing 18).

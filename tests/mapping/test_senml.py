@@ -78,7 +78,7 @@ def test_the_draft_form():
         (b'[{"v": 1}]', "cannot be a part"),
     ],
 )
-def test_what_is_no_senml_is_a_problem(payload, text):
+def test_invalid_senml_is_a_problem(payload, text):
     assert text in reason(payload)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from edge.jsap import Profile, ProfileError, SemanticMapping
 from edge.mapping import Fault, MappingError, MappingLimits, MappingPack, load_pack
+
+if TYPE_CHECKING:
+    from edge.jsap import SemanticMapping
 
 _PROFILES: Final = frozenset({".jsap", ".yaml", ".yml"})
 _ENDINGS: Final = frozenset({".toml", ".json"}) | _PROFILES
@@ -23,11 +25,15 @@ def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack
     """Return the pack of a file. Raises `MappingError` with every problem, `OSError` for an unreadable file."""
     if path.suffix not in _PROFILES:
         return load_pack(path, limits=limits)
+    # Imported here: without a profile among the mapping files, the gateway saves the memory and start-up time.
+    from edge.jsap import Profile, ProfileError
+
     try:
         profile = Profile.load(path)
     except ProfileError as error:
         faults = [Fault(each.reason, file=each.file, line=each.line or None) for each in error.problems]
         raise MappingError(faults) from None
+    # As Listing 17 of the paper, so that both forms of files have one loader.
     table = {mapping.topic: _entry(mapping) for mapping in profile.mappings}
     pack = load_pack(json.dumps({"semantic-mappings": table}), path.stem, limits=limits)
     return replace(pack, file=str(path))

@@ -11,7 +11,7 @@ import pytest
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.loader import load_document
+from edge.load_documents import load_document
 from edge.protocol.errors import Forbidden, UpdateFailed
 
 DOCUMENTS = {
@@ -58,7 +58,7 @@ def test_a_document_is_loaded_into_the_graph_it_is_meant_for(server: str) -> Non
 @pytest.mark.parametrize(
     ("path", "reason"), [("/broken", "not Turtle"), ("/picture", "image/png is not"), ("/none", "could not be fetched")]
 )
-def test_what_cannot_be_loaded_says_why_and_changes_nothing(server: str, path: str, reason: str) -> None:
+def test_a_failed_load_reports_the_reason_and_changes_nothing(server: str, path: str, reason: str) -> None:
     engine = open_engine(None, EngineSettings(allow_load=True), load=load_document)
     try:
         update = f"INSERT DATA {{ <http://ex/a> <http://ex/p> 1 }} ; LOAD <{server}{path}>"

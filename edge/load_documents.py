@@ -32,6 +32,7 @@ def load_document(iri: str) -> Iterator[ox.Quad]:
     try:
         with httpx.stream("GET", iri, headers={"Accept": _ACCEPT}, timeout=TIMEOUT, follow_redirects=True) as response:
             response.raise_for_status()
+            # Bounded while it arrives: a Content-Length may be missing or wrong.
             for chunk in response.iter_bytes():
                 content += chunk
                 if len(content) > MAX_DOCUMENT:
@@ -40,6 +41,7 @@ def load_document(iri: str) -> Iterator[ox.Quad]:
                     raise UpdateFailed(f"the document was not received within {LONGEST:g} seconds")
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             media = ox.RdfFormat.from_media_type(kind) or ox.RdfFormat.from_extension(iri.rpartition(".")[2])
+            # After redirects (RFC 3986, section 5.1.3).
             base = str(response.url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UpdateFailed(f"the document could not be fetched: {error}") from None
