@@ -1,0 +1,47 @@
+"""The private names of uvicorn exist and are used as `edge.compat.uvicorn` expects."""
+
+import inspect
+
+import uvicorn
+from uvicorn.protocols.http import httptools_impl as library
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from edge.compat import uvicorn as compat
+from tests.support.private_names import check_attributes, check_parameters, check_used
+
+METHODS = {"_start_asgi_task": ["cycle", "app"], "_unsupported_upgrade_warning": []}
+
+
+def test_the_protocol_has_and_calls_the_overridden_methods():
+    more = {
+        "_unset_keepalive_if_required": [],
+        "send_400_response": ["msg"],
+        "on_message_begin": [],
+        "on_header": ["name", "value"],
+        "on_headers_complete": [],
+        "on_response_complete": [],
+    }
+    check_parameters("uvicorn", compat, HttpToolsProtocol, METHODS | more)
+    check_used("uvicorn", compat, library, *(f"self.{name}(" for name in METHODS), "self.send_400_response(")
+
+
+async def test_the_protocol_and_its_requests_have_the_attributes_that_the_limits_use():
+    config = uvicorn.Config(app=lambda *_: None)
+    config.load()
+    protocol = compat.HookedProtocol(config, uvicorn.Server(config).server_state, {})
+    names = ("connections", "client", "headers", "pipeline", "parser", "transport", "loop")
+    check_attributes("uvicorn", compat, protocol, *names)
+    check_used(
+        "uvicorn", compat, RequestResponseCycle, "self.more_body", "self.disconnected", "self.message_event",
+        "self.response_complete",
+    )  # fmt: skip
+
+
+async def test_the_server_starts_as_the_copied_method_does():
+    check_parameters("uvicorn", compat, uvicorn.Server, {"startup": ["sockets"], "capture_signals": []})
+    check_used("uvicorn", compat, uvicorn.Server, "self.startup(", "self.capture_signals()")
+    check_used("uvicorn", compat, uvicorn.Server.startup, "await self.lifespan.startup()", "self.started = True")
+    parameters = list(inspect.signature(HttpToolsProtocol.__init__).parameters)
+    assert parameters[:4] == ["self", "config", "server_state", "app_state"]
+    server = compat.EmbeddedServer(uvicorn.Config(lambda *_: None), HttpToolsProtocol, backlog=8, handshake=10)
+    check_attributes("uvicorn", compat, server, "server_state", "should_exit", "started")
