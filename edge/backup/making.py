@@ -114,11 +114,11 @@ def _copy(path: Path, copy: Path) -> None:
 def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> ArchiveEntry:
     # A file may grow while it is read. The header of a tar member has its size first, so read no more than that.
     with path.open("rb") as file:
-        told = os.fstat(file.fileno())
-        hashed = _Hashed(file, told.st_size)
-        permissions = stat.S_IMODE(told.st_mode) if mode is None else mode
-        archive.addfile(_member(DATA + name, told.st_size, permissions), hashed)
-    return ArchiveEntry(name, told.st_size, hashed.sum.hexdigest(), permissions)
+        status = os.fstat(file.fileno())
+        hashed = _Hashed(file, status.st_size)
+        permissions = stat.S_IMODE(status.st_mode) if mode is None else mode
+        archive.addfile(_member(DATA + name, status.st_size, permissions), hashed)
+    return ArchiveEntry(name, status.st_size, hashed.sum.hexdigest(), permissions)
 
 
 def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -26,13 +28,17 @@ from edge.backup.archive import (
     Manifest,
     is_safe,
 )
-from edge.backup.exchange import exchange
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DataDirectoryRefused, DirectoryLock
+from edge.security.client_database import NAME as CLIENTS
 from edge.security.oscore import leap
-from edge.security.store import NAME as CLIENTS
 
 _CHUNK: Final = 1024 * 1024
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+"""Arguments of renameat2(2): paths are relative to the working directory, and both names are exchanged."""
+_NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL)
+"""Errors if the C library, the kernel or the file system does not support renameat2 with RENAME_EXCHANGE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +186,33 @@ def _free_name(place: Path) -> Path:
         number += 1
         kept = place.with_name(f"{place.name}.before-restore-{number}")
     return kept
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange the names of two directories of one file system. Raises `OSError`; then nothing has changed.
+
+    Without support by the file system, `other` is missing for a short time.
+    """
+    code = _renameat2(one, other)
+    if code == 0:
+        return
+    if code not in _NO_EXCHANGE:
+        raise OSError(code, os.strerror(code), str(other))
+    # Three renames. If the second one fails, the first is undone.
+    aside = one.with_name(f"{one.name}.aside")
+    other.rename(aside)
+    try:
+        one.rename(other)
+    except OSError:
+        aside.rename(other)
+        raise
+    aside.rename(one)
+
+
+def _renameat2(one: Path, other: Path) -> int:
+    """Return 0, or the error number."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return errno.ENOSYS
+    failed = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE))
+    return ctypes.get_errno() if failed else 0

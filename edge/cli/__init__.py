@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from edge import __version__
-from edge.cli.failures import EXIT_CODES, INTERRUPTED
+from edge.cli.exit_codes import EXIT_CODES, INTERRUPTED
 
 _COMMANDS: Final = {
     "run": ("edge.cli.run", "Run the gateway."),
@@ -57,6 +57,7 @@ class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             result = super().invoke(ctx)
+            # Here and not at exit, where Python would report the closed pipe itself.
             sys.stdout.flush()
             return result
         except BrokenPipeError:
@@ -81,6 +82,8 @@ def edge() -> None:
 def main() -> None:
     """Entry point of the `edge` command."""
     try:
+        # click returns exit codes and raises errors, instead of ending the process: `Failure` has exit codes of its
+        # own.
         code = edge.main(prog_name="edge", standalone_mode=False)
     except click.ClickException as error:
         error.show()

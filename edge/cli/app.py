@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.failures import REFUSED, misused, refused
+from edge.cli.exit_codes import REFUSED, misused, refused
 from edge.cli.table import columns, printable
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _split(binding: str) -> tuple[str, str]:
     name, equals, value = binding.partition("=")
     if not equals:
         raise misused(f'--bind {binding}: write VARIABLE=VALUE, for example --bind text="Good morning"')
+    # Both signs begin a variable in SPARQL. JSAP names it without the sign.
     return name.lstrip("?$"), value
 
 

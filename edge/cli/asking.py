@@ -5,15 +5,11 @@ Unlike `edge.cli.http`, every response counts, including errors, and the timeout
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from edge import endpoints
-from edge.cli.failures import Failure
-from edge.cli.http import NoRedirects
+from edge import endpoints, http_client
+from edge.cli.exit_codes import Failure
 from edge.cli.token import token_for
 
 if TYPE_CHECKING:
@@ -35,23 +31,18 @@ def asked(data_dir: Path) -> Ask:
 
     def ask(path: str) -> tuple[int, bytes]:
         try:
+            # At each request: the file changes when the gateway restarts with other ports.
             url = f"{endpoints.read(data_dir)['http'].rstrip('/')}/{path}"
             token = token_for(url)
         except (OSError, ValueError, KeyError):
             raise Unasked(f"{endpoints.NAME} is missing or not readable, so its address is not known") from None
         except Failure as error:
             raise Unasked(error.message) from None
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310 - the gateway wrote it
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            with opener.open(request, timeout=PATIENCE) as answer:
-                return answer.status, answer.read(LARGEST)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read(LARGEST)
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            waited = isinstance(reason, TimeoutError)
-            raise Unasked(f"no answer within {PATIENCE:g} s" if waited else str(reason)) from None
+            answer = http_client.request("GET", url, None, headers, PATIENCE, LARGEST)
+        except http_client.NoResponse as error:
+            raise Unasked(str(error)) from None
+        return answer.status, answer.body
 
     return ask

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import misused, refused
+from edge.cli.exit_codes import misused, refused
 from edge.cli.table import printable
 from edge.protocol.errors import EdgeError
 
@@ -54,6 +54,7 @@ def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
         manifest = make(settings.data_dir, sys.stdout.buffer if to_pipe else target)
     except EdgeError as error:
         raise refused(printable(error.description)) from None
+    # Standard output contains the archive, so messages go to standard error.
     where = "standard output" if to_pipe else str(target)
     click.echo(
         f"{len(manifest.files)} files, {manifest.size / 1e6:,.1f} MB, written to {printable(where)}", err=to_pipe
@@ -125,5 +126,6 @@ def _elsewhere(settings: Settings, file: Path | None) -> list[Path]:
         value = getattr(getattr(settings, section) if section else settings, name)
         if isinstance(value, Path):
             found.append(value)
+    # A backup contains no links. Paths are not resolved here, or a link would look like its target inside.
     links = [path for path in sorted(inside.rglob("*")) if path.is_symlink()]
     return [path for path in found if not path.absolute().is_relative_to(inside)] + links

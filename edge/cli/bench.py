@@ -8,7 +8,7 @@ import click
 
 from edge.bench.experiment import INDICATORS, ExperimentError, Options
 from edge.bench.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS, experiment
-from edge.cli.failures import misused, refused
+from edge.cli.exit_codes import misused, refused
 
 _EPILOG: Final = "\n".join(
     [
@@ -36,11 +36,16 @@ _EPILOG: Final = "\n".join(
     ]
 )
 
+_RUNS: Final = {"peers": 1, "work": 3}
+"""Default number of runs where it is not 5."""
+
 
 @click.command(epilog=_EPILOG)
 @click.argument("name", metavar="EXPERIMENT", type=click.Choice(list(EXPERIMENTS)))
 @click.option(
-    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs; the figures are their medians."
+    "--runs",
+    type=click.IntRange(min=1),
+    help="Runs; the figures are their medians.  [default: 5; work: 3; peers: 1, about 15 minutes]",
 )
 @click.option(
     "--mode",
@@ -72,15 +77,33 @@ _EPILOG: Final = "\n".join(
     type=click.Choice(list(ATTACKS)),
     help="Attack of the fairness experiment; may repeat.  [default: all, about 40 seconds each]",
 )
+@click.option(
+    "--peer",
+    "peers",
+    metavar="NAME[=DIRECTORY]",
+    multiple=True,
+    help="Side of the peers experiment: gateway, ekuiper, ekuiper-blocking (disableBufferFullDiscard), node-red, sepa; "
+    "may repeat. With a directory, the program installed there is used.  [default: all but sepa]",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False),
+    default="",
+    help="Where peers installs the programs that it builds or downloads.  [default: ~/.cache/sepa-edge/peers]",
+)
+@click.option("--record", is_flag=True, help="Record the counts of work instead of comparing them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(
     name: str,
-    runs: int,
+    runs: int | None,
     mode: Literal["sequential", "parallel"],
     durability: str,
     small: bool,
     minutes: float,
     attacks: tuple[str, ...],
+    peers: tuple[str, ...],
+    cache: str,
+    record: bool,
     as_json: bool,
 ) -> None:
     """Measure the engine with the benchmark of the SPS Architecture, and with further experiments.
@@ -93,11 +116,15 @@ def bench(
     edge bench road --durability commit --json
     edge bench soak --minutes 60
     edge bench fairness --attack updates --attack timers
+    edge bench peers --peer gateway --peer ekuiper
+    edge bench work
     """
     if mode == "parallel" and name not in BOTH_MODES:
         raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} have one")
+    runs = runs or _RUNS.get(name, 5)
+    options = Options(runs, mode, durability == "commit", small, minutes, attacks, peers, cache, record)
     try:
-        report = experiment(name)(Options(runs, mode, durability == "commit", small, minutes, attacks))
+        report = experiment(name)(options)
     except ExperimentError as error:
         raise refused(str(error)) from None
     click.echo(report.to_json() if as_json else report.to_text())

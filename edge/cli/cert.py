@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:

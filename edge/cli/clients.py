@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway
-from edge.cli.failures import EXIT_CODES
+from edge.cli.exit_codes import EXIT_CODES
 from edge.cli.oscore import oscore
 from edge.cli.rights import as_json, rights_options, shown
 from edge.cli.security import check_issuer, opened
@@ -42,6 +42,7 @@ class _Duration(click.ParamType[int]):
         self._least = least
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        # click may pass a value that is converted already.
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"(\d{1,9})([smhd])", value)

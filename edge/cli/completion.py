@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from edge.cli.failures import misused
+from edge.cli.exit_codes import misused
 
 
 @click.command()

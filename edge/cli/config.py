@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge.cli.failures import misused
+from edge.cli.exit_codes import misused
 
 if TYPE_CHECKING:
     from edge.config import Loaded
@@ -31,13 +31,20 @@ data_dir_of_gateway = click.option(
 
 
 def load_settings(file: Path | None, data_dir: Path | None) -> Loaded:
-    """Return the settings in effect. Raises `Failure` (exit code 2) with a line for each problem."""
+    """Return the settings in effect, with a warning on standard error for each key of an earlier version.
+
+    Raises `Failure` (exit code 2) with a line for each problem.
+    """
+    # Late, like all imports of pydantic in commands: help and completion do not need it.
     from edge.config import ConfigurationError, load
 
     try:
-        return load(file, data_dir=data_dir)
+        loaded = load(file, data_dir=data_dir)
     except ConfigurationError as error:
         raise misused(error.description) from None
+    for line in loaded.warnings:
+        click.echo(f"edge: warning: {line}", err=True)
+    return loaded
 
 
 @click.group()
@@ -58,11 +65,11 @@ def check(file: Path | None, data_dir: Path | None) -> None:
 @config_option
 @data_dir_of_gateway
 def show(file: Path | None, data_dir: Path | None) -> None:
-    """Show all settings in effect as TOML, with the source of each that was set. Secrets are left out."""
+    """Show all settings in effect as TOML, with the source of each that has not its default. Secrets are left out."""
     from edge.config.reference import to_toml
 
     loaded = load_settings(file, data_dir)
-    click.echo(to_toml(loaded.settings, loaded.sources), nl=False)
+    click.echo(to_toml(loaded.settings, loaded.origins), nl=False)
 
 
 @config.command()

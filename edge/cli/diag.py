@@ -10,7 +10,7 @@ import click
 
 from edge.cli.asking import asked
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import refused
+from edge.cli.exit_codes import refused
 from edge.cli.table import printable
 
 _CODES = """\b
@@ -61,7 +61,7 @@ def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_di
     around = Context(settings, asked(settings.data_dir))
     redactor = Redactor(secrets_of(settings, os.environ))
     try:
-        names = write(around, redactor, target, sources=dict(loaded.sources), logs=logs)
+        names = write(around, redactor, target, sources=loaded.origins, logs=logs)
     except OSError as error:
         raise refused(f"{target} cannot be written: {error.strerror or error}") from None
     click.echo(f"{printable(str(target))} holds {', '.join(names)}")

@@ -11,7 +11,7 @@ import click
 
 from edge.cli.asking import asked
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import REFUSED
+from edge.cli.exit_codes import REFUSED
 from edge.cli.table import printable
 from edge.protocol.errors import EdgeError
 
@@ -55,6 +55,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
 
     rows: list[dict[str, str]] = []
     for name, finding in examine(Context(settings, asked(settings.data_dir))):
+        # Each line is printed at once: some checks wait for the gateway or the broker.
         rows.append(_row(name, finding, fix=fix))
         if not as_json:
             _print(rows[-1])
@@ -65,6 +66,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
 
 
 def _row(name: str, finding: Finding, *, fix: bool) -> dict[str, str]:
+    # A fix that fails must not hide the other findings.
     fixed = failed = ""
     if fix and finding.fix is not None:
         try:

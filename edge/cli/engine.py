@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 

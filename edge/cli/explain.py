@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.cli.http import dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
@@ -57,6 +57,7 @@ def explain(
     answer = post(http_endpoint(url, data_dir, "explain"), parameters, accept="application/json", timeout=timeout)
     found = answer.json()
     try:
+        # Also for JSON: this detects another server before anything is printed.
         lines = list(_lines(found))
     except (KeyError, TypeError):
         raise refused("the answer is not that of a gateway; is --url right?") from None

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from edge.cli.failures import EXIT_CODES, USAGE, Failure
+from edge.cli.exit_codes import EXIT_CODES, USAGE, Failure
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, url_option
 from edge.cli.table import printable
@@ -39,6 +39,7 @@ def health(wait: float, url: str | None, data_dir: Path | None) -> None:
     last = time.monotonic() + wait
     while True:
         try:
+            # The address is read again each time: a starting gateway writes the file with its addresses late.
             found = send("GET", http_endpoint(url, data_dir, "health"), None, _JSON, _PATIENCE).json()
         except Failure as failure:
             if failure.exit_code != USAGE and time.monotonic() < last:  # a wrong command line does not improve

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.message import Message
-from http.client import HTTPException
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import click
 
-from edge.cli.failures import Failure, misused, refused, unreachable
+from edge import http_client
+from edge.cli.exit_codes import Failure, misused, refused, unreachable
 from edge.cli.table import printable
 from edge.cli.token import ADVICE, token_for
 
@@ -26,7 +23,7 @@ _ADVICE = {
     404: "is --url the gateway's address?",
     406: "choose another --format",
     408: "make the query simpler, or raise engine.query_timeout",
-    413: "send less at once, or raise http.max_body",
+    413: "send less at once, or raise http.max_message",
     429: "try again shortly",
     503: "the gateway is starting or stopping; try again shortly",
     507: "free space on the gateway's disk",
@@ -66,43 +63,20 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
         raise misused(f"{url} is not an HTTP address such as http://127.0.0.1:8000")
     if (token := token_for(url)) is not None:
         headers = {**headers, "Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
-    # Gateways are on the local network, so proxy settings of the environment do not apply.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects)
     try:
-        with opener.open(request, timeout=timeout) as response:
-            return Answer(response.read(), response.headers.get_content_type())
-    except urllib.error.HTTPError as error:
-        with error:
-            if (elsewhere := error.headers.get("Location")) is not None and 300 <= error.code < 400:
-                raise refused(
-                    f"{url} redirects to {printable(elsewhere)}; if this address is right, set it with --url"
-                ) from None
-            raise refusal(error.code, error.read()) from None
-    except urllib.error.URLError as error:
-        raise _no_answer(url, error.reason, timeout) from None
-    except (OSError, HTTPException, ValueError) as error:
-        raise _no_answer(url, error, timeout) from None
+        response = http_client.request(method, url, body, headers, timeout)
+    except http_client.NoResponse as error:
+        raise unreachable(url, error) from None
+    if 200 <= response.status < 300:
+        return Answer(response.body, response.headers.get_content_type())
+    # Not followed: the token is for this address only.
+    if (elsewhere := response.headers.get("Location")) is not None and 300 <= response.status < 400:
+        raise refused(f"{url} redirects to {printable(elsewhere)}; if this address is right, set it with --url")
+    raise refusal(response.status, describe(response.body))
 
 
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Does not follow redirects: requests carry a token for the gateway only."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        """Return None, which turns the redirect into an error."""
-
-
-def _no_answer(url: str, reason: object, timeout: float) -> Failure:
-    if isinstance(reason, TimeoutError):
-        return unreachable(url, f"no answer within {timeout:g} s")
-    return unreachable(url, reason)
-
-
-def refusal(status: int, body: bytes | str) -> Failure:
-    """Return the error for a refused request: the gateway's message and a remedy. Exit code 1."""
-    description = describe(body)
+def refusal(status: int, description: str) -> Failure:
+    """Return the error for a refused request: the gateway's description, if any, and a remedy. Exit code 1."""
     message = description or f"the gateway answered {status}"
     # An error message in the gateway's format shows that the address is right.
     advice = None if description and status == 404 else _ADVICE.get(status)
@@ -133,6 +107,7 @@ def dataset_options(default: str, named: str) -> Callable[[_Command], _Command]:
             metavar="IRI",
             help=f"{default} of the request; may repeat.",
         )
+        # Decorators apply from the inside out, so help lists the default graph first.
         return add_default(add_named(command))
 
     return decorate

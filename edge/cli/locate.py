@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from edge import endpoints
-from edge.cli.failures import UNREACHABLE, Failure, misused
+from edge.cli.exit_codes import UNREACHABLE, Failure, misused
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -73,6 +73,7 @@ def locate(data_dir: Path | None) -> Endpoints:
     try:
         return Endpoints(endpoints.read(directory), str(file))
     except (OSError, ValueError) as error:
+        # The file belongs to the gateway's user. Without a given directory, the default ports are the better guess.
         if isinstance(error, PermissionError) and data_dir is not None:
             raise misused(
                 f"this user may not read {file}; run the command as the user that runs the gateway, or give its "
@@ -100,6 +101,6 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _default_dir() -> Path:
-    from edge.config.keys import default_data_dir  # late: pydantic is slow to import
+    from edge.section_types import default_data_dir  # late: pydantic is slow to import
 
     return default_data_dir()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import REFUSED, USAGE, misused
+from edge.cli.exit_codes import REFUSED, USAGE, misused
 from edge.cli.table import printable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def mapping() -> None:
 def check(files: tuple[Path, ...]) -> None:
     """Check mapping files. Prints a line for each problem, with exit code 2."""
     from edge.mapping import check_file
-    from edge.packs import load_file
+    from edge.mapping_files import load_file
 
     faulty = False
     for file in files:
@@ -184,6 +184,7 @@ def _terms(solution: bytes) -> dict[str, Term]:
     from edge.mapping.reading import XSD_BOOLEAN, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
     try:
+        # The lexical form stays as written: a float would turn 21.50 into 21.5, and messages show it.
         found = json.loads(solution, parse_float=lambda text: Term(text, XSD_DOUBLE))
     except ValueError as error:
         raise misused(f"the solution is not JSON: {error}") from None
@@ -193,6 +194,7 @@ def _terms(solution: bytes) -> dict[str, Term]:
     for name, value in found.items():
         if isinstance(value, Term):
             terms[name] = value
+        # Before int, of which bool is a subclass.
         elif isinstance(value, bool):
             terms[name] = Term("true" if value else "false", XSD_BOOLEAN)
         elif isinstance(value, int):
@@ -208,8 +210,9 @@ def _terms(solution: bytes) -> dict[str, Term]:
 def _mapper(settings: Settings, own: Path | None) -> Mapper:
     """Return a mapper as the gateway would build it; `own` replaces the gateway's own files."""
     from edge.mapping import Mapper, MappingError, MappingLimits, load_builtin
-    from edge.packs import load_file
+    from edge.mapping_files import load_file
 
+    # The limits of the gateway, so that the test refuses the same payloads.
     limits = MappingLimits(payload=settings.mappings.max_payload, readings=settings.mappings.max_readings)
     try:
         files = [load_file(own, limits=limits)] if own is not None else _files_of(settings.mappings_dir, limits)
@@ -221,7 +224,7 @@ def _mapper(settings: Settings, own: Path | None) -> Mapper:
 
 
 def _files_of(directory: Path, limits: Any) -> list[MappingPack]:  # noqa: ANN401 - MappingLimits, imported late
-    from edge.packs import is_mapping_file, load_file
+    from edge.mapping_files import is_mapping_file, load_file
 
     if not directory.is_dir():
         return []
@@ -236,6 +239,7 @@ def _payload(text: str) -> bytes:
             return Path(text[1:]).expanduser().read_bytes()
     except OSError as error:
         raise misused(f"{text[1:] or 'standard input'} cannot be read: {error.strerror}") from None
+    # Bytes of the command line that are not UTF-8 stay as they are (PEP 383).
     return text.encode("utf-8", "surrogateescape")
 
 

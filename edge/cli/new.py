@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from edge.cli.failures import misused
+from edge.cli.exit_codes import misused
 
 _KINDS: Final = ("producer", "consumer", "aggregator", "negation")
 
@@ -35,6 +35,7 @@ def new(kind: str, target: Path, force: bool) -> None:
     edge new producer
     edge new aggregator house/heating.py
     """
+    # A directory may have a dot in its name. Any other suffix is more probably a mistyped file name.
     if target.suffix not in ("", ".py") and not target.is_dir():
         raise misused(f"{target} is neither a directory nor a Python file; write {target.with_suffix('.py')}")
     program = target if target.suffix == ".py" else target / f"{kind}.py"

@@ -72,6 +72,8 @@ def as_libcoap(context: SharedContext) -> str:
             f'master_salt,hex,"{context.salt.hex()}"',
             f'sender_id,hex,"{context.kid.hex()}"',
             f'recipient_id,hex,"{context.gateway_id.hex()}"',
+            # Numbers of the IANA registry COSE Algorithms: AES-CCM-16-64-128, and HKDF with SHA-256. They are the
+            # defaults of RFC 8613, section 3.2.
             "aead_alg,integer,10",
             "hkdf_alg,integer,-10",
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.table import printable
@@ -68,8 +68,9 @@ def ship(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) 
     except (KeyError, TypeError, ValueError):
         raise _not_a_gateway() from None
     click.echo(json.dumps(found) if as_json else summary)
+    # Last, because the segments before the failed one were shipped.
     if failure:
-        raise refused(f"{printable(failure)}; it is tried again later")
+        raise refused(f"{printable(failure)}; the gateway retries automatically")
 
 
 def _as_lines(found: dict[str, Any]) -> list[str]:
@@ -102,6 +103,7 @@ def _count(number: int, what: str) -> str:
 
 def _when(microseconds: int) -> str:
     """Return a timestamp and its age."""
+    # The clocks of this machine and of the gateway may differ: never a negative age.
     seconds = max(0, round(datetime.now(UTC).timestamp() - microseconds / 1e6))
     if seconds < 2 * _MINUTES:
         ago = f"{seconds} s"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
-from edge.cli.failures import EXIT_CODES, misused, refused, unreachable
+from edge.cli.exit_codes import EXIT_CODES, misused, refused, unreachable
 from edge.cli.locate import data_dir_option, locate
 from edge.cli.token import TOKEN, token, unencrypted
 from edge.protocol.addresses import keeps_secrets
@@ -51,8 +52,10 @@ def publish(
     edge publish senml/kitchen '[{"n":"kitchen/temperature","u":"Cel","v":21.5}]'
     """
     address = url if url is not None else locate(data_dir).get("mqtt")
+    # MQTT 3.1.1 (3.3.2.1): the topic of a message has no wildcards. Checked before anything is sent.
     if not topic or "+" in topic or "#" in topic or "\0" in topic:
         raise misused("TOPIC must be the name of one topic, without + and #")
+    # Bytes of the command line that are not UTF-8 stay as they are (PEP 383).
     _send(address, topic, payload.encode("utf-8", "surrogateescape"), qos, retain, username, timeout)
 
 
@@ -64,9 +67,11 @@ def _send(
     from paho.mqtt.reasoncodes import ReasonCode
 
     host, port, secure = _parts(address)
+    # A single attempt: a command must not try again forever behind a wrong password.
     client = paho.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
     client.connect_timeout = timeout
     refusals: list[str] = []
+    answered = threading.Event()
 
     def on_connect(
         client: paho.Client, _userdata: object, _flags: object, reason: ReasonCode, _properties: object
@@ -74,8 +79,11 @@ def _send(
         if reason.is_failure:
             refusals.append(str(reason))
             client.disconnect()
+        answered.set()
 
     client.on_connect = on_connect
+    # A broker may also close the connection without an answer.
+    client.on_disconnect = lambda *_: answered.set()
     password = _password(address)
     if username is not None or password is not None:
         client.username_pw_set(username or _USERNAME, password)
@@ -84,9 +92,13 @@ def _send(
     try:
         client.connect(host, port)
         client.loop_start()
-        message = client.publish(topic, payload, qos=qos, retain=retain)
-        message.wait_for_publish(timeout)
-        arrived = message.is_published()
+        # A message that is published before the broker refuses the connection would wait until the timeout.
+        answered.wait(timeout)
+        arrived = False
+        if client.is_connected():
+            message = client.publish(topic, payload, qos=qos, retain=retain)
+            message.wait_for_publish(timeout)
+            arrived = message.is_published()
     except OSError as error:
         raise unreachable(address, error) from None
     except (RuntimeError, ValueError) as error:
@@ -114,6 +126,7 @@ def _password(address: str) -> str | None:
         if not keeps_secrets(address):
             raise unencrypted(_PASSWORD, address)
         return password
+    # Left out without an error, unlike the password: EDGE_TOKEN is for all commands, and this broker may need none.
     return token() if keeps_secrets(address) else None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import refused
+from edge.cli.exit_codes import refused
 from edge.cli.table import printable
 from edge.protocol.errors import EdgeError
 
@@ -56,6 +56,7 @@ def rescue(drop: bool, file: Path | None, data_dir: Path | None) -> None:
     except EdgeError as error:
         raise refused(printable(error.description)) from None
     click.echo("\n".join(map(printable, _lines(report))))
+    # Exit code 1 without a message: the report on standard output names the reason.
     if report.fault and report.copy is None:
         raise click.exceptions.Exit(1)
 

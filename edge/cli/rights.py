@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import click
 
-from edge.cli.failures import misused
+from edge.cli.exit_codes import misused
 from edge.protocol.access import DEFAULT_GRAPH, PRIORITIES, Action, Priority
 from edge.protocol.topics import is_filter
 
@@ -100,6 +100,7 @@ def rights_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(rights=rights, **others)
 
+    # Reversed, because decorators apply from the inside out and help lists the outermost option first.
     return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_rights)
 
 
@@ -134,6 +135,7 @@ def _graphs(given: tuple[str, ...]) -> frozenset[str] | None:
     for graph in graphs:
         try:
             if graph != DEFAULT_GRAPH:
+                # Checks the syntax of the IRI (RFC 3987). An invalid one would match no graph.
                 NamedNode(graph)
         except ValueError:
             raise misused(f'"{graph}" is not the IRI of a graph; write an IRI, "default" or "none"') from None

@@ -16,7 +16,7 @@ import click
 
 from edge import __version__
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import REFUSED, Failure
+from edge.cli.exit_codes import REFUSED, Failure
 
 if TYPE_CHECKING:
     from edge.gateway import Gateway
@@ -45,13 +45,12 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     It needs no settings: an embedded MQTT broker (port 1883) accepts readings, HTTP (8000) SPARQL queries and updates,
     WebSocket (9000) subscriptions. When the gateway is ready, DATA_DIR/endpoints.json contains its addresses.
     """
-    gc.disable()  # imports leave no garbage, and its collection takes a fifth of their time
+    gc.disable()  # until the gateway is ready: imports leave no garbage, and its collection takes a fifth of their time
     settings = load_settings(file, data_dir).settings
 
     from edge import log, process
     from edge.gateway import StartError, StopError
 
-    gc.enable()
     _keep_private(settings.data_dir)
     log.configure(settings.log.level, settings.log.format)
     try:
@@ -68,6 +67,7 @@ def _keep_private(data_dir: Path) -> None:
 
     This includes a journal that an earlier version made readable for others.
     """
+    # After the imports: bytecode that Python writes for them stays readable, like the modules.
     os.umask(0o077)
     for file in data_dir.glob("edge.sqlite3*"):
         with contextlib.suppress(OSError):  # owned by another user
@@ -129,6 +129,8 @@ def _command() -> str:
     started = Path(sys.argv[0])
     found = shutil.which("edge")
     if started.name == "edge":
+        # The first `edge` in PATH may belong to another installation, so its short name is printed only if it is this
+        # one.
         if found is not None and Path(found).resolve() == started.resolve():
             return "edge"
         here = started.absolute()

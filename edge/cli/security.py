@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge.cli.config import load_settings
-from edge.cli.failures import misused, refused
+from edge.cli.exit_codes import misused, refused
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
@@ -20,13 +20,11 @@ def opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
     """Open the client data in the data directory. Errors become `Failure` with their exit code."""
     settings = load_settings(file, data_dir).settings
 
-    from edge.security.security import Security, SecuritySettings
+    from edge.security.security import Security
 
-    section = settings.security
     try:
-        security = Security(
-            settings.data_dir, SecuritySettings(section.token_lifetime, section.audience, section.key_rotation)
-        )
+        # Two blocks, because their exit codes differ: data that cannot be opened, and a request that is refused.
+        security = Security(settings.data_dir, settings.security)
     except EdgeError as error:
         raise misused(error.description) from None
     try:

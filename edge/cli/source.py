@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from edge.cli.failures import misused
+from edge.cli.exit_codes import misused
 
 SOURCE_HELP = "TEXT is the SPARQL itself, @FILE a file that contains it, - standard input."
 
@@ -14,6 +14,7 @@ def read_source(text: str) -> str:
     """Return the SPARQL text of an argument. Raises `Failure` if a file cannot be read."""
     try:
         if text == "-":
+            # SPARQL is UTF-8, whatever the locale of the terminal is.
             return sys.stdin.buffer.read().decode("utf-8")
         if text.startswith("@"):
             return Path(text[1:]).expanduser().read_text(encoding="utf-8")

@@ -9,14 +9,15 @@ from typing import Final
 import click
 
 from edge.cli import table
-from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.timers import local_time
-from edge.protocol.moments import read_when
+from edge.protocol.due_time import read_when
 
 _FORMATS: Final = {
+    # The form of the query is not known here. The gateway chooses the format that fits its result.
     "table": "application/sparql-results+json, text/turtle;q=0.9",
     "json": "application/sparql-results+json, application/ld+json;q=0.9",
     "csv": "text/csv",
@@ -69,6 +70,7 @@ def query(
     if form == "table" and answer.media_type.endswith("json"):
         click.echo("\n".join(_as_table(answer)))
         return
+    # Bytes as received: the formats define their encoding, and the terminal's may be another.
     sys.stdout.buffer.write(answer.body if answer.body.endswith(b"\n") else answer.body + b"\n")
     sys.stdout.buffer.flush()
 
@@ -106,6 +108,7 @@ def update(
 ) -> None:
     """Send an update and print its outcome."""
     try:
+        # Checked before the request, so that a wrong option has exit code 2.
         read_when(delay, at, name)
     except ValueError as error:
         raise misused(str(error)) from None

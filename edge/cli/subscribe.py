@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import sys
-import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from edge.cli import table
-from edge.cli.failures import EXIT_CODES, UNREACHABLE, Failure, misused, refused, unreachable
-from edge.cli.http import dataset_options, refusal
-from edge.cli.locate import data_dir_option, locate
+from edge.cli.exit_codes import EXIT_CODES
+from edge.cli.http import dataset_options
+from edge.cli.locate import data_dir_option
 from edge.cli.source import SOURCE_HELP, read_source
-from edge.cli.token import token_for
-
-_RETRY: Final = 1.0
-"""Seconds between two attempts to reconnect."""
 
 Notification = dict[str, Any]
+"""The content of `notification` in a message of the protocol."""
 
 
 @click.command(
@@ -58,87 +55,18 @@ def subscribe(
     data_dir: Path | None,
 ) -> None:
     """Subscribe and print notifications until stopped."""
-    body: dict[str, Any] = {"sparql": read_source(text), "alias": alias or "edge-subscribe"}
-    if default_graphs:
-        body["default-graph-uri"] = list(default_graphs)
-    if named_graphs:
-        body["named-graph-uri"] = list(named_graphs)
     show: _Json | _People = _Json() if as_json else _People()
-    seen = 0
     try:
-        for notification in _notifications(body, ws, data_dir, reconnect):
-            show(notification)
-            sys.stdout.flush()
-            seen += 1
-            if seen == count:
-                return
+        from edge.cli.notifications import Request, notifications  # late: the client library is slow to import
+
+        request = Request(read_source(text), alias or "edge-subscribe", default_graphs, named_graphs)
+        with contextlib.closing(notifications(request, ws, data_dir, reconnect=reconnect)) as received:
+            for notification in itertools.islice(received, count):
+                show(notification)
+                # Each notification at once, also if the output is a pipe.
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return
-
-
-def _notifications(
-    body: dict[str, Any], ws: str | None, data_dir: Path | None, reconnect: bool
-) -> Iterator[Notification]:
-    """Yield the notifications of a subscription; with `reconnect`, of one subscription after the other forever."""
-    succeeded = False
-    reported = False
-    while True:
-        try:
-            # Look up the address each time: with port 0, a restarted gateway has other ports.
-            url = ws if ws is not None else locate(data_dir).get("ws")
-            for notification in _connection(url, body):
-                succeeded, reported = True, False
-                yield notification
-        except Failure as failure:
-            if not (reconnect and succeeded and failure.exit_code == UNREACHABLE):
-                raise
-            if not reported:
-                click.echo(f"edge: {failure.message.splitlines()[0]}; trying again", err=True)
-                reported = True
-            time.sleep(_RETRY)
-
-
-def _connection(url: str, body: dict[str, Any]) -> Iterator[Notification]:
-    """Yield the notifications until the connection breaks, which raises `Failure`."""
-    if (token := token_for(url)) is not None:
-        body = {**body, "authorization": f"Bearer {token}"}
-
-    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
-    from websockets.sync.client import connect
-
-    try:
-        # Gateways are on the local network: no proxy. The results that the user requested may have any size.
-        connection = connect(url, proxy=None, max_size=None, open_timeout=10)
-    except InvalidURI:
-        raise misused(f'"{url}" is not an address such as ws://127.0.0.1:9000/subscribe') from None
-    except InvalidHandshake as error:
-        raise refused(f"{url} does not support WebSocket ({error}); is --ws right?") from None
-    except OSError as error:
-        raise unreachable(url, error) from None
-    with connection:
-        try:
-            connection.send(json.dumps({"subscribe": body}))
-            for text in connection:
-                yield _notification(text)
-        except ConnectionClosed as error:
-            reason = error.rcvd.reason if error.rcvd is not None and error.rcvd.reason else "it was lost"
-            raise Failure(f"the connection to {url} ended: {reason}", UNREACHABLE) from None
-    raise Failure(f"the connection to {url} ended: the gateway stopped", UNREACHABLE)
-
-
-def _notification(text: str | bytes) -> Notification:
-    try:
-        message = json.loads(text)
-    except ValueError:
-        message = None
-    if isinstance(message, dict):
-        found = message.get("notification")
-        if isinstance(found, dict):
-            return found
-        if "error" in message:
-            status = message.get("status_code")
-            raise refusal(status if isinstance(status, int) else 0, text)
-    raise refused("the answer is not that of a gateway; is --ws right?")
 
 
 class _Json:

@@ -50,6 +50,7 @@ def term(value: Mapping[str, Any] | None) -> str:
 def _short(iri: str) -> str:
     for namespace, prefix in _PREFIXES.items():
         local = iri.removeprefix(namespace)
+        # Only names that need no escapes as a prefixed name (PN_LOCAL, SPARQL 1.1, 19.8).
         if local != iri and local.replace("-", "").replace("_", "").isalnum():
             return prefix + local
     return f"<{iri}>"
@@ -95,6 +96,7 @@ def _width(text: str) -> int:
 
 
 def _character_width(character: str) -> int:
+    # Terminals draw combining characters over the previous one, and wide ones (UAX 11) in two columns.
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.table import printable
@@ -68,6 +68,7 @@ def timers(
         raise misused("--client needs the id of one of its delayed updates; `edge timers` lists them")
     if name is not None:
         whose = "" if client is None else "?" + urlencode({"client": client})
+        # Also the slash is escaped: an id may contain it.
         _one(http_endpoint(url, data_dir, f"timers/{quote(name, safe='')}") + whose, as_json, timeout, cancel=cancel)
         return
     parameters: dict[str, object] = {"limit": limit} | ({} if state is None else {"state": state})
@@ -82,6 +83,7 @@ def timers(
 
 def local_time(microseconds: int) -> str:
     """Return a readable timestamp in the time zone of this machine."""
+    # Exact to the microsecond, unlike `datetime.fromtimestamp`, which takes a float.
     return (_EPOCH + timedelta(microseconds=microseconds)).astimezone().isoformat(" ", "milliseconds")
 
 
@@ -116,6 +118,7 @@ def _outcome(timer: dict[str, Any]) -> str:
         return printable(timer["error_description"])
     if timer["state"] == "done":
         return f"{timer['added']} added, {timer['removed']} removed"
+    # Declarations would fill the column before the update itself begins.
     return printable(" ".join(_PROLOGUE.sub("", timer.get("sparql", "")).split()))[:80]
 
 

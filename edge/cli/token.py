@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final
 
-from edge.cli.failures import Failure, misused
+from edge.cli.exit_codes import Failure, misused
 from edge.protocol.addresses import keeps_secrets
 
 TOKEN: Final = "EDGE_TOKEN"  # noqa: S105 - the name of the environment variable that holds it
@@ -24,6 +24,8 @@ def token_for(url: str) -> str | None:
 def token() -> str | None:
     """Return the token of the environment, if any. Raises `Failure` if it is not valid."""
     found = os.environ.get(TOKEN, "").strip()
+    # Also a guard for the header: a line break would begin another header field. RFC 6750, section 2.1, allows even
+    # fewer characters. The message does not repeat the value, which may be another secret.
     if not re.fullmatch(r"[!-~]*", found):
         raise misused(f"the value of {TOKEN} is not a token; {ADVICE}")
     return found or None

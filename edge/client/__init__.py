@@ -9,7 +9,7 @@ from edge.client.brokers import Brokers
 from edge.client.client import Client
 from edge.client.consumer import Consumer
 from edge.client.endpoints import Endpoints
-from edge.client.errors import BadAnswer, ClientError, Closed, NoAnswer, Refused, Unsupported
+from edge.client.errors import BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused, Unsupported
 from edge.client.options import Options
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
@@ -31,6 +31,7 @@ __all__ = [
     "Consumer",
     "Endpoints",
     "NoAnswer",
+    "NoConnection",
     "Notification",
     "Options",
     "Pipeline",

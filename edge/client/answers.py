@@ -102,14 +102,14 @@ def when(delay: timedelta | None, at: datetime | None, id: str | None) -> dict[s
     return {**({"at": to_microseconds(at)} if at is not None else {"delay": _duration(delay or timedelta())}), **named}
 
 
-def to_microseconds(moment: datetime) -> int:
+def to_microseconds(timestamp: datetime) -> int:
     """Return microseconds since 1970. Raises `ValueError` for a time without zone.
 
     Integer arithmetic: a float of seconds, as of `timestamp()`, does not represent all microseconds exactly.
     """
-    if moment.tzinfo is None:
-        raise ValueError(f"{moment.isoformat()} has no time zone, so the instant is not known")
-    return (moment - _EPOCH) // _MICROSECOND
+    if timestamp.tzinfo is None:
+        raise ValueError(f"{timestamp.isoformat()} has no time zone, so the instant is not known")
+    return (timestamp - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(value: int) -> datetime:

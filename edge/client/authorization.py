@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from edge.client.errors import NoAnswer
+from edge.protocol.addresses import keeps_secrets
 
 TokenSource = Callable[[], str | Awaitable[str]]
 """Returns a token (without the word `Bearer`). A plain function runs in its own thread, so it may block."""
@@ -19,6 +20,11 @@ class Authorization:
         self._source = source
         self._value: str | None = None
         self._lock = asyncio.Lock()
+
+    @property
+    def required(self) -> bool:
+        """Whether requests carry a token."""
+        return self._source is not None
 
     async def value(self) -> str | None:
         """Return `Bearer ...`, or None for a client without tokens. Concurrent callers are served in order.
@@ -42,6 +48,12 @@ class Authorization:
         if self._value == value:  # else another request has fetched a new token in the meantime
             self._value = None
         return True
+
+
+def check_encrypted(url: str) -> None:
+    """Raise `ValueError` if others could read a token on the way to this URL."""
+    if not keeps_secrets(url):
+        raise ValueError(f"{url} is not encrypted: others could read the token on the way; use https and wss")
 
 
 async def _called(source: TokenSource) -> str:

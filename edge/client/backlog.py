@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edge.client.rows import Row
+from edge.protocol.bag import Bag
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +15,14 @@ class Notification:
     """A change of the result of a subscribed query. Rows are bags: a row may occur several times.
 
     `sequence` 0 has the whole result as added rows. Then it counts the delivered notifications, also across
-    reconnections. Apply the removed rows first, then the added ones.
+    reconnections (except with `restart`, see `Client.subscribe`). Apply the removed rows first, then the added ones.
     """
 
     added: tuple[Row, ...]
     removed: tuple[Row, ...]
     sequence: int
+    merged: int = 1
+    """Number of the broker's notifications that it combines."""
 
 
 class Backlog:
@@ -31,63 +34,71 @@ class Backlog:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._result: Counter[Row] = Counter()
-        # Waiting changes. A positive count stands for added rows, a negative one for removed rows.
-        self._waiting: deque[Counter[Row]] = deque()
+        self._result: Bag[Row] = Bag()
+        self._waiting: deque[_Change] = deque()
+        self._merged = 0  # notifications whose merged change is empty, and that count with the next one
         self._handed = 0
         self._begun = False
 
     def rows(self) -> list[Row]:
         """Newest result."""
-        return list(self._result.elements())
+        return list(self._result.added)
 
     def replace(self, rows: Iterable[Row]) -> None:
         """Take a whole result (the broker's sequence 0). After the first one, only the difference is a change."""
-        result = Counter(rows)
-        change = Counter(result)
-        change.subtract(self._result)
+        result = Bag.of(rows)
+        change = result.since(self._result)
         self._result = result
         self._push(change, always=not self._begun)
         self._begun = True
 
-    def change(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
-        """Take a change from the broker. Removals of rows that are not in the result are ignored."""
-        change: Counter[Row] = Counter()
-        result = self._result
+    def change(self, added: Iterable[Row], removed: Iterable[Row], merged: int = 1) -> None:
+        """Take a change from the broker. Removals of rows that are not in the result are ignored.
+
+        `merged`: number of notifications that the broker combined.
+        """
+        change: Bag[Row] = Bag()
         for row in removed:
-            if count := result[row]:
-                if count == 1:
-                    del result[row]
-                else:
-                    result[row] = count - 1
-                change[row] -= 1
+            if row in self._result:
+                self._result.add(row, -1)
+                change.add(row, -1)
         for row in added:
-            result[row] += 1
-            change[row] += 1
-        self._push(change)
+            self._result.add(row)
+            change.add(row)
+        self._push(change, merged)
+
+    def restart(self) -> None:
+        """Deliver the whole result next, as sequence 0. It includes the changes that wait."""
+        self._waiting.clear()
+        self._handed = self._merged = 0
+        self._push(Bag(self._result), always=True)
 
     def take(self) -> Notification | None:
         """Return the next notification, or None if none waits."""
         while self._waiting:
             change = self._waiting.popleft()
-            # `elements` skips negative counts, and unary minus drops positive ones.
-            notification = Notification(tuple(change.elements()), tuple((-change).elements()), self._handed)
+            self._merged += change.merged
             # Merged changes may cancel each other out. The first result is delivered even if it is empty.
-            if notification.added or notification.removed or not self._handed:
+            if change.rows or not self._handed:
                 self._handed += 1
-                return notification
+                merged, self._merged = self._merged, 0
+                return Notification(change.rows.added, change.rows.removed, self._handed - 1, merged)
         return None
 
-    def _push(self, change: Counter[Row], *, always: bool = False) -> None:
-        if not always and not any(change.values()):
+    def _push(self, rows: Bag[Row], merged: int = 1, *, always: bool = False) -> None:
+        if not rows and not always:
             return
         if len(self._waiting) < self._limit:
-            self._waiting.append(change)
-            return
-        # Opposite counts of a row add up to 0 and disappear, so a merged change has at most the rows of two results.
-        last = self._waiting[-1]
-        for row, count in change.items():
-            if merged := last[row] + count:
-                last[row] = merged
-            else:
-                del last[row]
+            self._waiting.append(_Change(rows, merged))
+        else:
+            last = self._waiting[-1]
+            last.rows.merge(rows)
+            last.merged += merged
+
+
+@dataclass(slots=True)
+class _Change:
+    """An undelivered change, and the number of notifications that it combines."""
+
+    rows: Bag[Row]
+    merged: int

@@ -17,14 +17,14 @@ class CallbackThread:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "edge-client-connection")  # one worker keeps the calls in order
 
-    def beside(self, options: Options) -> Options:
+    def with_callbacks(self, options: Options) -> Options:
         """Return the options with a listener that is called on this thread."""
         listener = options.on_connection
         if listener is None:
             return options
 
         def submit(url: str, connected: bool) -> None:
-            self._executor.submit(_tell, listener, url, connected)
+            self._executor.submit(_call, listener, url, connected)
 
         return dataclasses.replace(options, on_connection=submit)
 
@@ -33,7 +33,7 @@ class CallbackThread:
         self._executor.shutdown(wait=False)
 
 
-def _tell(listener: ConnectionListener, url: str, connected: bool) -> None:
+def _call(listener: ConnectionListener, url: str, connected: bool) -> None:
     try:
         listener(url, connected)
     except Exception:  # noqa: BLE001 - it is the application's code

@@ -14,16 +14,25 @@ from typing import Literal, Self, TypeVar, overload
 import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated, when
+from edge.client.authorization import check_encrypted
 from edge.client.connections import Connections
 from edge.client.endpoints import Endpoints
-from edge.client.errors import RETRY_LATER, UNAUTHORIZED, BadAnswer, Closed, NoAnswer, Refused, Unsupported
+from edge.client.errors import (
+    RETRY_LATER,
+    UNAUTHORIZED,
+    BadAnswer,
+    Closed,
+    NoAnswer,
+    NoConnection,
+    Refused,
+    Unsupported,
+)
 from edge.client.options import Options
 from edge.client.over_http import OverHttp
 from edge.client.over_socket import OverSocket
 from edge.client.results import Result, Rows
 from edge.client.subscription import Subscription
 from edge.client.transport import Attempt, Text, Transport
-from edge.protocol.addresses import keeps_secrets
 
 T = TypeVar("T")
 
@@ -56,7 +65,8 @@ class Client:
         self._connections = connections if connections is not None else Connections(options or Options())
         self._options = self._connections.options
         if self._options.token is not None:
-            _check_encrypted(self.endpoints)
+            for url in (self.endpoints.query, self.endpoints.update, self.endpoints.subscribe):
+                check_encrypted(url)
         self._socket = self._connections.socket(self.endpoints.subscribe)
         self._over_socket = OverSocket(self._socket.link)
         self._over_http = OverHttp(self._connections.http, self.endpoints)
@@ -162,15 +172,24 @@ class Client:
             return await self._retry(change, deadline, repeat=repeat or id is not None)
 
     async def subscribe(
-        self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
+        self,
+        sparql: str,
+        *,
+        default_graphs: Graphs = None,
+        named_graphs: Graphs = None,
+        resume: bool = True,
+        restart: bool = False,
     ) -> Subscription:
         """Subscribe and return with the first result. Waits for an unreachable broker without a time limit.
 
-        Use `asyncio.timeout` to set a limit. Raises `Refused`, `Closed`.
+        Use `asyncio.timeout` to set a limit. With `resume`, the broker keeps the subscription for a while if the
+        connection is lost, and then sends only the missed changes. With `restart`, the notification after a
+        reconnection has the whole result again and sequence 0, instead of the missed changes. Raises `Refused`,
+        `Closed`, and the failures after which `options.on_failure` ends the attempts.
         """
         if self._closed:
             raise Closed("the client was closed")
-        return await self._socket.subscribe(sparql, default_graphs, named_graphs)
+        return await self._socket.subscribe(sparql, default_graphs, named_graphs, resume=resume, restart=restart)
 
     async def timers(self, state: str | None = None) -> list[Timer]:
         """Return delayed updates, waiting and finished; `state` selects those in one state."""
@@ -263,6 +282,8 @@ class Client:
                 if error.status_code != RETRY_LATER:
                     raise
                 failure = error
+            except NoConnection:  # `on_failure` has ended the attempts
+                raise
             except NoAnswer as error:
                 if error.sent and not repeat:
                     raise
@@ -275,12 +296,6 @@ class Client:
                 self._failure = str(failure)
                 _log.warning("%s; trying again", failure)
             await asyncio.sleep(wait)
-
-
-def _check_encrypted(endpoints: Endpoints) -> None:
-    for url in (endpoints.query, endpoints.update, endpoints.subscribe):
-        if not keeps_secrets(url):
-            raise ValueError(f"{url} is not encrypted: others could read the token on the way; use https and wss")
 
 
 def _be(kind: type[T], result: object) -> T:

@@ -42,6 +42,22 @@ class NoAnswer(ClientError, ConnectionError):
         self.sent = sent
 
 
+class NoConnection(NoAnswer):
+    """A WebSocket could not be opened, or broke. `__cause__` is the reason; None: the broker closed it normally."""
+
+    def __init__(
+        self, url: str, reason: str, *, cause: Exception | None = None, lost: bool = False, close_reason: str = ""
+    ) -> None:
+        super().__init__(f"no connection to {url}: {reason}", sent=False)
+        self.__cause__ = cause
+        self.url = url
+        self.reason = reason
+        self.lost = lost
+        """Whether the WebSocket was open before."""
+        self.close_reason = close_reason
+        """Reason in the broker's close frame (RFC 6455, section 5.5.1), "" if there is none."""
+
+
 class BadAnswer(ClientError):
     """The answer is not valid, or does not match the request."""
 

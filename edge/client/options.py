@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 
 from edge.backoff import Backoff
 from edge.client.authorization import TokenSource
+from edge.client.errors import ClientError
 
 ConnectionListener = Callable[[str, bool], None]
 """Called with the URL of a WebSocket, and whether it is connected now."""
+
+FailureHandler = Callable[[ClientError], bool]
+"""Called with a failure from which the client can recover. Returns whether to do so."""
+
+Locator = Callable[[str], str]
+"""Returns the current URL of a broker's WebSocket. Called with the URL that was used last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,17 @@ class Options:
 
     on_connection: ConnectionListener | None = None
     """Called when a WebSocket opens or breaks, on the event loop: it must not block. `SyncClient` uses a thread."""
+
+    on_failure: FailureHandler | None = None
+    """Decides after a failure whether the client continues; None: always. Called on the event loop: it must not block.
+
+    The failure is `NoConnection`, `Refused` (a subscription was refused or ended, and is repeated), or `BadAnswer` (an
+    invalid message, which is skipped). If the handler returns False, the client does not repeat the attempt: the
+    subscriptions and waiting requests that the failure concerns raise it. The next request connects again.
+    """
+
+    locate: Locator | None = None
+    """Looks up the address before each attempt to connect, for brokers whose port changes. Runs on its own thread."""
 
     tls: ssl.SSLContext | None = None
     """TLS context for `https` and `wss`; None: the authorities that the system trusts."""

@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
-from edge.client.errors import BadAnswer, NoAnswer, Refused
+from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
 
@@ -33,9 +33,15 @@ class Http:
         self._tls = tls
         self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
+        self._closed = False
+        self._unanswered: set[asyncio.Timeout] = set()
+        """Time limits of the requests that wait for their answers."""
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Waiting and later requests raise `Closed`."""
+        self._closed = True
+        for limit in self._unanswered:  # httpx lets them wait for their answers
+            limit.reschedule(0)
         if self._client is not None:
             await self._client.aclose()
 
@@ -48,10 +54,12 @@ class Http:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """Send a request and return the response if it is a success. Raises `Refused`, `NoAnswer`."""
+        """Send a request and return the response if it is a success. Raises `Refused`, `NoAnswer`, `Closed`."""
         headers = dict(headers or {})
         if attempt.authorization is not None:
             headers["Authorization"] = attempt.authorization
+        if self._closed:  # the request waited for its turn until then, and httpx would raise a RuntimeError
+            raise Closed("the client was closed")
         if self._client is None:  # loading the system's certificates is slow
             # No proxies and credentials from the environment. httpx does not follow redirects, so the token stays with
             # the broker.
@@ -60,14 +68,20 @@ class Http:
         deadline = min(attempt.deadline, now + self._timeout)
         left = deadline - now
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=max(left, 0.001))
+        # The phases have their own timeouts, which show whether the request was sent. This one is for slow answers.
+        limit = asyncio.timeout_at(deadline + 1)
         try:
-            # The phases have their own timeouts, which show whether the request was sent. This one is for slow answers.
-            async with asyncio.timeout_at(deadline + 1):
+            async with limit:
+                self._unanswered.add(limit)
                 response = await self._client.send(request)
         except _NOT_SENT as error:
             raise NoAnswer(f"no connection to {url}: {error or type(error).__name__}", sent=False) from None
         except (httpx.TransportError, TimeoutError) as error:
+            if self._closed:
+                raise Closed("the client was closed") from None
             raise NoAnswer(f"no answer from {url}: {error or type(error).__name__}", sent=True) from None
+        finally:
+            self._unanswered.discard(limit)
         if response.is_success:
             return response
         message = _object(response, lenient=True)

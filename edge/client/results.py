@@ -10,7 +10,8 @@ import pyoxigraph as ox
 from edge.client.errors import BadAnswer
 from edge.client.rows import Row
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import read_prologue, tokenize
+from edge.protocol.syntax import tokenize
+from edge.sparql.tokens import read_prologue
 
 Form = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 

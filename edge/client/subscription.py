@@ -34,6 +34,10 @@ class Subscription:
             self.members["default-graph-uri"] = list(default_graphs)
         if named_graphs is not None:
             self.members["named-graph-uri"] = list(named_graphs)
+        self.variables: tuple[str, ...] = ()
+        """Variables of the query's result, including those that no row binds."""
+        self.spuid = ""
+        """Identifier that the broker gave the subscription. It may change when the client reconnects."""
         self._backlog = Backlog(waiting)
         self._end = end
         self._error: ClientError | None = None
@@ -79,9 +83,14 @@ class Subscription:
         self._backlog.replace(rows)
         self._news.set()
 
-    def change(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
-        """Take a change."""
-        self._backlog.change(added, removed)
+    def change(self, added: Iterable[Row], removed: Iterable[Row], merged: int = 1) -> None:
+        """Take a change; `merged` is the number of notifications that the broker combined."""
+        self._backlog.change(added, removed, merged)
+        self._news.set()
+
+    def restart(self) -> None:
+        """Deliver the whole result again."""
+        self._backlog.restart()
         self._news.set()
 
     def fail(self, error: ClientError) -> None:

@@ -23,8 +23,8 @@ class _SyncAgent:
     """An agent on an event loop in a thread. Use it with `with`."""
 
     def __init__(self, options: Options | None, host: str | None) -> None:
-        self._teller = CallbackThread()
-        self._brokers = Brokers(self._teller.beside(options or Options()), host=host)
+        self._callback_thread = CallbackThread()
+        self._brokers = Brokers(self._callback_thread.with_callbacks(options or Options()), host=host)
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +49,7 @@ class _SyncAgent:
             self._thread.run(self._agent.close())
             self._thread.run(self._brokers.close())
             self._thread.close()
-            self._teller.close()
+            self._callback_thread.close()
 
 
 class SyncProducer(_SyncAgent):

@@ -44,10 +44,21 @@ class SyncSubscription:
         """Newest result. It may be newer than the last notification read."""
         return self._thread.run(_results(self._subscription))
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the query's result, including those that no row binds."""
+        return self._subscription.variables
+
+    @property
+    def spuid(self) -> str:
+        """Identifier that the broker gave the subscription. It may change when the client reconnects."""
+        return self._subscription.spuid
+
     def next(self, timeout: float | None = None) -> Notification | None:
         """Return the next notification; None when the subscription was closed.
 
-        Raises `TimeoutError` after `timeout` seconds, and `Refused` when the broker no longer serves the query.
+        Raises `TimeoutError` after `timeout` seconds, `Refused` when the broker no longer serves the query, and the
+        failures after which `Options.on_failure` ends the attempts.
         """
         return self._thread.run(_next(self._subscription), timeout)
 
@@ -87,8 +98,8 @@ class SyncClient:
         over: Over = "auto",
         options: Options | None = None,
     ) -> None:
-        self._teller = CallbackThread()
-        self._client = Client(endpoints, over=over, options=self._teller.beside(options or Options()))
+        self._callback_thread = CallbackThread()
+        self._client = Client(endpoints, over=over, options=self._callback_thread.with_callbacks(options or Options()))
         self._thread = LoopThread("edge-client")
         self._threads: list[threading.Thread] = []
 
@@ -108,7 +119,7 @@ class SyncClient:
                 if thread is not threading.current_thread():
                     thread.join()
             self._thread.close()
-            self._teller.close()
+            self._callback_thread.close()
 
     @property
     def connected(self) -> bool:
@@ -183,6 +194,8 @@ class SyncClient:
         *,
         default_graphs: Graphs = None,
         named_graphs: Graphs = None,
+        resume: bool = True,
+        restart: bool = False,
         timeout: float | None = None,
     ) -> SyncSubscription:
         """Subscribe as `Client.subscribe`; raise `TimeoutError` after `timeout` seconds without a first result.
@@ -190,7 +203,9 @@ class SyncClient:
         With `handler`, do not iterate: it is called with each notification on a thread for this subscription. Its
         exceptions are logged and do not stop further notifications.
         """
-        work = self._client.subscribe(sparql, default_graphs=default_graphs, named_graphs=named_graphs)
+        work = self._client.subscribe(
+            sparql, default_graphs=default_graphs, named_graphs=named_graphs, resume=resume, restart=restart
+        )
         subscription = SyncSubscription(self._thread, self._thread.run(work, timeout))
         if handler is not None:
             thread = threading.Thread(

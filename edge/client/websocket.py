@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from edge.client.authorization import Authorization
-from edge.client.errors import RETRY_LATER, BadAnswer, Closed, NoAnswer, Refused
+from edge.client.authorization import Authorization, check_encrypted
+from edge.client.errors import RETRY_LATER, BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused
 from edge.client.options import Options
 from edge.client.pending_requests import Message, PendingRequest
 
@@ -44,6 +44,10 @@ class Listener(Protocol):
         """The connection was lost."""
         ...
 
+    def failed(self, error: ClientError) -> None:
+        """The application has ended the attempts after this failure."""
+        ...
+
     def closed(self) -> None:
         """The client was closed and does not connect again."""
         ...
@@ -52,9 +56,21 @@ class Listener(Protocol):
         """A notification arrived. Raises `BadAnswer`."""
         ...
 
+    def unsubscribed(self, spuid: object) -> None:
+        """The broker has ended a subscription as requested."""
+        ...
+
     def refused(self, alias: object, spuid: object, error: Refused) -> bool:
         """An error arrived that answers no request. Returns False if it concerns no subscription."""
         ...
+
+
+class _GiveUp(Exception):
+    """The application has ended the attempts after `failure`."""
+
+    def __init__(self, failure: ClientError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 class WebSocketClient:
@@ -81,6 +97,7 @@ class WebSocketClient:
         self._silent_until = 0.0  # loop time until which nothing is sent, because the broker answered 503
         self._room = asyncio.Semaphore(options.in_flight)
         self._heard = False  # whether the broker has sent anything but errors on this connection
+        self._refusal: Refused | None = None  # last error of this connection that answers no request
 
     @property
     def connected(self) -> bool:
@@ -111,6 +128,17 @@ class WebSocketClient:
             call.fail(Closed("the client was closed"))
         if self.listener is not None:
             self.listener.closed()
+
+    def continues(self, failure: ClientError) -> bool:
+        """Return whether to recover from a failure. The application decides (`Options.on_failure`)."""
+        handler = self._options.on_failure
+        if handler is None:
+            return True
+        try:
+            return handler(failure)
+        except Exception:  # noqa: BLE001 - it is the application's code
+            _log.exception("on_failure failed")
+            return True
 
     async def request(self, kind: str, members: Message, deadline: float, *, repeat: bool = False) -> Message:
         """Send `{kind: members}` and return the answer. `deadline` in the loop's time (s); infinite: no deadline.
@@ -165,37 +193,79 @@ class WebSocketClient:
                 del self._calls[alias]
 
     async def _run(self) -> None:
+        try:
+            await self._connect_repeatedly()
+        except _GiveUp as end:
+            self._runner = None  # the next request connects again
+            for call in self._calls.values():
+                call.fail(end.failure)
+            self._outgoing.clear()
+            if self.listener is not None:
+                self.listener.failed(end.failure)
+
+    async def _connect_repeatedly(self) -> None:
         options = self._options
         waits = iter(options.backoff)
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            self._heard = False
-            try:
-                async with _Connect(
-                    self.url,
-                    proxy=None,  # brokers are on the local network
-                    compression=None,
-                    max_size=None,  # results that the client requested may have any size
-                    open_timeout=_OPEN_TIMEOUT,
-                    close_timeout=_CLOSE_TIMEOUT,
-                    ping_interval=options.ping,
-                    ping_timeout=options.ping,
-                    additional_headers=await self._headers(),
-                    **_tls(self.url, options),
-                ) as socket:
-                    await self._serve(socket)
-                reason = "the broker closed the connection"
-            except (OSError, WebSocketException, NoAnswer) as error:
-                reason = str(error) or type(error).__name__
+            failure = await self._connect()
             # A connection that worked resets the back-off. One that breaks at once does not, or the client would
             # reconnect in a tight loop to a broker that accepts and closes connections.
             if self._heard or loop.time() - began > options.backoff.most:
                 waits = iter(options.backoff)
-            if reason != self._reason:
-                _log.warning("no connection to %s: %s; trying again", self.url, reason)
-                self._reason = reason
+            if not self.continues(failure):
+                raise _GiveUp(failure)
+            if failure.reason != self._reason:
+                _log.warning("%s; trying again", failure)
+                self._reason = failure.reason
             await asyncio.sleep(next(waits))
+
+    async def _connect(self) -> NoConnection:
+        """Connect and exchange messages until the connection ends. Returns the reason of the end."""
+        options = self._options
+        self._refusal, self._heard = None, False
+        connected = False
+        try:
+            await self._locate()
+            async with _Connect(
+                self.url,
+                proxy=None,  # brokers are on the local network
+                compression=None,
+                max_size=None,  # results that the client requested may have any size
+                open_timeout=_OPEN_TIMEOUT,
+                close_timeout=_CLOSE_TIMEOUT,
+                ping_interval=options.ping,
+                ping_timeout=options.ping,
+                additional_headers=await self._headers(),
+                **_tls(self.url, options),
+            ) as socket:
+                connected = True
+                await self._serve(socket)
+            return NoConnection(self.url, "the broker closed the connection", cause=self._refusal, lost=True)
+        except NoConnection as error:
+            return error
+        except (OSError, WebSocketException, NoAnswer) as error:
+            reason = str(error) or type(error).__name__
+            cause, close_reason = self._cause(error), _close_reason(error)
+            return NoConnection(self.url, reason, cause=cause, lost=connected, close_reason=close_reason)
+
+    def _cause(self, error: Exception) -> Exception:
+        """Return the cause of a lost connection. A broker that closes it because of an error sends the error before."""
+        return error if self._refusal is None or self._heard else self._refusal
+
+    async def _locate(self) -> None:
+        """Look up the address, which may have changed. Raises `NoConnection`."""
+        locate = self._options.locate
+        if locate is None:
+            return
+        try:
+            url = await asyncio.to_thread(locate, self.url)
+            if self._authorization.required:
+                check_encrypted(url)
+        except Exception as error:
+            raise NoConnection(self.url, f"no address: {error}", cause=error) from error
+        self.url = url
 
     async def _headers(self) -> dict[str, str]:
         value = await self._authorization.value()
@@ -207,7 +277,7 @@ class WebSocketClient:
         self._reason = ""
         _log.info("connected to %s", self.url)
         try:
-            self._tell(connected=True)
+            self._report(connected=True)
             if self.listener is not None:
                 self.listener.opened()
             async for text in socket:
@@ -216,7 +286,7 @@ class WebSocketClient:
             self._socket = None
             sender.cancel()
             self._broken()
-            self._tell(connected=False)
+            self._report(connected=False)
             await asyncio.wait({sender})
 
     async def _send(self, socket: ClientConnection) -> None:
@@ -240,11 +310,11 @@ class WebSocketClient:
         for call in self._calls.values():
             if call.bound or (call.sent and not call.repeat):
                 call.fail(NoAnswer(f"the connection to {self.url} broke before the answer came", sent=call.sent))
-        # Send the remaining requests on the next connection, in their order. Messages that expect no answer, such as
-        # unsubscribe, concern the lost connection only, and are dropped.
+        # Send the remaining requests on the next connection, in their order. Unsubscribe requests are valid on the
+        # lost connection only, and are dropped: the listener resumes a closed subscription, and ends it then.
         self._outgoing = deque(call for call in self._calls.values() if not call.answer.done())
 
-    def _tell(self, *, connected: bool) -> None:
+    def _report(self, *, connected: bool) -> None:
         listener = self._options.on_connection
         if listener is not None:
             try:
@@ -264,11 +334,17 @@ class WebSocketClient:
             if "notification" in message:
                 if self.listener is not None:
                     self.listener.notified(message["notification"])
+            elif "unsubscribed" in message:
+                if self.listener is not None:
+                    self.listener.unsubscribed(message["unsubscribed"].get("spuid"))
             else:
                 self._answered(message)
         # An invalid message does not end the connection: other requests and subscriptions are not affected.
         except (ValueError, TypeError, AttributeError, BadAnswer) as error:
-            _log.warning("%s sent an invalid message: %s", self.url, error)
+            failure = BadAnswer(f"{self.url} sent an invalid message: {error}")
+            if not self.continues(failure):
+                raise _GiveUp(failure) from error
+            _log.warning("%s", failure)
 
     def _answered(self, message: Message) -> None:
         """Match an answer to its request. The alias is in the answer's body, or next to a body that is a list."""
@@ -291,6 +367,7 @@ class WebSocketClient:
         elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
             # Without an alias it concerns the connection, or the broker does not repeat aliases.
             _log.warning("%s says: %s", self.url, error)
+            self._refusal = error
             for call in list(self._calls.values()):
                 if call.sent:
                     call.fail(error)
@@ -302,6 +379,10 @@ class WebSocketClient:
         self._outgoing = deque(sorted({*self._outgoing, call}, key=lambda each: each.number))
         self._silent_until = asyncio.get_running_loop().time() + next(iter(self._options.backoff))
         self._wake.set()
+
+
+def _close_reason(error: Exception) -> str:
+    return error.rcvd.reason if isinstance(error, ConnectionClosed) and error.rcvd is not None else ""
 
 
 def _tls(url: str, options: Options) -> dict[str, Any]:

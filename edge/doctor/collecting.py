@@ -160,10 +160,10 @@ def _files(data_dir: Path) -> str:
     """Return names, sizes, modes and times, without content."""
     lines = []
     for path in sorted(data_dir.rglob("*"))[:_FILES]:
-        told = path.lstat()
-        when = datetime.fromtimestamp(told.st_mtime, UTC).isoformat(timespec="seconds")
+        status = path.lstat()
+        when = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
         name = path.relative_to(data_dir).as_posix()
-        lines.append(f"{stat.filemode(told.st_mode)} {told.st_uid:>6} {told.st_size:>12} {when} {name!r}")
+        lines.append(f"{stat.filemode(status.st_mode)} {status.st_uid:>6} {status.st_size:>12} {when} {name!r}")
     return "\n".join(lines)
 
 
@@ -179,11 +179,11 @@ def _machine(around: Context) -> str:
 
 
 def _commands(around: Context, *commands: tuple[str, ...]) -> str:
-    told = []
+    sections = []
     for command in commands:
         said = around.run("systemctl", *command, "--no-pager", "--full", "--lines=0")
-        told.append(f"## systemctl {' '.join(command)}\n{said if said is not None else 'not there'}")
-    return "\n".join(told)
+        sections.append(f"## systemctl {' '.join(command)}\n{said if said is not None else 'not there'}")
+    return "\n".join(sections)
 
 
 def _journal(around: Context) -> str:

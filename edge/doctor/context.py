@@ -111,7 +111,7 @@ class Context:
             raise self._health
         return self._health
 
-    def told(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def reported(self, name: str) -> Any:  # noqa: ANN401 - JSON
         """Return a member of `/health`, or None if it is missing or the gateway did not respond."""
         try:
             return self.health()[1].get(name)

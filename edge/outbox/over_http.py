@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from ssl import SSLContext
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from edge import __version__
+from edge.http_client import Connection, NoResponse
 from edge.outbox.landing import KnownOutbox, LandingFailed, acknowledged, held, parsed
 from edge.outbox.segment import MANIFEST, ROWS
 from edge.outbox.segmenter import Segment
@@ -31,7 +32,7 @@ _OFFSET: Final = re.compile(r"[0-9]{1,15}")
 _ADVICE: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "offload.token is not known there",
     HTTPStatus.FORBIDDEN: "offload.token is not for this gateway (outbox.gateway)",
-    HTTPStatus.NOT_FOUND: "there is no landing zone at this address; check offload.to",
+    HTTPStatus.NOT_FOUND: "the address is not that of a landing zone; check offload.to",
 }
 
 Token = Callable[[], str]
@@ -46,10 +47,7 @@ class _Answer(NamedTuple):
 
 
 class HttpLanding:
-    """Client of the landing zone. Follows draft-ietf-httpbis-resumable-upload; digests follow RFC 9530.
-
-    It uses `http.client`, which is in memory already; httpx would take 5 MiB more.
-    """
+    """Client of the landing zone. Follows draft-ietf-httpbis-resumable-upload; digests follow RFC 9530."""
 
     def __init__(self, url: str, *, timeout: float, token: Token, ca_file: Path | None) -> None:
         """`url`: address of the landing zone. `timeout`: seconds to wait for a response."""
@@ -73,11 +71,13 @@ class HttpLanding:
         manifest = segment.manifest
         path = f"/v1/segments/{manifest.folder}/{manifest.stem}"
         with closing(self._calls()) as calls:
+            # The manifest comes last: a segment exists for readers when its manifest does.
             if not manifest.tombstone:
                 self._upload(calls, path + ROWS, segment.rows)
             self._upload(calls, path + MANIFEST, manifest.to_json())
 
     def _upload(self, calls: _Calls, path: str, content: bytes) -> None:
+        # The offset from which an interrupted upload continues.
         answer = calls.send("HEAD", path)
         if answer.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
             raise self._refused(answer)
@@ -86,6 +86,7 @@ class HttpLanding:
         offset, conflicts = answer.offset or 0, 0
         digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
         while True:
+            # The server's offset is input from outside: it must not address beyond the content.
             offset = min(offset, len(content))
             part = content[offset : offset + PART]
             headers = {"Upload-Offset": str(offset), "Upload-Complete": "?0"}
@@ -121,52 +122,47 @@ class _Calls:
         self._timeout = timeout
         self._token = token
         self._ca_file = ca_file
-        self._connection: HTTPConnection | None = None
+        self._connection = Connection(url, timeout, self._trust)
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
+        self._connection.close()
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> _Answer:
         """Send one request. Raises `LandingFailed` if there is no valid response."""
+        # The landing zone may be mounted below a path of a reverse proxy.
+        prefix = urlsplit(self._url).path.rstrip("/")
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            prefix = urlsplit(self._url).path.rstrip("/")
-            self._connection.request(method, prefix + path, body, self._headers() | (headers or {}))
-            response = self._connection.getresponse()
-            content = response.read(LARGEST_ANSWER + 1)
-        except (OSError, HTTPException, ValueError) as error:
+            # One byte more than allowed tells a response at the limit from a longer one.
+            response = self._connection.send(
+                method, prefix + path, body, self._headers() | (headers or {}), LARGEST_ANSWER + 1
+            )
+        except NoResponse as error:
             raise self._failed(error) from error
-        if len(content) > LARGEST_ANSWER:
+        if len(response.body) > LARGEST_ANSWER:
             raise LandingFailed(f"{self._url} sends a larger response than a landing zone does: check offload.to")
-        offset = response.getheader("Upload-Offset", "")
-        complete = response.getheader("Upload-Complete", "").strip() == "?1"
-        return _Answer(response.status, int(offset) if _OFFSET.fullmatch(offset) else None, complete, content)
+        offset = response.headers.get("Upload-Offset", "")
+        complete = response.headers.get("Upload-Complete", "").strip() == "?1"
+        return _Answer(response.status, int(offset) if _OFFSET.fullmatch(offset) else None, complete, response.body)
 
-    def _connect(self) -> HTTPConnection:
-        parts = urlsplit(self._url)
-        host = parts.hostname or ""
-        if parts.scheme == "http":
-            return HTTPConnection(host, parts.port, timeout=self._timeout)
+    def _trust(self) -> SSLContext:
         try:
-            context = trusting(self._ca_file)
+            return trusting(self._ca_file)
         except OSError as error:
             raise LandingFailed(
                 f"offload.ca_file: {self._ca_file} cannot be used: {error.strerror or error}"
             ) from error
-        return HTTPSConnection(host, parts.port, timeout=self._timeout, context=context)
 
     def _headers(self) -> dict[str, str]:
         token = self._token()
         given = {"Authorization": f"Bearer {token}"} if token else {}
         return {"User-Agent": f"sepa-edge/{__version__}", "Accept": "application/json", **given}
 
-    def _failed(self, error: Exception) -> LandingFailed:
-        if isinstance(error, TimeoutError):
+    def _failed(self, error: NoResponse) -> LandingFailed:
+        if error.timed_out:
             return LandingFailed(f"{self._url} did not answer within {self._timeout:g} s")
-        if distrust := getattr(error, "verify_message", None):  # of ssl.SSLCertVerificationError
-            return LandingFailed(f"{self._url} shows a certificate that is not trusted: {distrust} (offload.ca_file)")
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return LandingFailed(f"{self._url} cannot be reached: {reason}")
+        if error.verify_message:
+            return LandingFailed(
+                f"{self._url} shows a certificate that is not trusted: {error.verify_message} (offload.ca_file)"
+            )
+        return LandingFailed(f"{self._url} cannot be reached: {error}")

@@ -99,8 +99,10 @@ class Recorder:
         found = [(note[0], note[1]) for note in cast("Sequence[tuple[Context, Cells]]", notes)]
         if quads:
             found += observations(quads, self.graph, f"{self.head.epoch}:{self.last + 1}", now)
+        # All bodies and their size first: a refused update must not take numbers.
         bodies = [body(cells) for _, cells in found]
         size = sum(len(text.encode()) for text in bodies)
+        # With `when_full = "drop-oldest"` nothing is refused here; `write` drops the oldest observations instead.
         if self._refuses and self.bytes + size > self._max_bytes:
             raise StorageFailed(
                 f"The outbox is full (outbox.max_bytes is {self._max_bytes}): {self.count} observations wait to be sent"
@@ -125,6 +127,7 @@ class Recorder:
     def give_back(self, entries: int) -> None:
         """Release the last `entries` numbers: their observations are not stored after all."""
         if entries:
+            # Numbers are given back from the end, in the reverse order of `take`, so they stay without gaps.
             released = self._new_rows[-entries:]
             del self._new_rows[-entries:]
             self.last -= entries
@@ -146,6 +149,7 @@ class Recorder:
 
     def _drop_oldest(self, connection: sqlite3.Connection) -> _Dropped | None:
         """Drop the oldest observations of earlier commits, and record their range and time span."""
+        # Drop more than necessary: else each following commit would drop again, and add a lost range.
         surplus = self.bytes - self._max_bytes + self._max_bytes // _SPARE
         seqs: list[int] = []
         times: list[int] = []
@@ -172,6 +176,7 @@ class Recorder:
         self._new_rows.clear()
         self._new_contexts.clear()
         self._head_stored = True
+        # Each commit is synced then. With an interval, `flushed` is called after the next sync.
         if self._journal.flush_interval is None:
             self.flushed()
 
@@ -183,6 +188,7 @@ class Recorder:
 
     def claim(self, last: int) -> None:
         """Record on disk that numbers up to `last` may be sent. Raises `StorageFailed`: then they must not be sent."""
+        # One write for a whole segment: an interrupted transfer claims the same numbers again.
         if last > self.head.claimed:
             self._put_head(self.head._replace(claimed=last))
 
@@ -192,6 +198,7 @@ class Recorder:
         Used when the old numbers have already been assigned to other observations, for example after a restore.
         """
         offset = self.head.acknowledged
+        # The new head has acknowledged and claimed 0: the numbers start from 1.
         head = Head(self.head.gateway, _new_epoch())
         self._put_head(head, lambda connection: table.renumber(connection, offset))
         self.last -= offset
@@ -203,16 +210,19 @@ class Recorder:
             also(connection)
             table.write_head(connection, head)
 
+        # If the commit fails it raises, and the head in memory stays that of the disk.
         self._journal.commit([], write)
         self.head = head
         self._head_stored = True
 
     def forget(self, last: int) -> None:
         """Delete the observations up to `last`, which are acknowledged. Raises `StorageFailed`: then they stay."""
+        # A power cut may give later numbers to other observations, so their acknowledgement must not delete anything.
         last = min(last, self.safe)
         if last <= self.head.acknowledged:
             return
         unused = [number for number, use in self._last_use.items() if use <= last]
+        # Contexts recur with the next reading of the same sensor, so they stay until there are many.
         if len(self._contexts) <= _MAX_CONTEXTS:
             unused = []
         count = size = 0

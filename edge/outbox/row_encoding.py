@@ -143,8 +143,8 @@ def _micros(text: str) -> int | None:
     if not _DATE_TIME.fullmatch(text):
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment.replace(tzinfo=moment.tzinfo or UTC) - _BEGINNING) // timedelta(microseconds=1)
+        timestamp = datetime.fromisoformat(text)
+        return (timestamp.replace(tzinfo=timestamp.tzinfo or UTC) - _BEGINNING) // timedelta(microseconds=1)
     except (ValueError, OverflowError):  # a day that does not exist, or a year outside Python's range
         return None
 

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from edge.backoff import Backoff, Retry
 from edge.outbox.landing import KnownOutbox, Landing, LandingFailed
 from edge.outbox.segmenter import Segment, Stored, cut
+from edge.outbox.settings import OffloadSettings
 from edge.outbox.table import Damaged
 from edge.protocol.errors import EdgeError
 
@@ -27,16 +28,6 @@ _log = logging.getLogger(__name__)
 _POLL: Final = 1.0
 """Seconds between two checks for a full segment."""
 _MICROSECONDS: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadSettings:
-    """Schedule of the shipper; times in seconds. The defaults are those of the gateway's settings."""
-
-    every: float = 300.0
-    segment_rows: int = 10_000
-    retry_min: float = 1.0
-    retry_max: float = 300.0
 
 
 class Shipped(NamedTuple):
@@ -152,12 +143,14 @@ class Shipper:
         while (requests := self._wait()) is not None:
             done = self._round()
             for request in requests:
+                # The caller may have cancelled its request while the round ran.
                 if request.set_running_or_notify_cancel():
                     request.set_result(done)
 
     def _wait(self) -> list[Future[Shipped]] | None:
         """Wait until a round is due. Returns the futures of its requests, or None when the shipper stops."""
         with self._condition:
+            # Polled, because the writer thread does not notify this condition when it stores observations.
             while not (self._stopping or self._requests or self._is_due()):
                 self._condition.wait(min(_POLL, max(0.0, self._due - time.monotonic())))
             requests, self._requests = self._requests, []
@@ -168,6 +161,7 @@ class Shipper:
         return None
 
     def _is_due(self) -> bool:
+        # During a failure a full segment must not bypass the back-off.
         full = self._outbox.last - self.known.last >= self._settings.segment_rows
         return time.monotonic() >= self._due or (full and not self.failure)
 
@@ -175,6 +169,7 @@ class Shipper:
         """Ship all waiting observations once."""
         segments = observations = 0
         try:
+            # Each round starts with the state of the landing zone, so a lost response causes no second transfer.
             self._refresh()
             failure = self._delete_acknowledged()
             for first, last in self.known.missing(self._outbox.last):
@@ -231,6 +226,8 @@ class Shipper:
 
     def _put(self, segment: Segment) -> None:
         self._unfinished = (segment.manifest.first, segment.manifest.last)
+        # On disk before the first byte leaves: after a restore, a higher number at the landing zone proves an older
+        # copy.
         self._outbox.claim(segment.manifest.last)
         with self._waiting():
             self._landing.put(segment)
@@ -257,5 +254,6 @@ class Shipper:
             _log.warning("offload.down", extra={"reason": reason})
         self.failure = reason
         self.failures += 1
+        # Observations up to here count as replayed when they arrive.
         self._failed_at = self._outbox.last
         self._due = time.monotonic() + self._retry.failed()

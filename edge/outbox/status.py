@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge.outbox.outbox import Outbox
-from edge.outbox.shipper import Shipper
+
+if TYPE_CHECKING:
+    from edge.outbox.shipper import Shipper
+
 
 _STUCK: Final = 600.0
 """Seconds without an answer of the landing zone after which it counts as unreachable. A hung mount reports no error."""

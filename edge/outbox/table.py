@@ -94,6 +94,7 @@ def extent(select: Select, after: int) -> Extent:
     ((count, size, first, last, missing),) = select(query, (after,))
     if missing is not None:
         raise Damaged(f"the context {missing} of stored observations is missing")
+    # Numbers are assigned without gaps, so a gap is damage.
     if count and count != last - first + 1:
         raise Damaged(f"of the stored observations {first} to {last} only {count} are there")
     return Extent(count, size or 0, first or 0, last or 0)
@@ -149,6 +150,7 @@ def remove(connection: sqlite3.Connection, last: int) -> tuple[int, int]:
 def remove_lost(connection: sqlite3.Connection, last: int) -> None:
     """Delete the dropped ranges up to `last`; shorten a range that contains it."""
     connection.execute("DELETE FROM outbox_lost WHERE last <= ?", (last,))
+    # After the DELETE only a range that extends beyond `last` can match.
     connection.execute("UPDATE outbox_lost SET first = ? WHERE first <= ?", (last + 1, last))
 
 

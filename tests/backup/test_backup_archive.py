@@ -17,12 +17,14 @@ import pytest
 
 from edge import last_run
 from edge.backup import BackupRefused, make, restore
-from edge.backup.exchange import exchange
-from edge.engine import EngineSettings, open_engine
+from edge.backup.restoring import exchange
 from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.requests import UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.security.clients import Rights
-from edge.security.security import Security, SecuritySettings
+from edge.security.security import Security
+from edge.security.settings import SecuritySettings
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def value_in(directory):
         engine.close()
 
 
-def test_all_comes_back_but_what_speaks_of_a_run(data, tmp_path):
+def test_a_restore_brings_back_everything_except_the_files_of_a_run(data, tmp_path):
     archive = tmp_path / "backup.tar.gz"
     manifest = make(data, archive)
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
@@ -95,7 +97,7 @@ def test_all_comes_back_but_what_speaks_of_a_run(data, tmp_path):
     security.close()
 
 
-def test_what_is_there_is_replaced_only_when_asked_and_kept(data, tmp_path):
+def test_existing_data_is_replaced_only_on_request_and_kept_aside(data, tmp_path):
     archive = backed_up(data)
     (data / "mappings" / "own.toml").write_text("# changed")
     with pytest.raises(BackupRefused, match="not empty; --replace"):
@@ -112,7 +114,7 @@ def test_what_is_there_is_replaced_only_when_asked_and_kept(data, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "data.before-restore", "data.before-restore-2"]
 
 
-def test_a_link_in_place_of_the_directory_stays_one(data, tmp_path):
+def test_a_symbolic_link_to_the_directory_stays_a_link(data, tmp_path):
     (tmp_path / "link").symlink_to(data)
     restored = restore(backed_up(data), tmp_path / "link", replace=True)
     assert restored.before == tmp_path / "data.before-restore"
@@ -120,7 +122,7 @@ def test_a_link_in_place_of_the_directory_stays_one(data, tmp_path):
     assert value_in(tmp_path / "link") == 1
 
 
-def test_nothing_is_put_back_under_a_gateway_that_runs(data, tmp_path):
+def test_a_restore_is_refused_while_the_gateway_runs(data, tmp_path):
     archive = backed_up(data)
     lock = DirectoryLock(data)
     try:
@@ -223,7 +225,7 @@ def damaged_journal(members, manifest):
         (damaged_journal, "cannot be used: .*damaged"),
     ],
 )
-def test_what_is_not_in_order_is_refused_before_anything_is_touched(data, tmp_path, change, fault):
+def test_an_invalid_archive_is_refused_before_any_change(data, tmp_path, change, fault):
     archive = rewritten(backed_up(data), change)
     before = contents(data)
     with pytest.raises(BackupRefused, match=fault):
@@ -232,7 +234,7 @@ def test_what_is_not_in_order_is_refused_before_anything_is_touched(data, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_backup_that_was_cut_off_is_none(data, tmp_path):
+def test_a_truncated_backup_is_refused(data, tmp_path):
     whole = backed_up(data).getvalue()
     for length in (0, 1, 100, len(whole) // 2, len(whole) - 2000):
         with pytest.raises(BackupRefused):
@@ -244,7 +246,7 @@ def test_a_backup_that_was_cut_off_is_none(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_what_is_no_data_directory_or_damaged_is_not_backed_up(data, tmp_path):
+def test_a_missing_or_damaged_data_directory_is_not_backed_up(data, tmp_path):
     with pytest.raises(BackupRefused, match="is not a data directory"):
         make(tmp_path, tmp_path / "backup.tar.gz")
     with (data / "edge.sqlite3").open("r+b") as file:
@@ -281,7 +283,7 @@ def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):
 @pytest.mark.parametrize("known", [True, False])
 def test_directories_change_places_also_where_the_kernel_cannot_do_it_in_one_step(tmp_path, monkeypatch, known):
     if not known:
-        monkeypatch.setattr("edge.backup.exchange._renameat2", lambda *_: errno.EINVAL)
+        monkeypatch.setattr("edge.backup.restoring._renameat2", lambda *_: errno.EINVAL)
     one, other = tmp_path / "one", tmp_path / "other"
     for directory in (one, other):
         directory.mkdir()
@@ -294,7 +296,7 @@ def test_directories_change_places_also_where_the_kernel_cannot_do_it_in_one_ste
     assert (other / "one").exists()
 
 
-def test_a_copy_of_a_file_that_is_written_to_is_as_of_one_moment(tmp_path):
+def test_a_copy_of_a_growing_file_is_consistent(tmp_path):
     data = tmp_path / "data"
     engine = open_engine(data, EngineSettings())
     try:
@@ -309,7 +311,7 @@ def test_a_copy_of_a_file_that_is_written_to_is_as_of_one_moment(tmp_path):
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_backup_is_not_part_of_what_it_is_of(data, tmp_path):
+def test_a_backup_does_not_contain_itself(data, tmp_path):
     (tmp_path / "link").symlink_to(data)
     for place in (data / "backup.tar.gz", data / "mappings" / "backup.tar.gz", tmp_path / "link" / "backup.tar.gz"):
         with pytest.raises(BackupRefused, match="name another place"):

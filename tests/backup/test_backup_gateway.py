@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 import pytest
 
 from edge import last_run
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.outbox.segment import MANIFEST, Manifest
 from tests.support.processes import GatewayProcess
 from tests.support.waiting import wait_for
@@ -76,7 +77,7 @@ def shipped(landing: Path) -> dict[str, set[int]]:
     return found
 
 
-def test_a_gateway_goes_on_from_its_backup_and_its_outbox_in_a_new_epoch(gateway, landing, tmp_path):
+def test_a_gateway_continues_from_its_backup_with_its_outbox_in_a_new_epoch(gateway, landing, tmp_path):
     http = gateway.start()["http"]
     last = 0
     enough = threading.Event()
@@ -147,7 +148,7 @@ def test_a_backup_through_a_pipe_and_back(gateway, tmp_path):
     assert value(gateway.start()["http"]) == 7
 
 
-def test_a_restore_that_is_killed_leaves_the_one_or_the_other(gateway, tmp_path):
+def test_a_killed_restore_leaves_either_the_old_or_the_new_data(gateway, tmp_path):
     ask(gateway.start()["http"], "/update", update=READING.format(1))
     assert edge(gateway, "backup", tmp_path / "backup.tar.gz").returncode == 0
     gateway.stop()
@@ -169,7 +170,7 @@ def test_a_restore_that_is_killed_leaves_the_one_or_the_other(gateway, tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_files_belong_to_whom_the_directory_did(gateway, tmp_path):
+def test_restored_files_belong_to_the_owner_of_the_directory(gateway, tmp_path):
     gateway.start()
     gateway.stop()
     assert edge(gateway, "backup", tmp_path / "backup.tar.gz").returncode == 0
@@ -179,7 +180,7 @@ def test_files_belong_to_whom_the_directory_did(gateway, tmp_path):
         assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4712)
 
 
-def test_no_directory_and_no_file_are_told_in_a_line(gateway, tmp_path):
+def test_a_missing_directory_or_file_is_reported_in_one_line(gateway, tmp_path):
     done = edge(gateway, "backup", tmp_path / "backup.tar.gz")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "is not a data directory" in done.stderr

@@ -23,7 +23,7 @@ def file(tmp_path):
     return file
 
 
-def test_a_good_profile_is_listed(edge, file):
+def test_a_valid_profile_is_listed(edge, file):
     done = edge("app", "check", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split() for line in done.stdout.splitlines()] == [
@@ -33,7 +33,7 @@ def test_a_good_profile_is_listed(edge, file):
     ]
 
 
-def test_every_fault_has_its_line_and_the_code_is_1(edge, file, tmp_path):
+def test_every_error_has_its_line_and_the_exit_code_is_1(edge, file, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("host: a b\nupdates:\n  A: {sparql: 'INSERT DATA { zz:a a zz:b }'}\nhots: c\n")
     done = edge("app", "check", bad, file)
@@ -45,14 +45,14 @@ def test_every_fault_has_its_line_and_the_code_is_1(edge, file, tmp_path):
     assert lines[3] == f"{file}: good, 1 update, 1 query"
 
 
-def test_a_file_that_cannot_be_read_is_2(edge, tmp_path):
+def test_unreadable_profile_is_exit_code_2(edge, tmp_path):
     for command in ("check", "show"):
         done = edge("app", command, tmp_path / "none.jsap")
         assert (done.returncode, done.stdout) == (2, "")
         assert "cannot be read: No such file or directory" in done.stderr
 
 
-def test_what_would_be_sent(edge, file):
+def test_the_request_that_would_be_sent_is_shown(edge, file):
     done = edge("app", "show", file, "SET", "--bind", "lamp=ex:kitchen", "-b", '?state=a"b=c')
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -72,7 +72,7 @@ def test_what_would_be_sent(edge, file):
         (["LAMPS", "--bind", "lamp=ex:a"], "no forced binding ?lamp"),
     ],
 )
-def test_what_cannot_be_shown(edge, file, arguments, reason):
+def test_a_request_that_cannot_be_built_is_an_error(edge, file, arguments, reason):
     done = edge("app", "show", file, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert reason in done.stderr

@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pyoxigraph as ox
 import pytest
 from edge_command import DEADLINE, launch
+from websockets.sync.server import serve
 
 from tests.support.waiting import wait_for
 
@@ -55,7 +57,7 @@ def test_select_is_a_table(ask):
 
 
 @pytest.mark.parametrize(("text", "answer"), [("ASK { ?s ?p 1 }", "true\n"), ("ASK { ?s ?p 9 }", "false\n")])
-def test_ask_is_a_word_and_always_0(ask, text, answer):
+def test_ask_prints_true_or_false_and_ends_with_0(ask, text, answer):
     put(ask, 1)
     done = ask("query", text)
     assert (done.returncode, done.stdout) == (0, answer)
@@ -101,7 +103,7 @@ def test_datasets(ask):
 
 
 @pytest.mark.parametrize("command", ["query", "update", "subscribe"])
-def test_wrong_sparql_is_1_with_the_gateways_words(ask, command):
+def test_invalid_sparql_is_exit_code_1_with_the_gateways_message(ask, command):
     done = ask(command, "SELEKT *")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("edge: ")
@@ -109,7 +111,7 @@ def test_wrong_sparql_is_1_with_the_gateways_words(ask, command):
     assert "Traceback" not in done.stderr
 
 
-def test_subscribe_tells_what_was_added_and_removed(ask, shared_edge, gateway):
+def test_subscribe_prints_added_and_removed_rows(ask, shared_edge, gateway):
     put(ask, 1)
     watching = shared_edge.start(
         "subscribe", "--json", "--alias", "n", "-n", 3, "--data-dir", gateway.data_dir, NUMBERS
@@ -126,7 +128,7 @@ def test_subscribe_tells_what_was_added_and_removed(ask, shared_edge, gateway):
     assert [b["n"]["value"] for b in removed["removedResults"]["results"]["bindings"]] == ["1"]
 
 
-def test_subscribe_for_people(ask, shared_edge, gateway):
+def test_subscribe_prints_a_table(ask, shared_edge, gateway):
     put(ask, 1)
     watching = shared_edge.start("subscribe", "-n", 2, "--data-dir", gateway.data_dir, NUMBERS)
     lines = [watching.stdout.readline() for _ in range(4)]
@@ -146,9 +148,9 @@ def test_publish_reaches_the_subscriber(ask, shared_edge, gateway):
     for value in ("21.5", "22"):
         done = ask("publish", "senml/kitchen", f'[{{"n":"temperature","u":"Cel","v":{value}}}]')
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        told = json.loads(watching.stdout.readline())
-        assert [b["v"]["value"] for b in told["addedResults"]["results"]["bindings"]] == [value]
-    assert [b["v"]["value"] for b in told["removedResults"]["results"]["bindings"]] == ["21.5"]
+        reported = json.loads(watching.stdout.readline())
+        assert [b["v"]["value"] for b in reported["addedResults"]["results"]["bindings"]] == [value]
+    assert [b["v"]["value"] for b in reported["removedResults"]["results"]["bindings"]] == ["21.5"]
     assert watching.wait(DEADLINE) == 0
 
 
@@ -160,7 +162,7 @@ def test_ctrl_c_ends_a_subscription_quietly(ask, shared_edge, gateway):
     assert (watching.returncode, err) == (0, "")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(ask, shared_edge, gateway):
+def test_a_closed_pipe_is_not_an_error(ask, shared_edge, gateway):
     put(ask, *range(3000))
     command = [sys.executable, "-m", "edge", "query", "-f", "csv", "--data-dir", str(gateway.data_dir)]
     query = "SELECT * { ?a ?b ?c . ?a ?b ?n FILTER(?n < 40) }"
@@ -183,7 +185,7 @@ def test_a_subscription_that_lost_its_reader_ends(ask, shared_edge, gateway):
     watching.stdout = None
 
 
-def test_reconnect_says_so_and_subscribes_again(edge, tmp_path):
+def test_reconnect_reports_the_lost_connection_and_prints_the_result_again(edge, tmp_path):
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
     edge("update", "INSERT DATA { <urn:numbers> <urn:has> 1 }", "--data-dir", running.data_dir)
     errors = (tmp_path / "errors").open("w+")
@@ -199,7 +201,7 @@ def test_reconnect_says_so_and_subscribes_again(edge, tmp_path):
     errors.close()
 
 
-def test_without_reconnect_a_lost_gateway_is_3(edge, tmp_path):
+def test_lost_connection_without_reconnect_is_exit_code_3(edge, tmp_path):
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
     watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, NUMBERS)
     assert watching.stdout.readline()
@@ -216,7 +218,7 @@ def test_addresses_from_the_environment(ask, shared_edge, gateway):
     assert shared_edge("query", "ASK {}", environ={"EDGE__DATA_DIR": str(gateway.data_dir)}).stdout == "true\n"
 
 
-def test_something_else_at_the_address(edge, gateway):
+def test_another_server_at_the_address_is_reported(edge, gateway):
     """An HTTP server that is not a gateway, and one that never answers."""
     done = edge("query", "ASK {}", "--url", gateway.endpoints["http"] + "/nothing/here")
     assert done.returncode == 1
@@ -233,7 +235,46 @@ def test_something_else_at_the_address(edge, gateway):
             assert "within 0.3 s" in done.stderr
 
 
-def test_load_fetches_documents_where_it_is_allowed(edge, tmp_path):
+@contextlib.contextmanager
+def websocket_server(handler):
+    """Serve a WebSocket in another thread, and yield its URL."""
+    with serve(handler, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("answer", ["hello", None], ids=["not JSON", "an echo of the request"])
+def test_subscribe_reports_a_server_that_is_not_a_gateway(edge, answer):
+    def talk(connection):
+        for message in connection:
+            connection.send(answer or message)
+
+    with websocket_server(talk) as url:
+        done = edge("subscribe", "ASK {}", "--ws", url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "edge: the answer is not that of a gateway; is --ws right?\n"
+
+
+def test_subscribe_prints_the_reason_of_a_close_frame(edge):
+    with websocket_server(lambda connection: connection.close(1008, "too slow")) as url:
+        done = edge("subscribe", "ASK {}", "--ws", url)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"edge: the connection to {url} ended: too slow\n"
+
+
+def test_subscribe_reports_a_wrong_path(edge, gateway):
+    done = edge("subscribe", "ASK {}", "--ws", gateway.endpoints["ws"] + "/elsewhere")
+    assert done.returncode == 1
+    assert "There is nothing at" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_load_fetches_documents_if_allowed(edge, tmp_path):
     pages = tmp_path / "pages"
     pages.mkdir()
     (pages / "a.ttl").write_text("<#s> <urn:p> 1 , 2 .")

@@ -51,7 +51,7 @@ def directory(file):
         ("tls/server.pem", "edge cert init|cannot be read"),
     ],
 )
-def test_what_ends_the_start_says_what_to_do(edge, tmp_path, whole, name, remedy, damage):
+def test_errors_at_the_start_name_the_remedy(edge, tmp_path, whole, name, remedy, damage):
     data = shutil.copytree(whole, tmp_path / "data")
     damage(data / name)
     done = edge("run", "--data-dir", data, environ={**FREE_PORTS, **SECURE})

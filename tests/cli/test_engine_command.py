@@ -16,7 +16,7 @@ def ask(shared_edge, gateway):
     return run
 
 
-def test_it_is_a_table_of_the_phases(ask, shared_edge, gateway):
+def test_the_command_prints_a_table_of_the_phases(ask, shared_edge, gateway):
     assert shared_edge("update", "--data-dir", gateway.data_dir, "INSERT DATA { <urn:s> <urn:p> 1 }").returncode == 0
     done = ask()
     assert (done.returncode, done.stderr) == (0, "")
@@ -39,7 +39,7 @@ def test_processing_is_changed_and_stays(ask, processing):
     assert json.loads(ask("--json").stdout)["processing"] == processing
 
 
-def test_json_is_what_the_gateway_answers(ask, gateway):
+def test_json_output_has_the_members_of_the_api(ask, gateway):
     ours = json.loads(ask("--json").stdout)
     with urllib.request.urlopen(f"{gateway.endpoints['http']}/api/engine") as answer:
         theirs = json.load(answer)
@@ -47,19 +47,19 @@ def test_json_is_what_the_gateway_answers(ask, gateway):
     assert ours["phases"].keys() == theirs["phases"].keys()
 
 
-def test_a_wrong_word_is_refused_before_anybody_is_asked(edge):
+def test_an_invalid_argument_is_refused_before_any_request(edge):
     done = edge("engine", "--processing", "fast")
     assert done.returncode == 2
     assert "sequential" in done.stderr
 
 
-def test_without_a_gateway_it_says_so(edge, tmp_path):
+def test_a_missing_gateway_is_reported(edge, tmp_path):
     done = edge("engine", "--data-dir", tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "no gateway runs" in done.stderr
 
 
-def test_what_is_no_gateway_is_told(edge, gateway):
+def test_another_server_than_a_gateway_is_reported(edge, gateway):
     done = edge("engine", "--url", f"{gateway.endpoints['http']}/api/endpoints?")
     assert done.returncode == 1
     assert "--url" in done.stderr

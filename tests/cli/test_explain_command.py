@@ -28,50 +28,50 @@ def words(done: subprocess.CompletedProcess) -> str:
     return " ".join(done.stdout.split())
 
 
-def test_a_query_that_is_kept_up_to_date_incrementally(ask):
-    told = words(ask("explain", JOIN))
-    assert told.startswith("SELECT. Kept up to date incrementally.")
-    assert "?road :has ?lamp watches only :r1 :has ?lamp now about 2 triples match exact:" in told
-    assert "open constants: :r1" in told
-    assert "now: 0 subscriptions to this query; 0 subscribed queries evaluated together" in told
-    assert "Good to know" not in told
+def test_an_incremental_query_is_explained(ask):
+    reported = words(ask("explain", JOIN))
+    assert reported.startswith("SELECT. Kept up to date incrementally.")
+    assert "?road :has ?lamp watches only :r1 :has ?lamp now about 2 triples match exact:" in reported
+    assert "open constants: :r1" in reported
+    assert "now: 0 subscriptions to this query; 0 subscribed queries evaluated together" in reported
+    assert "Good to know" not in reported
 
 
-def test_a_query_that_is_evaluated_anew(ask):
-    told = words(ask("explain", PREFIX + "SELECT ?x { :r1 :next+ ?x }"))
-    assert told.startswith("SELECT. Re-evaluated.")
-    assert "Why: A path of any length" in told
-    assert "Good to know - If the length is bounded" in told
+def test_a_reevaluated_query_is_explained(ask):
+    reported = words(ask("explain", PREFIX + "SELECT ?x { :r1 :next+ ?x }"))
+    assert reported.startswith("SELECT. Re-evaluated.")
+    assert "Why: A path of any length" in reported
+    assert "Good to know - If the length is bounded" in reported
 
 
-def test_what_costs_as_much_as_the_whole_query_is_marked(ask):
-    told = words(ask("explain", PREFIX + "SELECT * { ?l :dim ?d OPTIONAL { ?other :name ?name } }"))
-    assert "?other :name ?name in OPTIONAL now about 0 triples match everything:" in told
-    assert "! This pattern has no variable" in told
+def test_a_trigger_that_costs_as_much_as_the_query_is_marked(ask):
+    reported = words(ask("explain", PREFIX + "SELECT * { ?l :dim ?d OPTIONAL { ?other :name ?name } }"))
+    assert "?other :name ?name in OPTIONAL now about 0 triples match everything:" in reported
+    assert "! This pattern has no variable" in reported
 
 
 def test_branches_of_a_union_are_parts(ask):
-    told = words(ask("explain", PREFIX + "SELECT * { { ?l :dim ?d } UNION { ?l :has ?d } }"))
-    assert "Patterns, part 1 of 2 ?l :dim ?d" in told
-    assert "Patterns, part 2 of 2 ?l :has ?d" in told
+    reported = words(ask("explain", PREFIX + "SELECT * { { ?l :dim ?d } UNION { ?l :has ?d } }"))
+    assert "Patterns, part 1 of 2 ?l :dim ?d" in reported
+    assert "Patterns, part 2 of 2 ?l :has ?d" in reported
 
 
-def test_json_is_what_the_gateway_says(ask):
+def test_json_is_the_response_of_the_gateway(ask):
     done = ask("explain", "--json", JOIN)
-    told = json.loads(done.stdout)
-    assert (told["form"], told["kept"]) == ("SELECT", "incremental")
-    assert [pattern["matches"] for pattern in told["parts"][0]] == [2, 2]
+    reported = json.loads(done.stdout)
+    assert (reported["form"], reported["kept"]) == ("SELECT", "incremental")
+    assert [pattern["matches"] for pattern in reported["parts"][0]] == [2, 2]
 
 
-def test_those_who_are_subscribed_are_counted(ask, shared_edge, gateway):
+def test_subscribers_are_counted(ask, shared_edge, gateway):
     watching = [
         shared_edge.start("subscribe", "--json", "--data-dir", gateway.data_dir, JOIN.replace(":r1", road))
         for road in (":r1", ":r1", ":r2")
     ]
     for each in watching:
         assert json.loads(each.stdout.readline())["sequence"] == 0
-    told = words(ask("explain", JOIN))
-    assert "now: 2 subscriptions to this query; 2 subscribed queries evaluated together" in told
+    reported = words(ask("explain", JOIN))
+    assert "now: 2 subscriptions to this query; 2 subscribed queries evaluated together" in reported
     for each in watching:
         each.kill()
         each.communicate()
@@ -81,18 +81,18 @@ def test_sources_and_datasets_are_those_of_a_query(ask, tmp_path):
     file = tmp_path / "q.rq"
     file.write_text(JOIN)
     assert ask("explain", f"@{file}").stdout == ask("explain", "-", input=JOIN).stdout == ask("explain", JOIN).stdout
-    told = words(ask("explain", "--default-graph", "urn:g", JOIN))
-    assert "GRAPH <urn:g> { :r1 :has ?lamp }" in told
+    reported = words(ask("explain", "--default-graph", "urn:g", JOIN))
+    assert "GRAPH <urn:g> { :r1 :has ?lamp }" in reported
 
 
-def test_data_does_not_steer_the_terminal(ask):
+def test_control_characters_do_not_reach_the_terminal(ask):
     done = ask("explain", PREFIX + 'ASK { ?l :dim "a\\u001b[31m\\u202e" }')
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
 
 
-def test_it_can_be_read_on_a_narrow_terminal(ask):
+def test_the_explanation_fits_a_narrow_terminal(ask):
     done = ask("explain", PREFIX + "SELECT ?x { :r1 :next+ ?x }", environ={"COLUMNS": "50"})
     assert 40 < max(map(len, done.stdout.splitlines())) <= 50
 
@@ -107,7 +107,7 @@ def test_refusals(ask, shared_edge):
     assert done.returncode == 2
 
 
-def test_help_says_what_it_is(shared_edge):
+def test_help_describes_the_command(shared_edge):
     done = shared_edge("explain", "--help", input="")
     assert "edge explain" in done.stdout
     assert "explain" in shared_edge("--help").stdout

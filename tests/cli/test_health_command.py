@@ -9,7 +9,7 @@ from edge_command import launch
 QUIET = {"EDGE__HOST__ENABLED": "false", "EDGE__MQTT__ENABLED": "false"}
 
 
-def test_a_gateway_that_works_is_good(edge, tmp_path):
+def test_a_working_gateway_is_healthy(edge, tmp_path):
     running = launch(edge, tmp_path / "data", **QUIET)
     done = edge("health", "--data-dir", running.data_dir)
     assert done.returncode == 0
@@ -17,7 +17,7 @@ def test_a_gateway_that_works_is_good(edge, tmp_path):
     assert done.stdout.endswith(" components make progress\n")
 
 
-def test_one_that_is_away_is_not_and_is_waited_for(edge, tmp_path):
+def test_a_missing_gateway_is_unhealthy_and_can_be_awaited(edge, tmp_path):
     done = edge("health", "--data-dir", tmp_path / "data")
     assert done.returncode == 3
     assert "no gateway runs" in done.stderr
@@ -31,6 +31,6 @@ def test_one_that_is_away_is_not_and_is_waited_for(edge, tmp_path):
     assert found[0].returncode == 0
 
 
-def test_what_makes_no_sense_is_not_waited_for(edge):
+def test_an_invalid_address_is_not_awaited(edge):
     done = edge("health", "--wait", "60", "--url", "nonsense")
     assert done.returncode == 2

@@ -20,7 +20,7 @@ def file(tmp_path):
     return file
 
 
-def test_a_good_file(edge, file):
+def test_valid_mapping_file_is_accepted(edge, file):
     done = edge("mapping", "check", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{file}: good, 1 mapping\n"
@@ -43,14 +43,14 @@ def test_a_missing_file_is_2(edge, tmp_path):
     assert "cannot be read: No such file or directory" in done.stderr
 
 
-def test_a_message_of_a_pack(edge):
+def test_message_is_mapped_by_an_included_pack(edge):
     done = edge("mapping", "test", "zigbee2mqtt/kitchen", '{"temperature": 21.5}')
     assert (done.returncode, done.stderr) == (0, "")
     assert "* zigbee2mqtt/device" in done.stdout
     assert "value        21.5" in done.stdout
 
 
-def test_a_message_of_a_file_of_ones_own(edge, file):
+def test_message_is_mapped_by_a_given_file(edge, file):
     done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": 21.5}', "--file", file, "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
@@ -66,7 +66,7 @@ def test_files_of_the_data_directory_apply(edge, file, tmp_path):
     assert OBSERVATION in edge(*arguments, input='{"celsius": 1}').stdout
 
 
-def test_a_bad_value_is_1_with_the_reason(edge, file):
+def test_bad_value_is_exit_code_1_with_the_reason(edge, file):
     done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": "warm"}', "--file", file)
     assert done.returncode == 1
     assert '"warm" is not a number' in done.stdout
@@ -115,7 +115,7 @@ def test_an_actuator_shows_its_messages(edge, file):
     assert found["removed"]["payload"] == ""
 
 
-def test_an_actuator_tells_what_is_wrong_with_a_solution(edge, file):
+def test_an_actuator_reports_the_problem_of_a_solution(edge, file):
     file.write_text(ACTUATOR)
     done = edge("mapping", "test", "--actuator", "lamps", '{"id": "a+b", "on": 1.5}', "--file", file)
     assert (done.returncode, done.stderr) == (1, "")

@@ -38,7 +38,7 @@ def run(shared_edge, shipping):
     return lambda *arguments: shared_edge(*arguments, "--data-dir", shipping.data_dir)
 
 
-def test_what_waits_is_shipped_when_it_is_told_to(run, landing):
+def test_waiting_observations_are_shipped_on_request(run, landing):
     assert run("outbox", "ship").stdout == "0 observations shipped in 0 segments\n"
     for name in ("a", "b"):
         assert run("update", STORE % name).returncode == 0
@@ -54,11 +54,12 @@ def test_what_waits_is_shipped_when_it_is_told_to(run, landing):
     assert (lines["stored"], lines["shipped"], lines["acknowledged"]) == ("up to 2", "up to 2", "up to 0")
 
 
-def test_where_the_landing_zone_is_away_it_says_so(run, landing):
+def test_a_missing_landing_zone_is_reported(run, landing):
     landing.rename(landing.with_name("away"))
     done = run("outbox", "ship")
     assert (done.returncode, done.stdout) == (1, "0 observations shipped in 0 segments\n")
-    assert done.stderr == f"edge: {landing} is not there; make the directory, or mount it; it is tried again later\n"
+    remedy = "make the directory, or mount it; the gateway retries automatically"
+    assert done.stderr == f"edge: {landing} is not there; {remedy}\n"
     status = run("outbox", "status")
     assert status.returncode == 0
     assert f"fails: {landing} is not there" in status.stdout
@@ -67,7 +68,7 @@ def test_where_the_landing_zone_is_away_it_says_so(run, landing):
     assert "ships to" in run("outbox", "status").stdout
 
 
-def test_without_a_landing_zone_it_says_which_setting(shared_edge, gateway):
+def test_the_missing_setting_of_the_landing_zone_is_named(shared_edge, gateway):
     done = shared_edge("outbox", "ship", "--data-dir", gateway.data_dir)
     assert done.returncode == 1
     assert "offload.to" in done.stderr
@@ -75,5 +76,5 @@ def test_without_a_landing_zone_it_says_which_setting(shared_edge, gateway):
     assert "off: offload.to is not set" in status.stdout
 
 
-def test_nobody_there_is_exit_code_3(shared_edge):
+def test_an_unreachable_gateway_is_exit_code_3(shared_edge):
     assert shared_edge("outbox", "status", "--url", "http://127.0.0.1:9").returncode == 3

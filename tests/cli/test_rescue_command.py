@@ -98,7 +98,7 @@ def test_a_directory_without_a_journal_is_refused(edge, tmp_path):
     assert "edge.sqlite3" in done.stderr
 
 
-def test_what_is_not_a_journal_still_ends_the_start(edge, tmp_path):
+def test_a_file_that_is_not_a_journal_still_ends_the_start(edge, tmp_path):
     (tmp_path / FILE).write_bytes(b"no database" * 1000)
     done = edge("run", "--data-dir", tmp_path, environ=FREE_PORTS)
     assert done.returncode == 1

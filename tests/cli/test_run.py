@@ -35,7 +35,7 @@ def answers(url):
         return response.read()
 
 
-def test_ready_means_that_everything_answers(edge, tmp_path):
+def test_ready_gateway_answers_on_all_endpoints(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     assert set(running.endpoints) == {"http", "ws", "mqtt"}
     assert running.endpoints["ws"].endswith("/subscribe")
@@ -47,10 +47,12 @@ def test_ready_means_that_everything_answers(edge, tmp_path):
     assert json.loads(answers(running.endpoints["http"] + "/api/endpoints")) == running.endpoints
 
 
-def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
+def test_a_terminal_user_sees_the_addresses_and_the_first_commands(edge, tmp_path):
     """The two printed commands work as they are: one subscribes, the other publishes a reading."""
     running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
-    text = wait_for(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    text = wait_for(
+        lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "reported"
+    )
     for url in running.endpoints.values():
         assert url in text
     subscribe, publish = (
@@ -65,13 +67,15 @@ def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
     assert binding["value"]["value"] == "21.5"
 
 
-def test_where_tokens_are_needed_it_tells_how_to_get_one(edge, tmp_path):
+def test_the_greeting_explains_how_to_get_a_token(edge, tmp_path):
     """All printed commands work when they are typed one after the other into a shell."""
     file = tmp_path / "edge settings.toml"
     ports = "https_port = 0\nwss_port = 0\nmqtts_port = 0\n"
     file.write_text(f'[security]\nenabled = true\naudience = "this house"\n{ports}')
     running = launch(edge, tmp_path / "data", "--config", file, EDGE__HOST__ENABLED="false")
-    text = wait_for(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    text = wait_for(
+        lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "reported"
+    )
     allow, token, subscribe, publish = (line.strip() for line in text.splitlines() if " -m edge " in line)
     assert token.startswith("export EDGE_TOKEN=")
     script = f"set -e\n{allow}\n{token}\n{publish}\n{subscribe} --count 1\n{publish}\n"
@@ -80,7 +84,7 @@ def test_where_tokens_are_needed_it_tells_how_to_get_one(edge, tmp_path):
     assert "21.5" in done.stdout
 
 
-def test_nobody_else_on_the_machine_reads_what_it_stores(edge, tmp_path):
+def test_other_users_cannot_read_the_stored_data(edge, tmp_path):
     data_dir = tmp_path / "state" / "data"
     data_dir.parent.mkdir()
     for _ in range(2):
@@ -136,7 +140,7 @@ def silent_client(running):
         yield
 
 
-def test_a_client_that_is_dead_does_not_hold_the_stop_up(edge, tmp_path):
+def test_a_dead_client_does_not_delay_the_stop(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     with silent_client(running):
         assert running.stop() == 0, "it took longer than shutdown.timeout"
@@ -164,9 +168,9 @@ def stuck_update(running, hanging):
     update, health = (running.endpoints["http"] + path for path in ("/update", "/health"))
     with ThreadPoolExecutor() as clients:
         hanging.touch()
-        told = [clients.submit(sent, update, f"INSERT DATA {{ <urn:a> <urn:b> {number} }}") for number in range(2)]
+        reported = [clients.submit(sent, update, f"INSERT DATA {{ <urn:a> <urn:b> {number} }}") for number in range(2)]
         wait_for(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
-        yield told
+        yield reported
         hanging.unlink(missing_ok=True)
 
 
@@ -184,22 +188,22 @@ def faults(running):
     return [line for line in running.log() if "traceback" in line]
 
 
-def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
+def test_a_stuck_engine_does_not_delay_the_stop(edge, tmp_path):
     running = launch_on_hanging_engine(edge, tmp_path, EDGE__SHUTDOWN__TIMEOUT="3")
-    with stuck_update(running, tmp_path / "hanging") as told:
+    with stuck_update(running, tmp_path / "hanging") as reported:
         code = running.stop()
-        assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
+        assert [answer.result(DEADLINE) for answer in reported] == [(503, "not_ready")] * 2
     assert code == 1
     assert running.log()[-1]["event"] == "gateway.stop_timeout"
     assert last_run.read(running.data_dir).run.reason == "stop_timeout"
     assert faults(running) == []
 
 
-def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
+def test_a_late_answer_is_not_an_error(edge, tmp_path):
     running = launch_on_hanging_engine(edge, tmp_path)
-    with stuck_update(running, tmp_path / "hanging") as told:
+    with stuck_update(running, tmp_path / "hanging") as reported:
         running.process.send_signal(signal.SIGTERM)
-        assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
+        assert [answer.result(DEADLINE) for answer in reported] == [(503, "not_ready")] * 2
         (tmp_path / "hanging").unlink()
         assert running.process.wait(DEADLINE) == 0
     assert running.log()[-1]["event"] == "gateway.stopped"
@@ -207,7 +211,7 @@ def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
     assert faults(running) == []
 
 
-def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
+def test_a_running_parser_does_not_delay_the_exit(edge, tmp_path):
     """The thread that parses the text is busy until long after the shutdown."""
     hanging = tmp_path / "hanging"
     hook = {"PYTHONPATH": str(HANGING_PARSER), "HANGING": str(hanging), "PARSING": str(tmp_path / "parsing")}
@@ -217,12 +221,12 @@ def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
     hanging.touch()
     large = f"INSERT DATA {{ {' '.join(f'<urn:s{number}> <urn:p> {number} .' for number in range(2_000))} }}"
     with ThreadPoolExecutor() as clients:
-        told = clients.submit(sent, update, large)
+        reported = clients.submit(sent, update, large)
         wait_for((tmp_path / "parsing").exists, "it is being parsed")
         began = time.monotonic()
         code = running.stop()
         seconds = time.monotonic() - began
-        assert told.result(DEADLINE) == (503, "not_ready")
+        assert reported.result(DEADLINE) == (503, "not_ready")
     assert hanging.exists(), "nothing has let the thread go"
     assert (code, running.log()[-1]["event"]) == (0, "gateway.stopped")
     assert seconds < 3 + SLOW_MACHINE
@@ -230,7 +234,7 @@ def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
     assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
 
 
-def test_a_log_that_nobody_reads_does_not_hold_the_exit_up(edge, tmp_path):
+def test_an_unread_log_does_not_delay_the_exit(edge, tmp_path):
     """Each thread that logs waits for the reader, even the thread that ends a slow shutdown."""
     data_dir = tmp_path / "data"
     environ = {**FREE_PORTS, "EDGE__HOST__ENABLED": "false", "EDGE__SHUTDOWN__TIMEOUT": "1"}
@@ -256,7 +260,7 @@ def test_a_signal_while_it_starts_stops_it(edge, tmp_path):
     assert not (tmp_path / "data" / "endpoints.json").exists()
 
 
-def test_kill_9_leaves_what_was_acknowledged_and_the_next_start_takes_over(edge, tmp_path):
+def test_after_kill_9_acknowledged_data_is_served_by_the_next_start(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     edge("update", "INSERT DATA { <urn:a> <urn:b> 1 }", "--data-dir", running.data_dir)
     code = running.stop(signal.SIGKILL)
@@ -272,7 +276,7 @@ def test_kill_9_leaves_what_was_acknowledged_and_the_next_start_takes_over(edge,
 
 
 @pytest.mark.parametrize("section", ["http", "ws", "mqtt"])
-def test_a_port_in_use_is_one_line_and_1(edge, tmp_path, section):
+def test_port_in_use_is_one_line_with_exit_code_1(edge, tmp_path, section):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         variable = f"EDGE__{section.upper()}__PORT"
@@ -287,7 +291,7 @@ def test_a_port_in_use_is_one_line_and_1(edge, tmp_path, section):
     assert not (tmp_path / "data" / "endpoints.json").exists()
 
 
-def test_a_data_directory_in_use_is_one_line_and_1(edge, tmp_path):
+def test_data_directory_in_use_is_one_line_with_exit_code_1(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
     assert done.returncode == 1
@@ -297,7 +301,7 @@ def test_a_data_directory_in_use_is_one_line_and_1(edge, tmp_path):
     assert running.process.poll() is None
 
 
-def test_a_data_directory_that_is_a_file_is_one_line_and_1(edge, tmp_path):
+def test_data_directory_that_is_a_file_is_one_line_with_exit_code_1(edge, tmp_path):
     (tmp_path / "data").write_text("")
     done = edge("run", environ={**FREE_PORTS, "EDGE__DATA_DIR": str(tmp_path / "data")})
     assert done.returncode == 1
@@ -305,7 +309,7 @@ def test_a_data_directory_that_is_a_file_is_one_line_and_1(edge, tmp_path):
     assert "cannot be used" in done.stderr
 
 
-def test_damaged_data_is_refused_and_left_alone(edge, tmp_path):
+def test_damaged_data_is_refused_and_not_changed(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     running.stop()
     (file,) = running.data_dir.glob("*.sqlite3")
@@ -329,7 +333,7 @@ def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
     assert running.stop() == 0
 
 
-def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
+def test_without_mqtt_no_broker_is_started(edge, tmp_path):
     running = launch(edge, tmp_path / "data", EDGE__MQTT__ENABLED="false")
     assert set(running.endpoints) == {"http", "ws"}
     done = edge("publish", "a", "1", "--data-dir", running.data_dir)
@@ -337,7 +341,7 @@ def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
     assert "offers no mqtt" in done.stderr
 
 
-def test_log_lines_are_json_where_there_is_no_terminal(edge, tmp_path):
+def test_log_lines_are_json_without_a_terminal(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     errors = running.output.with_suffix(".err")
     wait_for(lambda: "gateway.ready" in errors.read_text(), "it logs that it is ready")

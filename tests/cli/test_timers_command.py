@@ -18,7 +18,7 @@ def run(shared_edge, gateway):
     return run
 
 
-def test_an_update_for_later_is_listed_looked_at_and_cancelled(run):
+def test_delayed_update_is_listed_shown_and_cancelled(run):
     done = run("update", "--delay", "PT1H", "--id", "a b/c", INSERT)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"a b/c runs at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d\n", done.stdout)
@@ -37,7 +37,7 @@ def test_an_update_for_later_is_listed_looked_at_and_cancelled(run):
     assert any("a b/c" in line for line in run("timers", "--state", "cancelled").stdout.splitlines())
 
 
-def test_what_failed_says_why(run):
+def test_a_failed_update_shows_its_reason(run):
     run("update", "CREATE SILENT GRAPH <urn:there>")
     run("update", "--delay", "PT0S", "--id", "fails", "CREATE GRAPH <urn:there>")
     lines = run("timers", "--state", "failed").stdout
@@ -45,7 +45,7 @@ def test_what_failed_says_why(run):
     assert "urn:there" in lines
 
 
-def test_a_wrong_time_is_refused_with_words(run):
+def test_invalid_time_is_refused_with_an_example(run):
     done = run("update", "--delay", "30", INSERT)
     assert done.returncode == 2
     assert "PT30S" in done.stderr

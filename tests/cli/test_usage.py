@@ -50,7 +50,7 @@ def test_every_command_has_help(edge, command, option):
 
 
 @pytest.mark.parametrize("command", ["query", "update", "subscribe", "publish", "run"])
-def test_help_tells_the_exit_codes(edge, command):
+def test_help_lists_the_exit_codes(edge, command):
     assert "Exit codes:" in edge(command, "--help").stdout
 
 
@@ -60,7 +60,7 @@ def test_every_command_is_documented():
         assert f"`edge {' '.join(command)}".rstrip() in text
 
 
-def test_version_is_told(edge):
+def test_version_is_printed(edge):
     done = edge("--version")
     assert (done.returncode, done.stdout) == (0, f"edge {__version__}\n")
 
@@ -79,7 +79,7 @@ main()
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["query"], ["run", "--nonsense"], ["query", "-f", "pdf", "x"], []])
-def test_a_wrong_command_line_is_2(edge, arguments):
+def test_invalid_command_line_is_exit_code_2(edge, arguments):
     done = edge(*arguments)
     assert done.returncode == 2
     assert "Usage:" in done.stderr + done.stdout
@@ -99,7 +99,7 @@ def test_completion_completes(edge):
     assert "plain,--format" in edge(environ=environ).stdout
 
 
-def test_config_check_and_run_say_the_same_and_end_with_2(edge, tmp_path):
+def test_config_check_and_run_report_the_same_errors_with_exit_code_2(edge, tmp_path):
     file = tmp_path / "edge.toml"
     file.write_text("[http]\nprot = 1\n")
     line = f'edge: {file}: http.prot: no such key; did you mean "http.port"?\n'
@@ -111,7 +111,7 @@ def test_config_check_and_run_say_the_same_and_end_with_2(edge, tmp_path):
         assert done.stderr == line + f"edge: EDGE__LOG__LEVEL: {allowed}\n"
 
 
-def test_another_address_is_refused_with_the_way_out(edge):
+def test_reachable_listen_address_is_refused_with_the_remedy(edge):
     done = edge("run", environ={"EDGE__HTTP__HOST": "0.0.0.0"})
     assert done.returncode == 2
     assert "EDGE__HTTP__HOST" in done.stderr
@@ -119,7 +119,7 @@ def test_another_address_is_refused_with_the_way_out(edge):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_config_check_is_content_with_what_is_right(edge, tmp_path):
+def test_config_check_accepts_valid_settings(edge, tmp_path):
     file = tmp_path / "edge.toml"
     file.write_text("[http]\nport = 0\n")
     done = edge("config", "check", "-c", file)
@@ -146,7 +146,7 @@ def test_config_schema(edge):
 @pytest.mark.parametrize(
     "arguments", [["query", "ASK {}"], ["update", "CLEAR ALL"], ["subscribe", "ASK {}"], ["publish", "a", "1"]]
 )
-def test_no_gateway_is_3_and_says_what_to_do(edge, tmp_path, arguments):
+def test_a_missing_gateway_is_exit_code_3_with_the_remedy(edge, tmp_path, arguments):
     done = edge(*arguments, "--data-dir", tmp_path / "data")
     assert done.returncode == 3
     assert done.stderr == (
@@ -164,7 +164,7 @@ def test_no_gateway_is_3_and_says_what_to_do(edge, tmp_path, arguments):
         (["publish", "a", "1", "--mqtt"], "mqtt://127.0.0.1:1"),
     ],
 )
-def test_nobody_at_the_address_is_3(edge, arguments, url):
+def test_an_unreachable_address_is_exit_code_3(edge, arguments, url):
     done = edge(*arguments, url)
     assert done.returncode == 3
     assert re.match(r"edge: cannot reach the gateway at \S+: Connection refused. Is it running", done.stderr)
@@ -182,7 +182,7 @@ def test_nobody_at_the_address_is_3(edge, arguments, url):
         (["query", "@/no/such/file"], "/no/such/file cannot be read: No such file or directory"),
     ],
 )
-def test_a_wrong_argument_is_2(edge, arguments, message):
+def test_invalid_argument_is_exit_code_2(edge, arguments, message):
     done = edge(*arguments)
     assert done.returncode == 2
     assert message in done.stderr

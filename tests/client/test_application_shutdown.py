@@ -69,9 +69,9 @@ def start(empty_gateway, tmp_path):
             process = subprocess.Popen(
                 [sys.executable, "program.py"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr
             )
-        process.told, process.complained = out.read_text, err.read_text
+        process.received, process.complained = out.read_text, err.read_text
         started.append(process)
-        wait_for(lambda: "begun" in process.told(), what="the program")
+        wait_for(lambda: "begun" in process.received(), what="the program")
         return process
 
     yield run
@@ -87,34 +87,34 @@ def test_a_plain_function_has_time_to_end(start, program, number):
     process = start(program.format(seconds=1))
     process.send_signal(number)
     assert process.wait(PATIENCE) == 0
-    assert process.told() == "begun\nended\nover\n"
+    assert process.received() == "begun\nended\nover\n"
     assert process.complained() == ""
 
 
 @pytest.mark.parametrize("program", [PLAIN_HANDLER, PLAIN_MAIN], ids=["handler", "main"])
-def test_it_is_not_waited_for_for_ever(start, program):
+def test_a_plain_function_is_not_awaited_forever(start, program):
     process = start(program.format(seconds=10**6))
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
-    assert process.told() == "begun\nover\n"
+    assert process.received() == "begun\nover\n"
     assert process.complained() == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("program", [PLAIN_HANDLER, PLAIN_MAIN], ids=["handler", "main"])
-def test_a_second_signal_waits_for_nothing(start, program, number):
+def test_a_second_signal_ends_the_program_at_once(start, program, number):
     process = start(PATIENT + program.format(seconds=10**6))
-    wait_for(lambda: "waits" in process.told(), what="the consumer")
+    wait_for(lambda: "waits" in process.received(), what="the consumer")
     process.send_signal(number)
-    wait_for(lambda: "asked to end" in process.told(), what="the first signal")
+    wait_for(lambda: "asked to end" in process.received(), what="the first signal")
     assert process.poll() is None
     process.send_signal(number)
     assert process.wait(PATIENCE) == 0
-    assert sorted(process.told().splitlines()) == ["asked to end", "begun", "over", "waits"]
+    assert sorted(process.received().splitlines()) == ["asked to end", "begun", "over", "waits"]
     assert process.complained() == ""
 
 
-def test_a_second_signal_gives_up_updates_under_way(start, empty_gateway):
+def test_a_second_signal_abandons_pending_updates(start, empty_gateway):
     process = start(
         PATIENT
         + """
@@ -128,14 +128,14 @@ async def light(change, update):
 app.run()
 """
     )
-    wait_for(lambda: "waits" in process.told(), what="the consumer")
+    wait_for(lambda: "waits" in process.received(), what="the consumer")
     empty_gateway.freeze()
     try:
         process.stdin.write(b"\n")
         process.stdin.flush()
-        wait_for(lambda: "sent" in process.told(), what="the update")
+        wait_for(lambda: "sent" in process.received(), what="the update")
         process.send_signal(signal.SIGINT)
-        wait_for(lambda: "asked to end" in process.told(), what="the first signal")
+        wait_for(lambda: "asked to end" in process.received(), what="the first signal")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
@@ -144,7 +144,7 @@ app.run()
         empty_gateway.thaw()
 
 
-def test_what_a_plain_function_raises_is_raised(start):
+def test_exceptions_of_a_plain_function_are_raised(start):
     process = start("""
 def main():
     say("begun")
@@ -160,4 +160,4 @@ app = Application("lamps.jsap")
 app.run(leave)
 """)
     assert process.wait(PATIENCE) == 7
-    assert process.told() == "begun\nStopIteration\n"
+    assert process.received() == "begun\nStopIteration\n"

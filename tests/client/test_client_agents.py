@@ -36,11 +36,11 @@ def lamps(rows):
 
 
 async def test_a_producer_puts_terms_into_its_update(profile):
-    async with Producer(profile, "SET") as lamp, Consumer(profile, "LAMPS") as told:
+    async with Producer(profile, "SET") as lamp, Consumer(profile, "LAMPS") as received:
         assert (await lamp.produce(lamp="urn:l1", state='") } ; CLEAR ALL #')).added == 1
         assert (await lamp.update({"lamp": "urn:l2", "state": True})).added == 1
-        await eventually(lambda: len(told.results) == 2, "both lamps")
-        assert lamps(told.results) == {("urn:l1", '") } ; CLEAR ALL #'), ("urn:l2", True)}
+        await eventually(lambda: len(received.results) == 2, "both lamps")
+        assert lamps(received.results) == {("urn:l1", '") } ; CLEAR ALL #'), ("urn:l2", True)}
         with pytest.raises(BindingError):
             await lamp.produce(lamp="urn:l1")
     with pytest.raises(UnknownEntry):
@@ -66,23 +66,23 @@ async def test_a_consumer_hands_over_deltas_and_state(profile):
 
 
 async def test_handlers_of_rows(profile):
-    async with Consumer(profile, "LAMPS") as told, Producer(profile, "SET") as produce:
+    async with Consumer(profile, "LAMPS") as received, Producer(profile, "SET") as produce:
         seen = []
 
-        @told.on_removed
+        @received.on_removed
         def gone(row):
             seen.append(("-", row.plain()["state"], threading.current_thread() is threading.main_thread()))
 
-        @told.on_added
+        @received.on_added
         async def new(row):
             seen.append(("+", row.plain()["state"], threading.current_thread() is threading.main_thread()))
 
-        running = asyncio.create_task(told.run())
+        running = asyncio.create_task(received.run())
         for state in (1, 2):
             await produce.produce(lamp="urn:l", state=state)
         await eventually(lambda: len(seen) == 3, "all rows")
         assert seen == [("+", 1, True), ("-", 1, False), ("+", 2, True)]
-        await told.close()
+        await received.close()
         await running
 
 
@@ -162,7 +162,7 @@ async def test_updates_of_an_aggregator_are_pipelined_in_order(profile):
     assert states == sorted(states)
 
 
-async def test_a_slow_handler_holds_nobody_up_and_misses_nothing(profile):
+async def test_a_slow_handler_delays_no_other_and_misses_nothing(profile):
     app = Application(profile, options=Options(waiting=3))
     go_on = asyncio.Event()
     changes, state = [], Counter()
@@ -209,14 +209,14 @@ async def test_a_plain_handler_runs_on_a_thread_and_may_wait(profile):
     assert outcomes[0].added == 1
 
 
-async def test_a_failing_handler_is_logged_with_its_row_and_goes_on(profile, caplog):
+async def test_a_failing_handler_is_logged_with_its_row_and_continues(profile, caplog):
     app = Application(profile)
-    told = []
+    received = []
 
     @app.aggregator("SEEN", "SET")
     async def light(delta, update):
         for row in delta.added:
-            told.append(row.plain()["n"])
+            received.append(row.plain()["n"])
             if row.plain()["n"] == 1:
                 raise RuntimeError("mine")
             if row.plain()["n"] == 2:
@@ -226,7 +226,7 @@ async def test_a_failing_handler_is_logged_with_its_row_and_goes_on(profile, cap
         see = app.producer("SEE")
         for n in (1, 2, 3):
             await see.produce(n=n)
-        await eventually(lambda: 3 in told, "the third")
+        await eventually(lambda: 3 in received, "the third")
 
     await app.serve(main)
     assert "light failed at" in caplog.text
@@ -263,17 +263,17 @@ async def test_an_update_that_is_refused_is_one_line_with_its_values(profile, em
     assert "FAIL failed at x=<urn:door>: " in record.getMessage()
 
 
-async def test_what_a_handler_is_refused_is_one_line_too(profile, caplog):
+async def test_a_refused_request_of_a_handler_is_logged_in_one_line(profile, caplog):
     app = Application(profile)
-    told = []
+    received = []
 
     @app.consumer("SEEN")
     async def watch(delta):
-        told.append(delta)
+        received.append(delta)
         raise Refused("error", "no\nsuch thing", 500)
 
     async def main():
-        await eventually(lambda: told and records_of("edge.client", caplog), "the failure")
+        await eventually(lambda: received and records_of("edge.client", caplog), "the failure")
 
     await app.serve(main)
     (record,) = records_of("edge.client", caplog)
@@ -299,7 +299,7 @@ async def test_an_application_may_ask_to_stop_at_the_first_failure(profile, wher
         await app.serve(main)
 
 
-async def test_what_a_broker_refuses_ends_the_application(profile, empty_gateway):
+async def test_a_refused_subscription_ends_the_application(profile, empty_gateway):
     text = '{"queries": {"Q": {"sparql": "SELECT * { ?s ?p ?o SERVICE <http://nowhere/> { ?s ?p ?o } }"}}}'
     app = Application(Profile.parse(merged(empty_gateway, text)))
 
@@ -317,7 +317,7 @@ def merged(gateway, text):
 
 
 async def test_a_delayed_update_and_its_timer(profile):
-    async with Brokers() as brokers, Consumer(profile, "LAMPS", brokers=brokers) as told:
+    async with Brokers() as brokers, Consumer(profile, "LAMPS", brokers=brokers) as received:
         produce = Producer(profile, "SET", brokers=brokers)
         scheduled = await produce.update({"lamp": "urn:l", "state": 1}, delay=timedelta(hours=1), id="off/lamp 1")
         assert isinstance(scheduled, Scheduled)
@@ -326,7 +326,7 @@ async def test_a_delayed_update_and_its_timer(profile):
         again = await produce.update({"lamp": "urn:l", "state": 2}, delay=timedelta(milliseconds=50), id="off/lamp 1")
         assert isinstance(again, Scheduled)
         assert again.replaced
-        await eventually(lambda: lamps(told.results) == {("urn:l", 2)}, "the timer")
+        await eventually(lambda: lamps(received.results) == {("urn:l", 2)}, "the timer")
 
 
 async def test_host_takes_the_place_of_all_hosts(empty_gateway):
@@ -382,7 +382,7 @@ def test_plain_programs(profile):
     lamp.close()
 
 
-def test_wrong_profiles_and_names_are_told_at_once(profile, tmp_path):
+def test_invalid_profiles_and_names_are_reported_at_once(profile, tmp_path):
     broken = tmp_path / "broken.jsap"
     broken.write_text("{")
     with pytest.raises(ProfileError):

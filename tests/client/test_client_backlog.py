@@ -28,7 +28,7 @@ def apply(state, notification):
 
 
 @given(steps=steps, limit=st.integers(1, 4))
-def test_notifications_lead_to_the_result(steps, limit):
+def test_merged_notifications_give_the_result(steps, limit):
     backlog = Backlog(limit)
     backlog.replace([])
     truth, state, sequences = Counter(), Counter(), []
@@ -59,7 +59,7 @@ def test_notifications_lead_to_the_result(steps, limit):
     assert sequences == list(range(len(sequences)))
 
 
-def test_an_empty_first_result_is_told_and_no_change_is_not():
+def test_an_empty_first_result_is_delivered_and_an_empty_change_is_not():
     backlog = Backlog(10)
     backlog.replace([])
     assert backlog.take() == Notification((), (), 0)
@@ -68,7 +68,7 @@ def test_an_empty_first_result_is_told_and_no_change_is_not():
     assert backlog.take() is None
 
 
-def test_what_comes_and_goes_while_nobody_looks_is_nothing():
+def test_unread_rows_that_come_and_go_cancel_out():
     backlog = Backlog(1)
     backlog.replace([ROWS[0]])
     backlog.take()
@@ -77,10 +77,38 @@ def test_what_comes_and_goes_while_nobody_looks_is_nothing():
     assert backlog.take() is None
 
 
-def test_after_a_reconnection_only_the_difference_is_told():
+def test_only_the_difference_is_delivered_after_a_reconnection():
     backlog = Backlog(10)
     backlog.replace([ROWS[0], ROWS[0], ROWS[1]])
     backlog.take()
     backlog.replace([ROWS[0], ROWS[2]])
     notification = backlog.take()
     assert (notification.added, notification.removed) == ((ROWS[2],), (ROWS[0], ROWS[1]))
+
+
+def test_merged_notifications_are_counted():
+    first, second, third, _ = ROWS
+    backlog = Backlog(1)
+    backlog.replace([first])
+    assert backlog.take().merged == 1
+    backlog.change([second], [])
+    backlog.change([third], [second], merged=3)
+    assert backlog.take() == Notification((third,), (), 1, merged=4)
+    backlog.change([second], [])
+    backlog.change([], [second])
+    assert backlog.take() is None
+    backlog.change([second], [])
+    assert backlog.take() == Notification((second,), (), 2, merged=3), "also those whose changes cancelled out"
+
+
+def test_restart_replaces_the_waiting_notifications_by_the_whole_result():
+    first, second, *_ = ROWS
+    backlog = Backlog(4)
+    backlog.replace([first])
+    backlog.take()
+    backlog.change([second], [])
+    backlog.restart()
+    assert backlog.take() == Notification((first, second), (), 0)
+    backlog.change([], [first])
+    assert backlog.take() == Notification((), (first,), 1)
+    assert backlog.rows() == [second]

@@ -50,7 +50,7 @@ async def test_datasets(client):
     assert numbers((await following(subscription)).added) == [3]
 
 
-async def test_refusals_carry_what_the_protocol_says(client):
+async def test_errors_have_the_members_of_the_protocol(client):
     for request in [client.query("SELECT"), client.update("DELETE"), client.subscribe("SELECT")]:
         with pytest.raises(Refused) as refused:
             await request
@@ -60,7 +60,7 @@ async def test_refusals_carry_what_the_protocol_says(client):
         await client.select("ASK {}")
 
 
-async def test_a_subscription_tells_what_changes(client, empty_gateway):
+async def test_a_subscription_delivers_changes(client, empty_gateway):
     empty_gateway.put(1, 2)
     async with await client.subscribe(NUMBERS) as subscription:
         first = await following(subscription)
@@ -130,7 +130,7 @@ async def test_timers_are_listed_replaced_and_cancelled(client):
         assert refused.value.status_code == 404
 
 
-async def test_a_delayed_update_tells_what_became_of_it(client):
+async def test_a_delayed_update_has_an_outcome(client):
     subscription = await client.subscribe(NUMBERS)
     await following(subscription)
     scheduled = await client.update("INSERT DATA { <urn:set> <urn:has> 1 }", delay=timedelta(milliseconds=10))
@@ -178,7 +178,7 @@ async def test_updates_over_the_socket_keep_their_order(empty_gateway):
         assert seen == list(range(50))
 
 
-async def test_a_closed_client_says_so(empty_gateway):
+async def test_requests_of_a_closed_client_are_refused(empty_gateway):
     client = Client(empty_gateway.endpoints)
     subscription = await client.subscribe(NUMBERS)
     await client.close()
@@ -191,7 +191,7 @@ async def test_a_closed_client_says_so(empty_gateway):
     assert not client.connected
 
 
-async def test_what_waits_when_a_client_is_closed_is_told(absent_gateway):
+async def test_pending_requests_fail_when_the_client_is_closed(absent_gateway):
     client = Client(absent_gateway.endpoints, over="websocket")
     tasks = [asyncio.create_task(client.subscribe(NUMBERS)), asyncio.create_task(client.ask("ASK {}"))]
     await asyncio.sleep(0)

@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from client_gateway import NUMBERS, QUICK, following, numbers
 
-from edge.client import Backoff, Client, NoAnswer, Options
+from edge.client import Backoff, Client, Closed, Endpoints, NoAnswer, Options
 from tests.support.waiting import PATIENCE, eventually
 
 
-async def test_after_a_kill_the_subscription_goes_on_with_the_net_difference(gateway):
+async def test_a_subscription_continues_with_a_merged_delta_after_a_kill(gateway):
     seen = []
     options = Options(backoff=Backoff(0.05, 0.2), on_connection=lambda url, connected: seen.append((url, connected)))
     async with Client(gateway.endpoints, options=options) as client:
@@ -30,7 +30,7 @@ async def test_after_a_kill_the_subscription_goes_on_with_the_net_difference(gat
             notification = await following(subscription)
             sequence += 1
             assert notification.sequence == sequence
-            assert 2 not in numbers([*notification.added, *notification.removed]), "what stayed is not told again"
+            assert 2 not in numbers([*notification.added, *notification.removed]), "what stayed is not sent again"
             state.subtract(numbers(notification.removed))
             state.update(numbers(notification.added))
             assert min(state.values()) >= 0
@@ -56,7 +56,7 @@ async def test_changes_during_the_outage_arrive_as_one_delta(gateway):
         assert (numbers(delta.added), numbers(delta.removed)) == ([3, 4], [1])
 
 
-async def test_an_outage_without_a_change_tells_nothing(gateway):
+async def test_an_outage_without_a_change_sends_no_notification(gateway):
     async with Client(gateway.endpoints, options=QUICK) as client:
         gateway.put(1)
         subscription = await client.subscribe(NUMBERS)
@@ -69,7 +69,7 @@ async def test_an_outage_without_a_change_tells_nothing(gateway):
         assert (numbers(delta.added), numbers(delta.removed)) == ([2], [])
 
 
-async def test_a_gateway_that_is_not_there_yet_is_waited_for(absent_gateway):
+async def test_a_gateway_that_starts_later_is_awaited(absent_gateway):
     async with Client(absent_gateway.endpoints, options=QUICK) as client:
         assert not client.connected
         waiting = [
@@ -87,7 +87,7 @@ async def test_a_gateway_that_is_not_there_yet_is_waited_for(absent_gateway):
 
 
 @pytest.mark.parametrize("over", ["http", "websocket", "auto"])
-async def test_nobody_waits_longer_than_the_timeout(absent_gateway, over):
+async def test_no_request_waits_longer_than_its_timeout(absent_gateway, over):
     options = Options(backoff=Backoff(0.01, 0.02), timeout=0.3)
     async with Client(absent_gateway.endpoints, over=over, options=options) as client:
         with pytest.raises(NoAnswer) as failure:
@@ -115,7 +115,7 @@ async def test_a_frozen_gateway_counts_as_dead(gateway):
         await eventually(lambda: 2 in numbers(subscription.results), "the subscription is back")
 
 
-async def test_an_update_was_not_sent_if_only_the_question_for_a_gateway_was(gateway):
+async def test_an_update_counts_as_unsent_before_its_connection_is_open(gateway):
     options = Options(backoff=Backoff(0.05, 0.2), timeout=1.0)
     async with Client(gateway.endpoints, options=options) as client:
         gateway.freeze()
@@ -126,7 +126,7 @@ async def test_an_update_was_not_sent_if_only_the_question_for_a_gateway_was(gat
         await client.update("INSERT DATA { <urn:set> <urn:has> 1 }", repeat=True)
 
 
-async def test_updates_that_were_not_sent_yet_outlive_an_outage(gateway):
+async def test_unsent_updates_survive_an_outage(gateway):
     async with Client(gateway.endpoints, over="websocket", options=QUICK) as client:
         assert await client.ask("ASK {}")
         gateway.kill()
@@ -136,3 +136,22 @@ async def test_updates_that_were_not_sent_yet_outlive_an_outage(gateway):
         outcomes = await asyncio.gather(*updates)
         assert [outcome.added for outcome in outcomes] == [1] * 5
         assert numbers(await client.select(NUMBERS)) == [0, 1, 2, 3, 4]
+
+
+async def test_requests_that_wait_for_their_turn_end_when_the_client_is_closed():
+    """The second request waits until the first has found out what kind of server answers."""
+    asked = asyncio.Event()
+
+    async def never_answer(reader, writer):
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = Client(Endpoints.at("127.0.0.1", http_port=port, ws_port=port), options=QUICK)
+        requests = [asyncio.create_task(client.query("ASK {}")), asyncio.create_task(client.update("CLEAR ALL"))]
+        await asked.wait()
+        await client.close()
+        outcomes = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Closed, Closed]

@@ -42,8 +42,8 @@ async def test_changes_may_follow_the_first_result_at_once(broker):
     async with Client(broker.endpoints) as client:
         subscription = await client.subscribe(QUERY)
         await eventually(lambda: numbers(subscription.results) == [2, 3], "all of it")
-        told = [await following(subscription) for _ in range(3)]
-        assert [(numbers(delta.added), numbers(delta.removed)) for delta in told] == [
+        received = [await following(subscription) for _ in range(3)]
+        assert [(numbers(delta.added), numbers(delta.removed)) for delta in received] == [
             ([1, 2], []),
             ([], [1]),
             ([3], []),
@@ -60,7 +60,7 @@ async def test_a_broker_without_timers_is_sent_no_delayed_update(broker):
 
 
 @pytest.mark.parametrize("echoes_alias", [True, False])
-async def test_a_refused_subscription_is_told(broker, echoes_alias):
+async def test_a_refused_subscription_is_reported(broker, echoes_alias):
     broker.echoes_alias = echoes_alias
     async with Client(broker.endpoints) as client:
         with pytest.raises(Refused, match="Encountered x"):
@@ -107,7 +107,7 @@ async def test_tokens_are_sent_and_renewed(broker):
     assert broker.updates == ["update=A", "update=B"]
 
 
-async def test_a_plain_function_may_give_the_token_and_fail_at_times(broker):
+async def test_a_plain_function_may_supply_the_token_and_fail(broker):
     broker.token = "good"
     attempts = []
 
@@ -124,7 +124,7 @@ async def test_a_plain_function_may_give_the_token_and_fail_at_times(broker):
 
 
 @pytest.mark.parametrize("method", ["POST", "URLENCODED_POST"])
-async def test_how_updates_are_sent(broker, method):
+async def test_updates_are_sent_in_the_form_of_the_protocol(broker, method):
     endpoints = Endpoints(broker.endpoints.query, broker.endpoints.update, update_method=method)
     async with Client(endpoints, over="http") as client:
         await client.update("A")
@@ -133,7 +133,7 @@ async def test_how_updates_are_sent(broker, method):
     assert broker.headers[0]["Content-Type"] == expected
 
 
-async def test_a_listener_that_fails_harms_nobody(broker, caplog):
+async def test_a_failing_listener_affects_no_other(broker, caplog):
     def listener(url, connected):
         raise RuntimeError("mine")
 
@@ -155,7 +155,7 @@ NONSENSE = [
 ]
 
 
-async def test_nonsense_is_logged_and_passed_over(caplog):
+async def test_invalid_messages_are_logged_and_skipped(caplog):
     async def talk(socket):
         async for text in socket:
             alias = json.loads(text)["subscribe"]["alias"]
@@ -176,7 +176,7 @@ async def test_nonsense_is_logged_and_passed_over(caplog):
     assert "invalid message" in caplog.text
 
 
-async def test_a_subscription_that_ends_is_made_again_if_that_may_help(broker):
+async def test_an_ended_subscription_is_repeated_for_temporary_errors(broker):
     broker.rows = [1]
     async with Client(broker.endpoints, options=QUICK) as client:
         subscription = await client.subscribe(QUERY)

@@ -17,7 +17,7 @@ def metric(gateway, name):
     return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
-async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
+async def test_only_missed_changes_are_sent_after_a_cut(empty_gateway):
     gateway = empty_gateway
     gateway.put(*range(1000, 2000))
     spus = metric(gateway, "edge_spus")
@@ -47,7 +47,7 @@ async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-async def test_after_a_restart_of_the_gateway_only_what_was_missed_is_sent(tmp_path, end):
+async def test_only_missed_changes_are_sent_after_a_restart_of_the_gateway(tmp_path, end):
     gateway = Gateway(tmp_path / "gateway")
     gateway.start()
     try:
@@ -108,3 +108,39 @@ async def _close_while_resuming(gateway):
                 await eventually(lambda: metric(gateway, "edge_spus") == spus + 1, "what was closed leaves nothing")
             gateway.put(2)
             await eventually(lambda: numbers(kept.results) == [2], "the other one goes on")
+
+
+async def test_a_subscription_that_is_closed_while_the_connection_breaks_leaves_nothing(tmp_path):
+    """The gateway suspends it for a day, unless the client ends it after the reconnection."""
+    gateway = Gateway(tmp_path / "gateway", EDGE__SUBSCRIPTIONS__RESUME_FOR="86400")
+    gateway.start()
+    try:
+        await _close_while_it_breaks(gateway)
+    finally:
+        gateway.end()
+
+
+async def _close_while_it_breaks(gateway):
+    spus = metric(gateway, "edge_spus")
+    connections = []
+    async with relay(gateway.ws_port) as network:
+        endpoints = Endpoints.at("127.0.0.1", http_port=gateway.http_port, ws_port=network.port)
+        options = replace(QUICK, on_connection=lambda _, open_: connections.append(open_))
+        async with Client(endpoints, options=options) as client:
+            kept = await client.subscribe(NUMBERS)
+            for close_first in True, False:
+                subscription = await client.subscribe("SELECT ?s { ?s <urn:has> 1 }")
+                assert metric(gateway, "edge_spus") == spus + 2
+                connections.clear()
+                if close_first:  # the unsubscribe request is lost with the connection
+                    await subscription.close()
+                network.cut()
+                await eventually(lambda: connections[:1] == [False], "the connection is lost")
+                await subscription.close()
+                gateway.put(1)
+                await eventually(lambda: metric(gateway, "edge_spus") == spus + 1, "what was closed leaves nothing")
+                gateway.take(1)
+            gateway.put(2)
+            await eventually(lambda: numbers(kept.results) == [2], "the other one goes on")
+        await eventually(lambda: metric(gateway, "edge_spus") == spus, "a client that is closed leaves nothing")
+    assert metric(gateway, 'edge_parked_subscriptions{gate="ws"}') == 0

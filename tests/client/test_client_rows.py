@@ -77,7 +77,7 @@ def test_rows_are_dictionaries_that_fit_sets():
         {"results": {"bindings": [{"x": {"type": "literal", "value": 1}}]}},
     ],
 )
-def test_what_is_no_result_is_told(broken):
+def test_an_invalid_result_is_reported(broken):
     with pytest.raises(BadAnswer):
         read_rows(broken)
 

@@ -29,11 +29,11 @@ from edge.protocol.addresses import keeps_secrets
         ("", False),
     ],
 )
-def test_what_is_read_on_the_way(url, keeps):
+def test_a_connection_that_others_can_read_is_recognised(url, keeps):
     assert keeps_secrets(url) is keeps
 
 
-async def test_with_a_token_plain_endpoints_elsewhere_are_refused():
+async def test_unencrypted_remote_endpoints_are_refused_with_a_token():
     options = Options(token=lambda: "abc")
     for endpoints in (
         Endpoints.at("192.168.1.5"),
@@ -48,7 +48,7 @@ async def test_with_a_token_plain_endpoints_elsewhere_are_refused():
         pass
 
 
-async def test_a_websocket_is_not_sent_elsewhere_with_the_token():
+async def test_a_websocket_with_a_token_does_not_follow_redirects():
     seen: list[str | None] = []
 
     async def other(connection):

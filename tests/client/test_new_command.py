@@ -28,7 +28,7 @@ def start(tmp_path):
         out, err = program.with_suffix(".out"), program.with_suffix(".err")
         with out.open("w") as stdout, err.open("w") as stderr:
             process = subprocess.Popen([sys.executable, program], stdout=stdout, stderr=stderr)
-        process.told = out.read_text
+        process.received = out.read_text
         process.complained = err.read_text
         started.append(process)
         return process
@@ -57,7 +57,7 @@ def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
             what="the aggregator's update",
         )
     for kind, words in [("producer", "sent "), ("consumer", "+ {'sensor'"), ("aggregator", "cellar has ")]:
-        wait_for(lambda kind=kind, words=words: words in programs[kind].told(), what=f"the {kind}'s words")
+        wait_for(lambda kind=kind, words=words: words in programs[kind].received(), what=f"the {kind}'s words")
     for number, process in zip((signal.SIGINT, signal.SIGTERM, signal.SIGINT), programs.values(), strict=True):
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
@@ -68,26 +68,26 @@ def test_a_program_may_start_before_the_gateway(absent_gateway, tmp_path, start)
     consumer = start(skeleton("consumer", absent_gateway, tmp_path))
     wait_for(lambda: "trying again" in consumer.complained(), what="the consumer misses the gateway")
     absent_gateway.start()
-    wait_for(lambda: "0 now" in consumer.told(), what="the first result")
+    wait_for(lambda: "0 now" in consumer.received(), what="the first result")
     consumer.send_signal(signal.SIGTERM)
     assert consumer.wait(PATIENCE) == 0
 
 
-def test_the_negation_notices_what_did_not_happen(empty_gateway, tmp_path, start):
+def test_the_negation_notices_a_missing_event(empty_gateway, tmp_path, start):
     program = skeleton("negation", empty_gateway, tmp_path)
     program.write_text(program.read_text().replace("timedelta(seconds=30)", "timedelta(seconds=1.5)"))
     light = start(program)
     with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
         sensed.produce(sensor="http://example.org/door", presence=True)
-        wait_for(lambda: "door-lamp ON" in light.told(), what="the lamp is on")
+        wait_for(lambda: "door-lamp ON" in light.received(), what="the lamp is on")
         sensed.produce(sensor="http://example.org/door", presence=False)
         sensed.produce(sensor="http://example.org/door", presence=True)
         sensed.produce(sensor="http://example.org/door", presence=False)
-        wait_for(lambda: "door-lamp OFF" in light.told(), what="the lamp is off")
+        wait_for(lambda: "door-lamp OFF" in light.received(), what="the lamp is off")
     with SyncClient(empty_gateway.endpoints) as client:
         wait_for(lambda: not client.timers("pending"), what="all timers")
         assert sorted(timer.state for timer in client.timers()) == ["done", "unchanged"]
-    assert light.told().count("OFF") == 1
+    assert light.received().count("OFF") == 1
     light.send_signal(signal.SIGTERM)
     assert light.wait(PATIENCE) == 0
 
@@ -100,11 +100,11 @@ def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, 
         others = {timer.id for timer in client.timers()}
     with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
         sensed.produce(sensor="http://example.org/door", presence=True)
-        wait_for(lambda: "door-lamp ON" in light.told(), what="the lamp is on")
+        wait_for(lambda: "door-lamp ON" in light.received(), what="the lamp is on")
 
         def off():
             assert sensed.produce(sensor="http://example.org/door", presence=False).added in (0, 2)
-            return "door-lamp OFF" in light.told()
+            return "door-lamp OFF" in light.received()
 
         wait_for(off, what="the lamp is off, though the sensor goes on")
     with SyncClient(empty_gateway.endpoints) as client:
@@ -112,18 +112,18 @@ def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, 
         assert timer.state == "done"
 
 
-def test_a_producer_says_that_there_is_no_gateway_and_goes_on_when_there_is(absent_gateway, tmp_path, start):
+def test_a_producer_reports_a_missing_gateway_and_continues_when_it_starts(absent_gateway, tmp_path, start):
     producer = start(skeleton("producer", absent_gateway, tmp_path))
     wait_for(lambda: "trying again" in producer.complained(), what="the producer misses the gateway")
     (line,) = producer.complained().splitlines()
     assert "no connection to http://" in line
     absent_gateway.start()
-    wait_for(lambda: "sent" in producer.told(), what="the first value")
+    wait_for(lambda: "sent" in producer.received(), what="the first value")
     producer.send_signal(signal.SIGINT)
     assert producer.wait(PATIENCE) == 0
 
 
-def test_what_ends_a_program_is_one_line(empty_gateway, tmp_path, start):
+def test_a_program_ends_with_one_line(empty_gateway, tmp_path, start):
     program = skeleton("producer", empty_gateway, tmp_path)
     profile = program.with_suffix(".jsap")
     load = '"sparql": "LOAD ?sensor ; INSERT DATA { <urn:s> <urn:p> ?value }"'
@@ -135,7 +135,7 @@ def test_what_ends_a_program_is_one_line(empty_gateway, tmp_path, start):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_written_over_without_force(tmp_path, kind):
+def test_existing_files_are_not_overwritten_without_force(tmp_path, kind):
     done = new(kind, tmp_path / "deep" / "mine.py")
     assert (done.returncode, done.stderr) == (0, "")
     program, profile = tmp_path / "deep" / "mine.py", tmp_path / "deep" / "mine.jsap"
@@ -157,7 +157,7 @@ def test_nothing_is_written_over_without_force(tmp_path, kind):
     assert profile.read_text() == original
 
 
-def test_a_directory_that_cannot_be_is_told(tmp_path):
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     done = new("consumer", tmp_path / "file" / "inside")
     assert done.returncode == 2
@@ -174,7 +174,7 @@ def test_a_name_of_another_kind_of_file_is_refused(tmp_path):
     assert (tmp_path / "house.d" / "consumer.py").exists()
 
 
-def test_the_kinds_are_told(tmp_path):
+def test_the_kinds_are_listed(tmp_path):
     done = new("nonsense")
     assert done.returncode == 2
     assert all(kind in done.stderr for kind in KINDS)

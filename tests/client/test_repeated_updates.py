@@ -77,7 +77,7 @@ def last_times(done):
     st.lists(st.booleans(), min_size=1, max_size=15),
 )
 @settings(max_examples=30, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_whatever_breaks_they_are_answered_in_order_and_others_done_once(script, repeats):
+def test_repeated_updates_are_answered_in_order_and_others_executed_once(script, repeats):
     async def run():
         async with faulty(script) as (broker, endpoints), Client(endpoints, over="websocket", options=HASTY) as client:
             updates = [client.update(str(number), repeat=repeat) for number, repeat in enumerate(repeats)]
@@ -96,7 +96,7 @@ def test_whatever_breaks_they_are_answered_in_order_and_others_done_once(script,
             assert repeats[number] or done.count(number) == 1
 
 
-async def test_one_that_waits_for_a_broker_that_stops_ends_in_time_and_was_not_sent():
+async def test_an_update_that_waits_for_a_stopping_broker_times_out_unsent():
     options = Options(backoff=Backoff(PATIENCE, PATIENCE), timeout=1)  # at the timeout, the client is waiting
     stopping = [Connection(0, 0, math.inf)]
     async with (
@@ -110,7 +110,7 @@ async def test_one_that_waits_for_a_broker_that_stops_ends_in_time_and_was_not_s
     assert broker.done == []
 
 
-async def test_a_named_one_is_always_sent_again(gateway):
+async def test_an_update_with_an_id_is_always_repeated(gateway):
     """A named delayed update replaces itself."""
     async with Client(gateway.endpoints, over="websocket", options=QUICK) as client:
         assert await client.ask("ASK {}")
@@ -129,7 +129,7 @@ async def test_a_named_one_is_always_sent_again(gateway):
 
 
 @pytest.mark.parametrize("over", ["http", "websocket", "auto"])
-async def test_they_are_waited_for_longer_than_the_timeout(absent_gateway, over):
+async def test_repeated_updates_may_exceed_the_timeout(absent_gateway, over):
     options = Options(backoff=Backoff(0.01, 0.02), timeout=0.2)
     async with Client(absent_gateway.endpoints, over=over, options=options) as client:
         patient = asyncio.create_task(client.update("INSERT DATA { <urn:a> <urn:p> 1 }", repeat=True))
@@ -143,7 +143,7 @@ async def test_they_are_waited_for_longer_than_the_timeout(absent_gateway, over)
         assert await client.ask("ASK { <urn:a> <urn:p> 1 }")
 
 
-async def test_kills_of_the_gateway_lose_none(gateway):
+async def test_kills_of_the_gateway_lose_no_repeated_update(gateway):
     overwrite = "DELETE WHERE {{ <urn:x> <urn:is> ?o }} ; INSERT DATA {{ <urn:x> <urn:is> {} }}"
     async with Client(gateway.endpoints, options=QUICK) as client:
         for most in (20, 60):
@@ -181,7 +181,7 @@ class FaultyHttp:
         writer.close()
 
 
-async def test_over_http_they_keep_their_order_too():
+async def test_repeated_updates_over_http_keep_their_order():
     broker = FaultyHttp(["drop", "503", "answer", "503", "drop", "drop", "answer", "503"])
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     async with (
@@ -200,7 +200,7 @@ async def test_over_http_they_keep_their_order_too():
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_an_aggregator_repeats_by_itself_or_when_told(gateway, plain):
+async def test_an_aggregator_repeats_by_default_or_on_request(gateway, plain):
     """Its updates are in flight when the gateway is killed, and arrive after the restart."""
     profile = profile_of(gateway)
     application = Application(profile, options=QUICK)
@@ -239,7 +239,7 @@ async def test_an_aggregator_repeats_by_itself_or_when_told(gateway, plain):
         await application.serve(main)
 
 
-def test_plain_programs_say_so_too(gateway):
+def test_plain_programs_can_request_repetition(gateway):
     with SyncClient(gateway.endpoints) as client, SyncProducer(profile_of(gateway), "SET") as lamp:
         assert client.update("INSERT DATA { <urn:a> <urn:p> 1 }", repeat=True).added == 1
         assert lamp.produce(lamp="urn:l", state="on", repeat=True).added == 1

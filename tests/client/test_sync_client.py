@@ -86,7 +86,7 @@ def test_a_handler_may_close_the_client(empty_gateway):
         client.ask("ASK {}")
 
 
-def test_closing_lets_everybody_go(absent_gateway):
+def test_closing_ends_all_waiting_calls(absent_gateway):
     client = SyncClient(absent_gateway.endpoints, options=QUICK)
     ended = []
 
@@ -109,7 +109,7 @@ def test_closing_lets_everybody_go(absent_gateway):
     assert len(ended) == 3
 
 
-def test_a_subscribe_may_have_enough_of_waiting(absent_gateway):
+def test_a_subscribe_call_has_a_timeout(absent_gateway):
     with SyncClient(absent_gateway.endpoints, options=QUICK) as client, pytest.raises(TimeoutError):
         client.subscribe(NUMBERS, timeout=0.2)
 

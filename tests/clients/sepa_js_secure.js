@@ -1,4 +1,4 @@
-// Drives the secure mode of @arces-wot/sepa-js, unmodified: registers, changes, asks, is told. One JSON object a line.
+// Drives the secure mode of @arces-wot/sepa-js, unmodified: registers, changes, queries, receives notifications. One JSON object a line.
 const https = require("https");
 const fs = require("fs");
 const readline = require("readline");

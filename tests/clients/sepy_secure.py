@@ -15,7 +15,7 @@ from sepy.ConnectionHandler import ConnectionHandler  # noqa: E402
 https, wss, identity = sys.argv[1:]
 client = ConnectionHandler(identity, logLevel=50)
 oauth = f"{https}/oauth/register", f"{https}/oauth/token"
-told = threading.Event()
+received = threading.Event()
 
 
 def say(**members):
@@ -25,12 +25,12 @@ def say(**members):
 def handler(added, removed):
     say(event="notification", added=added, removed=removed)
     if added:
-        told.set()
+        received.set()
 
 
 say(event="updated", status=client.secureRequest(f"{https}/secure/update", sys.stdin.readline(), False, *oauth)[0])
 status, text = client.secureRequest(f"{https}/secure/query", sys.stdin.readline(), True, *oauth)
 say(event="result", status=status, data=json.loads(text))
 spuid = client.openSecureWebsocket(wss, sys.stdin.readline(), "alias", handler, *oauth)
-say(event="subscribed", spuid=spuid, told=told.wait(10))
+say(event="subscribed", spuid=spuid, received=received.wait(10))
 client.closeWebsocket(spuid)

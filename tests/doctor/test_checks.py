@@ -45,7 +45,7 @@ def only(found):
     return finding
 
 
-def test_no_check_fails_on_an_empty_machine_and_each_problem_says_what_to_do(machine):
+def test_no_check_fails_on_an_empty_machine_and_each_problem_has_a_remedy(machine):
     found = list(examine(machine.around()))
     assert {name for name, _ in found} == {
         "gateway", "restarts", "disk", "card", "files", "clock", "broker", "certificates", "backlog", "memory",
@@ -58,7 +58,7 @@ def test_no_check_fails_on_an_empty_machine_and_each_problem_says_what_to_do(mac
             assert finding.do, name
 
 
-def test_a_check_that_fails_itself_keeps_no_other_from_its_work(machine):
+def test_a_failing_check_affects_no_other_check(machine):
     machine.put("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 50 kB\n")
     machine.put("proc/uptime", "nonsense")
     machine.disk("mmcblk0", stat="0 0 0 0 0 0 5")
@@ -84,7 +84,7 @@ def test_gateway(machine):
     assert states(gateway.check(machine.around())) == ["warning", "warning", "warning"]
 
 
-def test_who_may_not_look_into_the_data_directory_is_told_so(machine):
+def test_an_unreadable_data_directory_is_reported(machine):
     machine.runs()
     around = machine.around()
     machine.data.chmod(0)
@@ -102,7 +102,7 @@ def test_who_may_not_look_into_the_data_directory_is_told_so(machine):
     assert "sudo edge doctor" in found.do
 
 
-def test_a_lock_that_nobody_holds_is_no_gateway(machine):
+def test_an_unheld_lock_file_is_not_a_gateway(machine):
     (machine.data / "lock").write_text("4711\n")
     machine.put("proc/locks", "1: FLOCK  ADVISORY  WRITE 4711 08:02:1 0 EOF\n")
     assert machine.around().process is None
@@ -153,14 +153,14 @@ def test_disk(machine):
         ("0x01 0x02", "0x02", ["ok", "warning", "ok"]),
     ],
 )
-def test_card_that_says_how_worn_it_is(machine, life, reserve, expected):
+def test_wear_indicator_of_the_card_is_reported(machine, life, reserve, expected):
     machine.put("proc/uptime", "86400.00 1.00\n")
     sectors = "1 2 3 4 5 6 2000 8"
     machine.disk("mmcblk0", stat=sectors, device__life_time=life, device__pre_eol_info=reserve)
     assert states(card.check(machine.around())) == expected
 
 
-def test_card_that_does_not_say(machine):
+def test_wear_is_estimated_for_a_card_without_a_wear_indicator(machine):
     assert only(card.check(machine.around())).state == "unknown"
     gigabytes = 15
     machine.disk("mmcblk0", stat=f"1 2 3 4 5 6 {gigabytes * 10**9 // 512} 8")
@@ -187,7 +187,7 @@ def test_files_that_others_may_read_are_closed(machine):
     assert only(files.check(machine.around())).state == "ok"
 
 
-def test_what_is_left_over_is_removed_and_nothing_else(machine):
+def test_only_leftover_files_are_removed(machine):
     machine.now = datetime.now(UTC).timestamp()
     for name in ("a.part", "b.new", "fresh.part", "endpoints.json", "kept"):
         (machine.data / name).touch()
@@ -339,11 +339,11 @@ def test_update(machine):
 def test_units(machine, tmp_path, monkeypatch):
     assert only(units.check(machine.around())).state == "unknown"
     (machine.root / "run/systemd/system").mkdir(parents=True)
-    told = tmp_path / "told"
+    reported = tmp_path / "reported"
     command = tmp_path / "bin" / "systemctl"
     command.parent.mkdir()
     command.write_text(
-        f'#!/bin/sh\ncase "$1" in show) cat {told} ;; *) echo "smb.service loaded failed failed" ;; esac\n'
+        f'#!/bin/sh\ncase "$1" in show) cat {reported} ;; *) echo "smb.service loaded failed failed" ;; esac\n'
     )
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
@@ -355,7 +355,7 @@ def test_units(machine, tmp_path, monkeypatch):
         "LoadState=loaded\nActiveState=inactive\nUnitFileState=enabled": ["warning", "warning"],
     }
     for text, expected in cases.items():
-        told.write_text(text + "\n")
+        reported.write_text(text + "\n")
         assert states(units.check(machine.around())) == expected
 
 

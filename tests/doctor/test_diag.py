@@ -47,7 +47,7 @@ def members(archive):
         return {member.name.removeprefix("edge-diag/"): opened.extractfile(member).read().decode() for member in opened}
 
 
-def test_not_one_secret_is_in_the_archive(gateway, tmp_path):
+def test_the_archive_contains_no_secret(gateway, tmp_path):
     password_file, token_file = tmp_path / "broker-password", tmp_path / "offload-token"
     password_file.write_text(f"{BROKER}\n")
     token_file.write_text(f"{OFFLOAD}\n")
@@ -110,7 +110,7 @@ def test_not_one_secret_is_in_the_archive(gateway, tmp_path):
     assert {row["check"] for row in json.loads(found["doctor.json"])} >= {"gateway", "disk", "backlog"}
 
 
-def test_it_works_while_the_gateway_hangs_and_when_it_is_down_and_holds_nothing_of_the_graph(gateway, tmp_path):
+def test_the_archive_is_made_without_a_responding_gateway_and_without_graph_data(gateway, tmp_path):
     gateway.environment["EDGE__MQTT__ENABLED"] = "false"
     http = gateway.start()["http"]
     command = [sys.executable, "-m", "edge", "update", "INSERT DATA { <urn:private> <urn:is> 'kept-to-myself' }"]
@@ -133,7 +133,7 @@ def test_it_works_while_the_gateway_hangs_and_when_it_is_down_and_holds_nothing_
         assert b"kept-to-myself" not in gzip.decompress((tmp_path / f"{name}.tar.gz").read_bytes())
 
 
-def test_nothing_is_written_over_and_what_is_long_is_cut(gateway, tmp_path):
+def test_existing_files_are_not_overwritten_and_long_ones_are_truncated(gateway, tmp_path):
     gateway.data_dir.mkdir()
     out = tmp_path / "diag.tar.gz"
     out.write_text("mine")
@@ -148,7 +148,7 @@ def test_nothing_is_written_over_and_what_is_long_is_cut(gateway, tmp_path):
     assert "00009999 " in text
 
 
-def test_what_looks_like_a_secret_goes_and_the_rest_stays():
+def test_values_that_look_like_secrets_are_redacted():
     clean = Redactor([]).clean
     assert clean('{"password": "a \\"b\\" c", "user": "me"}') == '{"password": ***, "user": "me"}'
     assert clean("mqtts://me:secret@host/x") == "mqtts://me:***@host/x"
@@ -167,7 +167,7 @@ def test_what_looks_like_a_secret_goes_and_the_rest_stays():
     assert clean("password_file = '/etc/x'") == "password_file = '/etc/x'"
 
 
-def test_known_secrets_go_in_every_form():
+def test_known_secrets_are_redacted_in_every_form():
     secret = 'Pä"ss\\w'
     clean = Redactor([secret]).clean
     once = json.dumps({"v": secret})
@@ -175,5 +175,5 @@ def test_known_secrets_go_in_every_form():
         assert "ss" not in clean(text), text
 
 
-def test_short_secrets_are_not_looked_for_everywhere():
+def test_short_secrets_are_not_searched_everywhere():
     assert Redactor(["a", "x1"]).clean("a banana x1") == "a banana x1"

@@ -37,7 +37,7 @@ def found(gateway, *arguments, **environ):
     return rows
 
 
-def test_a_gateway_that_runs_is_well_and_one_that_was_killed_is_not(gateway):
+def test_a_running_gateway_is_healthy_and_a_killed_one_is_not(gateway):
     gateway.start()
     gateway.data_dir.chmod(0o700)
     rows = found(gateway)
@@ -58,7 +58,7 @@ def test_a_gateway_that_runs_is_well_and_one_that_was_killed_is_not(gateway):
     gateway.start()
 
 
-def test_one_that_stands_still_is_told_in_seconds(gateway):
+def test_a_stalled_gateway_is_reported_in_seconds(gateway):
     gateway.start()
     os.kill(gateway.pid, signal.SIGSTOP)
     try:
@@ -69,7 +69,7 @@ def test_one_that_stands_still_is_told_in_seconds(gateway):
     assert "no answer within 5 s" in rows["gateway"][0]["what"]
 
 
-def test_where_it_wants_to_know_who_asks_the_token_makes_the_difference(gateway):
+def test_a_secured_gateway_reports_details_only_with_a_token(gateway):
     gateway.environment |= {"EDGE__SECURITY__ENABLED": "true"}
     gateway.start()
     rows = found(gateway)
@@ -88,7 +88,7 @@ def test_where_it_wants_to_know_who_asks_the_token_makes_the_difference(gateway)
     assert found(gateway, EDGE_TOKEN="nonsense")["gateway"][0]["state"] == "unknown"
 
 
-def test_wrong_settings_are_2(gateway):
+def test_invalid_settings_are_exit_code_2(gateway):
     done = doctor(gateway, EDGE__HTTP__PORT="x")
     assert done.returncode == 2
     assert "EDGE__HTTP__PORT" in done.stderr

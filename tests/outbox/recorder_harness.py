@@ -8,16 +8,18 @@ from typing import NamedTuple
 
 import pyoxigraph as ox
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.requests import QueryRequest, Solutions, UpdateOutcome, UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.outbox.observation import Cells, Context, quads
 from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.segment import cells
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.access import ANYBODY, Access
+from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE
 
 WAIT = PATIENCE
@@ -30,7 +32,7 @@ class Stored(NamedTuple):
     cells: Cells
 
 
-class House:
+class Harness:
     """A running engine with an outbox."""
 
     def __init__(self, directory: Path, outbox: OutboxSettings | None = None, **engine: object) -> None:
@@ -41,12 +43,12 @@ class House:
             made.append(Recorder(journal, outbox or OutboxSettings()))
             return made[0]
 
-        settings = EngineSettings(**engine)  # type: ignore[arg-type]
+        settings = unchecked(EngineSettings, **engine)  # type: ignore[arg-type]
         self.engine = open_engine(directory, settings, ledger=ledger)
         self.storing = made[0]
         self.outbox = Outbox(made[0], directory / FILE_NAME, self.engine.on_writer)
 
-    def __enter__(self) -> House:
+    def __enter__(self) -> Harness:
         return self
 
     def __exit__(self, *_: object) -> None:

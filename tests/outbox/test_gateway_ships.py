@@ -58,7 +58,7 @@ def test_a_gateway_that_is_killed_again_and_again_ships_each_observation_once(si
     assert len(done) > 100
 
 
-def test_an_outage_is_told_once_and_what_comes_after_it_is_replayed(site, tmp_path):
+def test_an_outage_is_logged_once_and_later_observations_are_replayed(site, tmp_path):
     gateway = site(EDGE__OFFLOAD__RETRY_MAX="0.2")
     gateway.start()
     gateway.store("before")
@@ -81,7 +81,7 @@ def test_an_outage_is_told_once_and_what_comes_after_it_is_replayed(site, tmp_pa
     assert len(gateway.log("offload.down")) == len(gateway.log("offload.up")) == 1
 
 
-def test_what_is_acknowledged_is_deleted_and_what_was_put_aside_is_sent_again(site):
+def test_acknowledged_observations_are_deleted_and_quarantined_ones_sent_again(site):
     gateway = site()
     gateway.start()
     gateway.store(*map(str, range(50)))
@@ -105,7 +105,7 @@ def test_what_is_acknowledged_is_deleted_and_what_was_put_aside_is_sent_again(si
     gateway.until(oldest=None)
 
 
-def test_what_was_dropped_is_a_tombstone_and_all_numbers_are_accounted_for(site, tmp_path):
+def test_dropped_observations_are_tombstones(site, tmp_path):
     gateway = site(EDGE__OUTBOX__MAX_BYTES="65536", EDGE__OFFLOAD__RETRY_MAX="0.2")
     gateway.start()
     gateway.store(*map(str, range(10)))
@@ -131,7 +131,7 @@ def test_what_was_dropped_is_a_tombstone_and_all_numbers_are_accounted_for(site,
     assert status["observations"] == 0
 
 
-def test_over_http_a_token_that_is_put_right_is_taken_without_a_restart(site, tmp_path):
+def test_corrected_token_is_used_without_a_restart(site, tmp_path):
     receiver = Receiver(tmp_path)
     token = tmp_path / "token"
     receiver.start()
@@ -158,7 +158,7 @@ def test_over_http_a_token_that_is_put_right_is_taken_without_a_restart(site, tm
     assert not any(secret in gateway.process.log() for secret in ("two words", *receiver.tokens.values()))
 
 
-def test_nothing_is_shipped_where_no_setting_says_so(site):
+def test_nothing_is_shipped_by_default(site):
     gateway = site(EDGE__OFFLOAD__TO="")
     gateway.start()
     gateway.store("a")

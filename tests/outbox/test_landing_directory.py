@@ -27,11 +27,11 @@ def segment():
     return cut(MemoryOutbox(9), 1, 9)
 
 
-def test_an_empty_one_knows_nothing(landing):
+def test_empty_landing_zone_has_no_segments(landing):
     assert landing.look("attic", EPOCH) == KnownOutbox(0, ())
 
 
-def test_it_knows_what_has_a_manifest_and_only_that(landing, zone, segment):
+def test_only_segments_with_a_manifest_are_known(landing, zone, segment):
     landing.put(segment)
     landing.put(cut(MemoryOutbox(30), 21, 30))
     zone.remove(21)
@@ -45,7 +45,7 @@ def test_it_knows_what_has_a_manifest_and_only_that(landing, zone, segment):
     assert landing.look("attic", EPOCH[::-1]) == KnownOutbox(0, ())
 
 
-def test_one_that_is_not_there_is_not_made(tmp_path, segment):
+def test_a_missing_landing_zone_is_not_created(tmp_path, segment):
     landing = DirectoryLanding(tmp_path / "mount")
     for attempt in (lambda: landing.look("attic", EPOCH), lambda: landing.put(segment)):
         with pytest.raises(LandingFailed, match="mount"):
@@ -56,7 +56,7 @@ def test_one_that_is_not_there_is_not_made(tmp_path, segment):
         landing.look("attic", EPOCH)
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(landing, zone, segment):
+def test_a_file_in_place_of_a_folder_is_reported(landing, zone, segment):
     (zone.path / "attic").write_text("what is this")
     with pytest.raises(LandingFailed, match="attic"):
         landing.put(segment)

@@ -75,7 +75,7 @@ def landing_at(url, token="", timeout=20.0, ca_file=None):
     return HttpLanding(url, timeout=timeout, token=lambda: token, ca_file=ca_file)
 
 
-def test_segments_arrive_and_what_is_known_of_them_is_told(receiver, zone, outbox):
+def test_segments_arrive_and_their_state_is_reported(receiver, zone, outbox):
     landing = landing_at(f"{receiver.url}/", receiver.tokens["g1"])
     assert landing.look("g1", zone.epoch) == KnownOutbox()
     outbox.drop(11, 20)
@@ -89,7 +89,7 @@ def test_segments_arrive_and_what_is_known_of_them_is_told(receiver, zone, outbo
     assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
 
 
-def test_over_a_line_that_never_holds_for_a_whole_segment_it_arrives_in_the_end(receiver, zone, noisy, relay):
+def test_a_segment_arrives_in_parts_over_an_unstable_line(receiver, zone, noisy, relay):
     landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
     segment = cut(noisy, 1, noisy.last)
     assert len(segment.rows) > 5 * PART
@@ -123,7 +123,7 @@ def test_a_receiver_that_is_killed_amid_a_segment_has_it_in_the_end(tmp_path):
     assert Zone(receiver.landing, "g1").ranges() == [(1, noisy.last)]
 
 
-def test_other_bytes_under_the_same_name_are_put_right(receiver, zone, noisy, relay):
+def test_incomplete_file_of_another_version_is_replaced(receiver, zone, noisy, relay):
     """Half of a file may exist, of a gateway with another version of zlib."""
     landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
     segment = cut(noisy, 1, noisy.last)
@@ -138,14 +138,14 @@ def test_other_bytes_under_the_same_name_are_put_right(receiver, zone, noisy, re
 
 
 @pytest.mark.parametrize(("name", "status"), [("g2", 403), ("nobody", 401)])
-def test_a_token_of_another_is_refused_with_words(receiver, outbox, name, status):
+def test_token_of_another_gateway_is_refused(receiver, outbox, name, status):
     landing = landing_at(receiver.url, receiver.tokens.get(name, "what"))
     for attempt in (lambda: landing.look("g1", EPOCH), lambda: landing.put(cut(outbox, 1, 5))):
         with pytest.raises(LandingFailed, match=f"answered {status}"):
             attempt()
 
 
-def test_over_tls_who_signed_the_certificate_counts(tmp_path):
+def test_tls_checks_the_issuer_of_the_certificate(tmp_path):
     files = certificates.make(tmp_path / "tls", ())
     options = (f"--certificate={files.server}", f"--key={files.server_key}")
     receiver = Receiver(tmp_path, *options)
@@ -179,12 +179,12 @@ class Scripted:
             def answer(self):
                 content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 scripted.requests.append((self.command, self.path, dict(self.headers), content))
-                told = scripted.answers.pop(0) if len(scripted.answers) > 1 else scripted.answers[0]
-                if told is None:
+                received = scripted.answers.pop(0) if len(scripted.answers) > 1 else scripted.answers[0]
+                if received is None:
                     self.close_connection = True
                     scripted.over.wait(20)
                     return
-                status, header, text = told
+                status, header, text = received
                 self.send_response(status)
                 for name, value in header.items():
                     self.send_header(name, value)
@@ -230,21 +230,21 @@ def scripted():
         ((200, {}, b"<html>"), "not a landing zone"),
         ((200, {}, b'{"acknowledged": {}}'), "not a landing zone"),
         ((200, {}, b"[]"), "not a landing zone"),
-        ((404, {}, b""), "no landing zone"),
+        ((404, {}, b""), "not that of a landing zone"),
         ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
         ((503, {}, b'{"title": "Busy", "detail": "in  use\\nnow"}'), "answered 503: in use now"),
         ((507, {}, json.dumps({"title": "Full"}).encode()), "answered 507: Full"),
         ((500, {}, b"\xff\xfe"), "answered 500"),
     ],
 )
-def test_what_is_no_answer_of_a_landing_zone_is_told(scripted, answer, words):
+def test_an_invalid_response_of_a_landing_zone_is_reported(scripted, answer, words):
     server = scripted(answer)
     with pytest.raises(LandingFailed, match=words):
         landing_at(server.url, "secret-1").look("attic", EPOCH)
     assert len(server.requests) == 1
 
 
-def test_acknowledgements_and_ranges_that_make_no_sense_count_for_nothing(scripted):
+def test_invalid_acknowledgements_and_ranges_are_ignored(scripted):
     held = {EPOCH: [[1, 10], [5, 3], [0, 4], ["1", "2"], [1, 2, 3], 7, [True, 9], None]}
     text = json.dumps({"acknowledged": {EPOCH: {"last": -4}}, "held": held}).encode()
     assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == KnownOutbox(0, ((1, 10),))
@@ -252,14 +252,14 @@ def test_acknowledgements_and_ranges_that_make_no_sense_count_for_nothing(script
     assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == KnownOutbox()
 
 
-def test_one_that_says_elsewhere_again_and_again_is_given_up(scripted):
+def test_a_landing_zone_that_always_reports_another_offset_is_abandoned(scripted):
     server = scripted((404, {}, b""), *[(409, {"Upload-Offset": str(number)}, b"{}") for number in (5, 9, 5, 9, 5, 9)])
     with pytest.raises(LandingFailed, match="answered 409"):
         landing_at(server.url).put(cut(MemoryOutbox(9), 1, 9))
     assert len(server.requests) < 8
 
 
-def test_one_that_contradicts_is_believed_where_it_goes_on(scripted):
+def test_the_offset_of_the_landing_zone_is_followed(scripted):
     segment = cut(MemoryOutbox(9), 1, 9)
     server = scripted(
         (404, {}, b""), (409, {"Upload-Offset": "10"}, b"{}"), (201, {}, b""), (200, {}, b""), (201, {}, b"")
@@ -269,13 +269,13 @@ def test_one_that_contradicts_is_believed_where_it_goes_on(scripted):
     assert offsets[:2] == [("0", segment.rows), ("10", segment.rows[10:])]
 
 
-def test_one_that_does_not_answer_is_not_waited_for_long(scripted):
+def test_an_unresponsive_landing_zone_times_out(scripted):
     server = scripted(None)
     with pytest.raises(LandingFailed, match=r"did not answer within 0\.2 s"):
         landing_at(server.url, timeout=0.2).look("attic", EPOCH)
 
 
-def test_the_token_is_in_each_request_and_in_no_words(scripted):
+def test_the_token_is_in_each_request_and_in_no_message(scripted):
     server = scripted((401, {}, b""))
     with pytest.raises(LandingFailed) as failed:
         landing_at(server.url, "secret-1").look("attic", EPOCH)

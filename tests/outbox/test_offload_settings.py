@@ -29,7 +29,7 @@ def refused(loaded):
     return refused
 
 
-def test_nothing_is_shipped_unless_said(loaded):
+def test_shipping_is_off_by_default(loaded):
     assert (loaded().to, loaded().over_http) == ("", False)
 
 
@@ -44,7 +44,7 @@ def test_an_address_is_kept(loaded, url):
 
 
 @pytest.mark.parametrize("url", ["http://history.example.org", "ftp://a/b", "https://", "https://user:word@a"])
-def test_an_address_that_is_none_or_not_safe_is_refused(refused, url):
+def test_invalid_or_unencrypted_address_is_refused(refused, url):
     assert "offload.to" in refused(to=url)
 
 
@@ -59,5 +59,5 @@ def test_an_address_that_is_none_or_not_safe_is_refused(refused, url):
         ({"every": 0}, "offload.every"),
     ],
 )
-def test_what_contradicts_itself_is_told(refused, keys, key):
+def test_contradicting_settings_are_reported(refused, keys, key):
     assert key in refused(**keys)

@@ -6,7 +6,8 @@ import pytest
 from memory_outbox import MemoryOutbox
 
 from edge.outbox.landing import KnownOutbox
-from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.settings import OffloadSettings
+from edge.outbox.shipper import Shipper
 from edge.outbox.status import Status
 from tests.support.waiting import wait_for
 
@@ -43,7 +44,7 @@ def hanging():
     landing.over.set()
 
 
-def test_a_landing_zone_that_never_answers_is_told_and_holds_up_no_end(hanging):
+def test_an_unresponsive_landing_zone_is_reported_and_does_not_delay_the_stop(hanging):
     now = [10_000.0]
     shipper = Shipper(MemoryOutbox(3), hanging, OffloadSettings(), now=lambda: now[0])
     status = Status(Counted(3), shipper, "/mnt/landing", now=lambda: now[0])
@@ -62,7 +63,7 @@ def test_a_landing_zone_that_never_answers_is_told_and_holds_up_no_end(hanging):
     assert asked.cancelled()
 
 
-def test_what_waits_is_looked_at_when_it_changes():
+def test_the_status_is_refreshed_when_the_outbox_changes():
     outbox = Counted()
     status = Status(outbox, None, "", now=lambda: 100.0)
     assert status.stale

@@ -12,7 +12,7 @@ import httpx
 import paho.mqtt.client as paho
 import pyoxigraph as ox
 import pytest
-from recorder_harness import House, Stored
+from recorder_harness import Harness, Stored
 from websockets.asyncio.client import connect
 
 from edge.client import Producer
@@ -48,11 +48,11 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
 
 def stored(data_dir: Path) -> list[Stored]:
     """Return the waiting observations of a stopped gateway."""
-    with House(data_dir) as house:
-        return house.stored()
+    with Harness(data_dir) as harness:
+        return harness.stored()
 
 
-async def test_store_observation_of_the_paper_as_its_profile_has_it(tmp_path):
+async def test_store_observation_update_of_the_paper_is_stored(tmp_path):
     async with Gateway(settings(tmp_path / "data")) as gateway:
         profile = json.loads(MONITORING.read_text())
         endpoint = profile["updates"]["STORE_OBSERVATION"]["sparql11protocol"]
@@ -82,9 +82,9 @@ async def test_over_a_websocket_into_the_graph_of_the_history(tmp_path):
         await client.send({"update": {"sparql": text}})
         assert (await client.receive())["updated"] == {"added": 1, "removed": 0, "stored": 1}
         await client.socket.close()
-    with House(tmp_path, OutboxSettings(graph="urn:mine")) as house:
-        assert house.values() == ['<urn:s> <urn:p> "x" .']
-        assert house.rows("SELECT ?s { ?s ?p ?o }") == [(ox.NamedNode("urn:live"),)]
+    with Harness(tmp_path, OutboxSettings(graph="urn:mine")) as harness:
+        assert harness.values() == ['<urn:s> <urn:p> "x" .']
+        assert harness.rows("SELECT ?s { ?s ?p ?o }") == [(ox.NamedNode("urn:live"),)]
 
 
 async def test_readings_over_mqtt_as_their_mapping_says(tmp_path):
@@ -125,9 +125,9 @@ def publish(port: int) -> None:
     client.loop_stop()
 
 
-async def test_a_graph_that_is_in_use_is_refused_with_what_to_do(tmp_path):
-    with House(tmp_path) as house:
-        house.update("INSERT DATA { GRAPH <urn:used> { <a:s> <a:p> 1 } }")
+async def test_a_graph_that_is_in_use_is_refused_with_the_remedy(tmp_path):
+    with Harness(tmp_path) as harness:
+        harness.update("INSERT DATA { GRAPH <urn:used> { <a:s> <a:p> 1 } }")
     with pytest.raises(StartError, match=r"outbox\.graph: The graph urn:used has been used"):
         async with Gateway(settings(tmp_path, outbox={"graph": "urn:used"})):
             pass

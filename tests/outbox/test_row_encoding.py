@@ -106,7 +106,7 @@ def stored(statements: Sequence[Statement]) -> list[tuple[Context, Cells]]:
 
 
 @given(several)
-def test_what_is_stored_expands_to_exactly_what_came(statements):
+def test_stored_rows_expand_to_the_original_quads(statements):
     lines = [line for found in stored(statements) for line in quads(*found, "0123456789abcdef", 1)]
     again = list(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS, lenient=True)) if lines else []
     assert set(again) == expected(statements)
@@ -135,7 +135,7 @@ def test_listing_18_is_a_few_cells():
     assert own == Cells(1_767_323_045_000_006, "22.5", observation="urn:o:1", result="urn:q:1", instant="urn:i:1")
 
 
-def test_what_is_said_of_an_observation_besides_is_a_few_cells_too():
+def test_additional_properties_of_an_observation_are_cells():
     o = iri("urn:o:1")
     more = {
         "topic": (o, MONITOR + "hasMqttTopic", ox.Literal("a/b")),
@@ -155,13 +155,13 @@ def test_anything_else_is_kept_as_quads_at_its_time():
     assert len(own.quads.split("\n")) == 9
 
 
-def test_a_version_of_something_is_none_of_ours():
+def test_a_foreign_version_is_not_an_observation():
     ((context, own),) = stored(shaped(version=(iri("urn:o:1"), DCTERMS + "isVersionOf", iri("urn:o:live"))))
     assert context.series is None
     assert own.quads
 
 
-def test_observations_and_what_is_no_observation_are_kept_apart():
+def test_observations_and_other_quads_are_separated():
     other = [
         (iri("urn:x:a"), iri("urn:x:p"), ox.Literal("1"), None),
         (ox.BlankNode(), iri("urn:x:p"), iri("urn:x:a"), None),

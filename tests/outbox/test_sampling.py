@@ -43,11 +43,11 @@ def test_none_is_the_default_and_overrides_defaults():
     assert Mapper([load_pack(own + 'store = "none"')]).map("t", b"1").readings[0].store is None
 
 
-def test_all():
+def test_all_stores_every_reading():
     assert stored('"all"', *every_second("1", "1", "2")) == ["1", "1", "2"]
 
 
-def test_on_change():
+def test_change_stores_changed_values_only():
     assert stored('"change"', *every_second("1", "1", "2", "2", "1", "on", "on")) == ["1", "2", "1", "on"]
 
 
@@ -56,7 +56,7 @@ def test_a_dead_band_counts_from_the_last_that_was_stored():
     assert stored("{ dead_band = 0.5 }", *values) == ["20.0", "20.5", "20.0"]
 
 
-def test_what_is_no_number_has_no_dead_band():
+def test_values_that_are_not_numbers_have_no_dead_band():
     assert stored("{ dead_band = 0.5 }", *every_second("1", "off", "off", "1.2", "1.3")) == ["1", "off", "1.2"]
 
 
@@ -66,7 +66,7 @@ def test_at_most_every_by_the_readings_own_times():
     assert stored("{ change = true, at_most_every = 60 }", (0, "1"), (10, "2"), (70, "1"), (80, "2")) == ["1", "2"]
 
 
-def test_what_was_not_stored_after_all_does_not_count():
+def test_undone_storage_does_not_count_for_sampling():
     chooser, store = Sampler(), Store(change=True)
 
     def note(value: str, seconds: int) -> object:
@@ -82,7 +82,7 @@ def test_what_was_not_stored_after_all_does_not_count():
     assert note("1", 5)
 
 
-def test_what_is_remembered_is_bounded():
+def test_the_memory_of_sampling_is_bounded():
     chooser, store = Sampler(most=2), Store(change=True)
     for series in ("a", "b", "c"):
         assert chooser.note(Reading(series, "1", XSD_DECIMAL, store=store), NOON)

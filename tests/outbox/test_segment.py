@@ -33,13 +33,13 @@ CONTEXTS = st.builds(
 
 
 @given(st.lists(CELLS, max_size=20))
-def test_rows_come_back(rows: list[Cells]) -> None:
+def test_rows_are_read_back_unchanged(rows: list[Cells]) -> None:
     packed = segment.packed(segment.line(number, 7, cells) for number, cells in enumerate(rows, 5))
     assert list(segment.unpacked(packed)) == [(number, 7, cells) for number, cells in enumerate(rows, 5)]
 
 
 @given(st.dictionaries(st.integers(1, 99), CONTEXTS, max_size=3), st.booleans())
-def test_manifests_come_back(contexts: dict[int, Context], replayed: bool) -> None:
+def test_manifests_are_read_back_unchanged(contexts: dict[int, Context], replayed: bool) -> None:
     manifest = Manifest("box-1", EPOCH, 1, 20, 5, 6, 7, "0" * 64, contexts, replayed)
     assert Manifest.from_json(manifest.to_json()) == manifest
 
@@ -70,7 +70,7 @@ def test_a_damaged_manifest_is_refused(text: bytes, reason: str) -> None:
         Manifest.from_json(text)
 
 
-def test_a_newer_schema_is_no_damage() -> None:
+def test_a_newer_schema_is_not_damage() -> None:
     with pytest.raises(SegmentNewer, match="update it"):
         Manifest.from_json(b'{"schema":2,"contexts":{},"colour":"red"}')
 

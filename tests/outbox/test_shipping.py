@@ -1,7 +1,6 @@
 """The shipper: the content of a landing zone after rounds, whatever happened to earlier content."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,8 @@ from support.logs import records_of
 from edge.outbox.directory import DirectoryLanding
 from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.segmenter import cut
-from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.settings import OffloadSettings
+from edge.outbox.shipper import Shipper
 from edge.outbox.table import Damaged
 from edge.protocol.errors import StorageFailed
 from tests.support.waiting import wait_for
@@ -67,7 +67,7 @@ class Broken:
         self.landing.put(segment)
 
 
-def test_what_waits_is_in_segments_and_each_observation_in_one(zone, shipping):
+def test_each_waiting_observation_is_in_one_segment(zone, shipping):
     outbox = MemoryOutbox(25)
     shipper = shipping(outbox)
     ship(shipper)
@@ -84,13 +84,13 @@ def test_what_waits_is_in_segments_and_each_observation_in_one(zone, shipping):
     assert not list(zone.path.rglob(".*"))
 
 
-def test_a_shipper_that_knows_nothing_sends_nothing_twice(zone, shipping):
+def test_new_shipper_does_not_repeat_shipped_segments(zone, shipping):
     outbox = MemoryOutbox(25)
     ship(shipping(outbox))
     assert ship(shipping(outbox)) == (0, 0, "")
 
 
-def test_what_is_acknowledged_is_forgotten_and_nothing_else(zone, shipping):
+def test_only_acknowledged_observations_are_deleted(zone, shipping):
     outbox = MemoryOutbox(25)
     shipper = shipping(outbox, now=lambda: 1234.5)
     ship(shipper)
@@ -109,7 +109,7 @@ def test_what_is_acknowledged_is_forgotten_and_nothing_else(zone, shipping):
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"acknowledged": {"0123456789abcdef": {"last": "9"}}}'])
-def test_an_acknowledgement_that_cannot_be_read_is_none(zone, shipping, text):
+def test_an_unreadable_acknowledgement_is_ignored(zone, shipping, text):
     outbox = MemoryOutbox(5)
     shipper = shipping(outbox)
     ship(shipper)
@@ -118,7 +118,7 @@ def test_an_acknowledgement_that_cannot_be_read_is_none(zone, shipping, text):
     assert len(outbox.stored) == 5
 
 
-def test_what_is_quarantined_or_lost_there_is_sent_again(zone, shipping):
+def test_quarantined_or_lost_segments_are_sent_again(zone, shipping):
     outbox = MemoryOutbox(30)
     shipper = shipping(outbox)
     ship(shipper)
@@ -147,7 +147,7 @@ def test_dropped_observations_are_tombstones_unless_they_had_been_shipped(zone, 
     assert not zone.rows_of(tombstone).exists()
 
 
-def test_after_a_failure_what_was_stored_until_then_is_replayed(zone, shipping, caplog):
+def test_earlier_observations_are_replayed_after_a_failure(zone, shipping, caplog):
     outbox = MemoryOutbox(5)
     landing = Broken(DirectoryLanding(zone.path))
     landing.left = 100
@@ -171,14 +171,14 @@ def test_after_a_failure_what_was_stored_until_then_is_replayed(zone, shipping, 
     assert not zone.manifests()[-1].replayed
 
 
-def test_what_was_overdue_at_the_start_is_replayed(zone, shipping):
+def test_overdue_observations_are_replayed_at_the_start(zone, shipping):
     outbox = MemoryOutbox(4)
     outbox.store(2, start=1000 * SECOND)
-    ship(shipping(outbox, settings=replace(NEVER, every=100, segment_rows=2), now=lambda: 1050.0))
+    ship(shipping(outbox, settings=NEVER.model_copy(update={"every": 100, "segment_rows": 2}), now=lambda: 1050.0))
     assert [manifest.replayed for manifest in zone.manifests()] == [True, True, False]
 
 
-def test_what_was_begun_is_gone_on_with_though_more_waits(zone, shipping):
+def test_a_started_segment_is_completed_first(zone, shipping):
     outbox = MemoryOutbox(5)
     landing = Broken(DirectoryLanding(zone.path))
     landing.left = 1
@@ -198,13 +198,15 @@ def test_waits_grow_to_a_limit_and_are_of_random_length(shipping):
         return most
 
     landing = Broken(None)
-    shipper = shipping(MemoryOutbox(), landing, replace(NEVER, retry_min=10.0, retry_max=300.0), uniform=uniform)
+    shipper = shipping(
+        MemoryOutbox(), landing, NEVER.model_copy(update={"retry_min": 10.0, "retry_max": 300.0}), uniform=uniform
+    )
     for _ in range(8):
         ship(shipper)
     assert asked == [(most / 2, most) for most in (10, 20, 40, 80, 160, 300, 300, 300)]
 
 
-def test_after_a_failure_it_is_tried_again_without_being_told(zone, shipping):
+def test_shipping_is_retried_after_a_failure(zone, shipping):
     landing = Broken(DirectoryLanding(zone.path))
     tried = []
 
@@ -229,15 +231,15 @@ def test_when_a_segment_is_full_it_is_shipped_at_once(zone, shipping):
     assert zone.ranges() == [(1, 5), (6, 15)]
 
 
-def test_it_ships_again_and_again(zone, shipping):
+def test_the_shipper_ships_periodically(zone, shipping):
     outbox = MemoryOutbox(1)
-    shipper = shipping(outbox, settings=replace(NEVER, every=0.01), schedule=True)
+    shipper = shipping(outbox, settings=NEVER.model_copy(update={"every": 0.01}), schedule=True)
     for count in range(1, 4):
         wait_for(lambda count=count: shipper.segments == count)
         outbox.store(1)
 
 
-def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
+def test_an_older_copy_of_the_outbox_continues_in_another_epoch(zone, shipping):
     later = MemoryOutbox(25)
     ship(shipping(later))
     zone.acknowledge(20)
@@ -255,7 +257,7 @@ def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
     assert older.stored == {}
 
 
-def test_an_acknowledgement_of_what_was_never_shipped_deletes_nothing(zone, shipping):
+def test_an_acknowledgement_of_unshipped_observations_deletes_nothing(zone, shipping):
     class Boaster(DirectoryLanding):
         def look(self, gateway, epoch):
             return KnownOutbox(1000)
@@ -268,7 +270,7 @@ def test_an_acknowledgement_of_what_was_never_shipped_deletes_nothing(zone, ship
     assert len(outbox.stored) == 5
 
 
-def test_a_disk_that_deletes_nothing_keeps_nobody_from_trying_again(zone, shipping):
+def test_a_failed_deletion_is_retried(zone, shipping):
     outbox = MemoryOutbox(5)
     shipper = shipping(outbox)
     ship(shipper)
@@ -286,7 +288,7 @@ def refuse(last):
     raise StorageFailed("the disk is full")
 
 
-def test_a_fault_of_ours_ends_no_thread(zone, shipping, monkeypatch):
+def test_an_internal_error_does_not_end_the_thread(zone, shipping, monkeypatch):
     outbox = MemoryOutbox(5)
     shipper = shipping(outbox)
     ship(shipper)
@@ -297,13 +299,13 @@ def test_a_fault_of_ours_ends_no_thread(zone, shipping, monkeypatch):
     assert ship(shipper) == (1, 1, "")
 
 
-def test_who_asks_when_it_is_over_is_told(shipping):
+def test_a_request_after_the_stop_is_refused(shipping):
     shipper = shipping(MemoryOutbox())
     shipper.stop(10)
     assert shipper.ship().cancelled()
 
 
-def test_what_is_missing_is_nobodys_tombstone():
+def test_missing_segments_get_no_tombstone():
     outbox = MemoryOutbox(5)
     del outbox.stored[2]
     with pytest.raises(Damaged, match="observation 2 is not stored"):
@@ -315,7 +317,7 @@ def test_what_is_missing_is_nobodys_tombstone():
     st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20)).map(lambda pair: (pair[0], sum(pair)))),
     st.integers(0, 50),
 )
-def test_what_is_missing_and_what_is_known_are_all_there_is(acknowledged, held, last):
+def test_missing_and_known_numbers_are_complete(acknowledged, held, last):
     missing = [*KnownOutbox(acknowledged, tuple(held)).missing(last)]
     numbers = [number for first, end in missing for number in range(first, end + 1)]
     known = {*range(1, acknowledged + 1)}.union(*(range(first, end + 1) for first, end in held))

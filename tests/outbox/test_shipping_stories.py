@@ -11,7 +11,7 @@ from memory_outbox import MemoryOutbox, ToldShipper, Zone
 
 from edge.outbox.directory import DirectoryLanding
 from edge.outbox.landing import LandingFailed
-from edge.outbox.shipper import OffloadSettings
+from edge.outbox.settings import OffloadSettings
 
 
 class Unsteady:

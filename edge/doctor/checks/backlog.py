@@ -16,7 +16,7 @@ _LONG: Final = 86_400.0
 
 def check(around: Context) -> Iterator[Finding]:
     """Check the number of waiting updates and the state of the outbox, as `/health` reports them."""
-    pending = around.told("pending_updates")
+    pending = around.reported("pending_updates")
     if pending is None:
         yield unknown("the backlog is not known")
         return
@@ -30,7 +30,7 @@ def check(around: Context) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{pending:,} updates wait")
-    outbox = around.told("outbox")
+    outbox = around.reported("outbox")
     if isinstance(outbox, Mapping):
         yield from _outbox(around, outbox)
 

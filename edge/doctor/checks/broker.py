@@ -25,7 +25,7 @@ def check(around: Context) -> Iterator[Finding]:
     if not mqtt.broker:
         yield ok("the embedded one; it stores nothing while the gateway is down (docs/durability.md)")
         return
-    state = around.told("mqtt")
+    state = around.reported("mqtt")
     if state == "connected":
         yield ok(f"the gateway is connected to {mqtt.broker}")
         return

@@ -22,8 +22,8 @@ _PASSING: Final = ("tmpfs", "ramfs", "overlay")
 def check(around: Context) -> Iterator[Finding]:
     """Check the file system of the data directory: read-only state, type, free space and inodes."""
     place = existing(around.data_dir)
-    told = os.statvfs(place)
-    if told.f_flag & os.ST_RDONLY:
+    filesystem = os.statvfs(place)
+    if filesystem.f_flag & os.ST_RDONLY:
         yield Finding(
             "problem",
             f"{place} is read-only",
@@ -41,12 +41,12 @@ def check(around: Context) -> Iterator[Finding]:
     journal = around.data_dir / FILE_NAME
     needed = around.settings.outbox.max_bytes + _RESERVE + 2 * (journal.stat().st_size if journal.exists() else 0)
     # `f_bavail` excludes the blocks that the file system reserves for root.
-    yield judge(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, needed)
+    yield judge(filesystem.f_bavail * filesystem.f_frsize, filesystem.f_blocks * filesystem.f_frsize, needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
-    if told.f_files and told.f_favail < _LEAST_INODES:
+    if filesystem.f_files and filesystem.f_favail < _LEAST_INODES:
         yield Finding(
             "warning",
-            f"only {told.f_favail} more files fit on {place}",
+            f"only {filesystem.f_favail} more files fit on {place}",
             "without inodes no file can be created",
             "find a directory with very many small files, and empty it",
         )

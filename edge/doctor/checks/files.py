@@ -18,7 +18,7 @@ from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
-from edge.security import row_checksums, store
+from edge.security import client_database, row_checksums
 
 _OTHERS: Final = 0o077
 _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client-id")
@@ -57,7 +57,7 @@ def _readable(directory: Path) -> Iterator[Finding]:
 
 def _clients(directory: Path) -> Iterator[Finding]:
     """Verify the checksums of the rows of the client file."""
-    file = directory / store.NAME
+    file = directory / client_database.NAME
     if not file.is_file():
         return
     try:
@@ -65,7 +65,7 @@ def _clients(directory: Path) -> Iterator[Finding]:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         yield Finding(
             "problem",
-            f"{store.NAME} is damaged, or cannot be read: {error}",
+            f"{client_database.NAME} is damaged, or cannot be read: {error}",
             "the gateway does not start with security, or clients are refused",
             "edge restore of a backup; without one move the file away, and allow the clients again",
         )
@@ -73,7 +73,7 @@ def _clients(directory: Path) -> Iterator[Finding]:
     if damaged:
         yield Finding(
             "problem",
-            f"{store.NAME} has damaged rows: {', '.join(damaged)}",
+            f"{client_database.NAME} has damaged rows: {', '.join(damaged)}",
             "these are refused; all others work",
             "a client: edge clients revoke, then edge clients allow; a signing key: edge clients rotate-key --now; "
             "an OSCORE key: edge clients oscore; or edge restore of a backup",
@@ -177,7 +177,7 @@ def _left(around: Context) -> Iterator[Finding]:
             "warning",
             f"{before} is the data directory before a restore",
             "it takes space, and contains old secrets",
-            "remove it when it is no longer needed",
+            "remove it when you do not need it any more",
         )
 
 

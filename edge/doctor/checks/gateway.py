@@ -80,10 +80,10 @@ def _faults(kind: str, faults: object) -> Iterator[Finding]:
     if isinstance(faults, dict):
         faults = [f"{name}: {fault}" for name, fault in faults.items()]
     for fault in faults if isinstance(faults, list) else []:
-        told = " ".join(map(str, fault.values())) if isinstance(fault, dict) else str(fault)
+        description = " ".join(map(str, fault.values())) if isinstance(fault, dict) else str(fault)
         yield Finding(
             "warning",
-            f"a {kind} has an error: {told}",
+            f"a {kind} has an error: {description}",
             "it has no effect",
             "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
         )

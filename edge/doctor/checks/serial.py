@@ -10,7 +10,7 @@ from edge.doctor.finding import Finding, ok
 
 def check(around: Context) -> Iterator[Finding]:
     """Check each declared port as `/health` reports it. Without declared ports, nothing is reported."""
-    ports = around.told("serial")
+    ports = around.reported("serial")
     if not isinstance(ports, Mapping):
         return
     for name, state in ports.items():

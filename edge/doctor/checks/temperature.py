@@ -29,9 +29,9 @@ def check(around: Context) -> Iterator[Finding]:
     """Check by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
     known = False
     zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))
-    told = [around.text("sys/class/thermal", zone.name, "temp") or "" for zone in zones]
+    readings = [around.text("sys/class/thermal", zone.name, "temp") or "" for zone in zones]
     # The kernel reports temperatures in 0.001 °C.
-    degrees = [int(text) / 1000 for text in told if text.lstrip("-").isdigit()]
+    degrees = [int(text) / 1000 for text in readings if text.lstrip("-").isdigit()]
     if degrees:
         known = True
         what = f"{max(degrees):.0f} °C"

@@ -32,9 +32,9 @@ def check(around: Context) -> Iterator[Finding]:
 
 
 def _own(around: Context) -> Iterator[Finding]:
-    told = around.run("systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}")
+    output = around.run("systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}")
     # Lines of the form NAME=VALUE. `systemctl show` also succeeds for a unit that does not exist.
-    found = dict(line.partition("=")[::2] for line in (told or "").splitlines())
+    found = dict(line.partition("=")[::2] for line in (output or "").splitlines())
     if found.get("LoadState") != "loaded":
         yield unknown(f"systemd has no {UNIT}: the gateway does not start with the host, or another program starts it")
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import IO, Any, Final
 
 import click
@@ -64,13 +66,23 @@ def unreachable(what: str, reason: object) -> Failure:
 
     `reason` is a network error or a text.
     """
+    # By attribute: `http_client.NoResponse` has it, too.
     if distrust := getattr(reason, "verify_message", None):  # of ssl.SSLCertVerificationError
         return Failure(
             f"{what} has a certificate that is not trusted: {str(distrust).rstrip('.')}. {_TRUST}", UNREACHABLE
         )
-    reason = getattr(reason, "strerror", None) or reason
+    reason = _network_error(reason) if isinstance(reason, OSError) else reason
     return Failure(
         f"cannot reach the gateway at {what}: {reason}. Is it running (`edge run`)? "
         "--data-dir, --url and --ws set its address",
         UNREACHABLE,
     )
+
+
+def _network_error(error: OSError) -> str:
+    """Return the text of a network error. asyncio replaces the system's text by one of its own with the address."""
+    # After attempts at several addresses, as those of localhost, asyncio joins the errors: "[Errno 111] ..., [Errno".
+    numbers = [error.errno] if error.errno is not None else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
+    if error.strerror is None or error.strerror.startswith("Connect call failed"):
+        return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or str(error)
+    return error.strerror
