@@ -45,6 +45,7 @@ class Retry:
     def failed(self) -> float:
         """Count a failure. Returns the seconds to wait before the next attempt."""
         backoff = self._backoff
+        # The exponent is bounded as well: 2 ** failures of a month would be a number of many digits.
         longest = min(backoff.most, backoff.first * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
         return self._uniform(longest / 2, longest)

@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
-
-from paho.mqtt.client import Client
+from typing import TYPE_CHECKING, Protocol
 
 from edge.adapters.actuation_outbox import ActuationQueue
 from edge.adapters.actuation_rules import ActuationRules
-from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.observations import Engine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.solution import Solution
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
+
+    from edge.adapters.mqtt_link import MqttLink
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +110,9 @@ class Actuation:
         Without a `connection` there is no broker, and only serial ports receive commands.
         """
         if connection is not None:
+            # Imported here: without MQTT, the gateway saves the memory and start-up time.
+            from edge.adapters.mqtt_link import MqttLink
+
             self._link = MqttLink(
                 connection,
                 "actuation",
@@ -135,6 +140,7 @@ class Actuation:
         deadline = time.monotonic() + timeout
 
         def finish() -> None:
+            # The last quarter is for the end of the connection.
             self._deadline = deadline - timeout / 4
             self._rules.close()
 
@@ -155,6 +161,7 @@ class Actuation:
             try:
                 self._rules.retry(time.monotonic())
                 self._send()
+                # Events are functions, so that they run on this thread and need no locks.
                 self._events.get(timeout=self._pause())()
             except queue.Empty:
                 continue
@@ -215,6 +222,7 @@ class Actuation:
     def _port_up(self, topic: str, done: Callable[[], None]) -> None:
         try:
             for actuator, commands in self._rules.states():
+                # The slash keeps "port/1" from matching "port/10".
                 self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
         finally:
             done()
@@ -225,9 +233,11 @@ class Actuation:
             self._refused_by_broker(command, "it ended the connection whenever this was sent")
 
     def _answered(self, client: Client, mid: int, refused: str) -> None:
+        # An answer that was queued before the connection was lost; its packet identifier may have a new meaning.
         if self._sending is None or self._sending.client is not client:
             return
         topic = self._sending.topics.pop(mid, None)
+        # The broker answered an identifier that is not in use.
         if topic is None:
             return
         command = self._outbox.done(topic)
@@ -239,6 +249,7 @@ class Actuation:
 
     def _refused_by_broker(self, command: Command, reason: str) -> None:
         self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
+        # Bounded: topics come from query results, and a broker may refuse all of them.
         if len(self._refused_commands) < self._settings.max_queued:
             self._refused_commands[command.topic] = command
 
@@ -251,6 +262,7 @@ class Actuation:
             self._sending = None
             self._link.drop(f"a message was not acknowledged within {_PATIENCE:.0f} s")
             return
+        # The clock is read for each command, because publishing takes time and rate limits depend on it.
         while (command := self._outbox.due(time.monotonic())) is not None:
             try:
                 mid = sending.client.publish(command.topic, command.payload, command.qos, command.retain).mid

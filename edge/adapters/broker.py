@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from edge.adapters.broker_auth import BrokerAuth, OwnClientsAuth
 from edge.adapters.broker_backlog import Backlog
-from edge.adapters.settings import BrokerSettings
+from edge.adapters.settings import MqttSettings
+from edge.compat.asyncio_transports import Unlink
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
-from edge.unlink import Unlink
 
 if TYPE_CHECKING:
     from edge.adapters.broker_core import GuardedBroker
@@ -36,7 +36,7 @@ class EmbeddedBroker:
     must survive a power cut, use an external broker (Mosquitto).
     """
 
-    def __init__(self, settings: BrokerSettings, auth: BrokerAuth | None = None) -> None:
+    def __init__(self, settings: MqttSettings, auth: BrokerAuth | None = None) -> None:
         """Without `auth`, every client may connect, publish and subscribe."""
         self._settings = settings
         self._broker: GuardedBroker | None = None
@@ -90,7 +90,7 @@ class EmbeddedBroker:
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
         from edge.adapters.broker_core import GuardedBroker
-        from edge.adapters.broker_state import use_connection_states
+        from edge.compat.amqtt import use_connection_states
 
         use_connection_states()
         for name in ("amqtt", "transitions"):
@@ -160,9 +160,7 @@ class EmbeddedBroker:
         """Whether device messages are pending: a connection ends after their hand-over, a task after the
         acknowledgement.
         """
-        return bool(self._writers) or not (
-            broker._broadcast_queue.empty() and all(task.done() for task in broker._tasks_queue)
-        )
+        return bool(self._writers) or broker.delivering
 
     async def stop(self) -> None:
         """Close all connections and stop listening."""
@@ -195,7 +193,7 @@ class EmbeddedBroker:
         self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         address = writer.get_extra_info("peername")
-        await self._connected(reader, writer, self._auth, partial(listener.known, address))
+        await self._connected(reader, writer, self._auth, partial(listener.mark_known, address))
 
     async def _connected(
         self,

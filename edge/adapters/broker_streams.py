@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+from amqtt.adapters import StreamReaderAdapter
 
 from edge.adapters.broker_auth import ANYBODY, ConnectedClient
 from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_packets import PacketBoundaries
+from edge.compat.amqtt import Writer
 
 _log = logging.getLogger(__name__)
 
@@ -57,16 +58,19 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         return data
 
     async def _receive(self, n: int) -> bytes:
+        # A read beyond the limit belongs to a packet that is too large: refuse it before its memory is allocated.
         if self._ended or n > self._limit:
             self._ended = True
             return b""
         data: bytes
         if self._backlog is not None:
+            # Back-pressure: TCP then slows down the client, instead of messages in memory.
             await self._backlog.room()
         try:
             if self._begun:
                 data = await super().read(n)
             else:
+                # Only for the first packet: later silence is limited by the keep-alive (MQTT 3.1.1, section 3.1.2.10).
                 data = await asyncio.wait_for(super().read(n), BEGIN)
                 self._begun = True
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
@@ -75,10 +79,8 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         return data
 
 
-class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
+class BoundedWriter(Writer):
     """Closes the connection of a client that does not read, so that its messages cannot accumulate."""
-
-    is_closed: bool
 
     def __init__(self, writer: asyncio.StreamWriter, limit: int | None, backlog: Backlog | None = None) -> None:
         """`limit`: maximum waiting bytes; None: unlimited, and counted by the `backlog`."""
@@ -93,12 +95,12 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
 
     def write(self, data: bytes) -> None:
         """Send unless the connection is lost; asyncio would log a line for each further packet."""
-        if not self._writer.transport.is_closing():
+        if not self.transport.is_closing():
             super().write(data)
 
     async def drain(self) -> None:
         """Wait until the client has read enough. Raises `ConnectionResetError` if it does not."""
-        if self.is_closed or self._writer.transport.get_write_buffer_size() < _READ_ENOUGH:
+        if self.is_closed or self.transport.get_write_buffer_size() < _READ_ENOUGH:
             return
         try:
             async with asyncio.timeout(STALLED):
@@ -130,4 +132,4 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
     def cut(self) -> None:
         """Close the connection at once."""
         self.is_closed = True
-        self._writer.transport.abort()
+        self.transport.abort()

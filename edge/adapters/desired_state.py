@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyoxigraph as ox
 
 from edge.mapping.actuators import Actuator, ActuatorMessage, Command
 from edge.mapping.solution import CommandError, Solution, Term
+from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 
 Refuse = Callable[[Solution, str], None]
@@ -25,15 +25,15 @@ class DesiredState:
         self.actuator = actuator
         self._refuse = refuse
         self._variables: Sequence[str] = ()
-        self._topics: dict[str, dict[Row, int]] = {}
+        self._topics: dict[str, Bag[Row]] = {}
 
     def replace(self, variables: Sequence[str], rows: Iterable[Row]) -> list[Command]:
         """Replace the complete state (sequence 0 of a subscription). Returns the messages for differences."""
-        before: Counter[Row] = Counter()
+        before: Bag[Row] = Bag()
         for known in self._topics.values():
-            before.update(known)
-        after = Counter(rows)
-        return self.apply(variables, (after - before).elements(), (before - after).elements())
+            before.merge(known)
+        change = Bag.of(rows).since(before)
+        return self.apply(variables, change.added, change.removed)
 
     def apply(self, variables: Sequence[str], added: Iterable[Row], removed: Iterable[Row]) -> list[Command]:
         """Apply one change. Returns at most one message for each topic, in the order of their first mention."""
@@ -43,24 +43,22 @@ class DesiredState:
         news: set[str] = set()
         for row in removed:
             topic = self._topic(row, self._ignore)
-            rows = self._topics.get(topic, {})
+            rows = self._topics.get(topic, Bag())
             if row not in rows:
                 continue
             before.setdefault(topic, next(reversed(rows)))
             gone[topic] = row
-            rows[row] -= 1
-            if not rows[row]:
-                del rows[row]
+            rows.add(row, -1)
             if not rows:
                 del self._topics[topic]
         for row in added:
             topic = self._topic(row, self._refuse)
             if not topic:
                 continue
-            rows = self._topics.setdefault(topic, {})
+            rows = self._topics.setdefault(topic, Bag())
             before.setdefault(topic, None)
             news.add(topic)
-            rows[row] = rows.pop(row, 0) + 1
+            rows[row] = rows.pop(row, 0) + 1  # the newest row is the last one
         commands = []
         for topic, previous in before.items():
             left = self._topics.get(topic)

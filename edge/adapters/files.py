@@ -13,7 +13,7 @@ from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import MappingPack, load_builtin
 from edge.mapping.settings import MappingLimits
-from edge.packs import is_mapping_file, load_file
+from edge.mapping_files import is_mapping_file, load_file
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ class MappingFiles:
             self._changed(mapper)
         except EdgeError as error:  # the engine is not available now; the first value reports the same error
             _log.warning("mappings.not_declared", extra={"reason": error.description})
+        # After `changed`: the mapper's observations are declared before it maps a message.
         self.mapper = mapper
         self.reloads += 1
         return True
@@ -102,6 +103,7 @@ class MappingFiles:
             self.look()
 
     def _mapper(self) -> Mapper:
+        # The operator's files come first, so they take precedence over the included packs.
         own = [file.pack for _, file in sorted(self._files.items()) if file.pack is not None]
         return Mapper([*own, *self._packs], self._limits)
 
@@ -110,6 +112,7 @@ class MappingFiles:
         if found is None:
             return False
         changed = False
+        # `-` makes a set, so the dictionary may change in the loop.
         for path in self._files.keys() - found.keys():
             changed |= self._files.pop(path).pack is not None
             _log.info("mappings.file_removed", extra={"file": str(path)})
@@ -124,6 +127,7 @@ class MappingFiles:
             pack = load_file(path, limits=self._limits)
         except (MappingError, OSError) as error:
             previous = known.pack if known is not None else None
+            # With the stamp of the invalid version, so that it is not read again until it changes.
             self._files[path] = _File(stamp, previous, str(error))
             _log.error(
                 "mappings.file_broken",

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from datetime import datetime
+from typing import Final
 
-from edge.adapters.first_number import first_number
 from edge.adapters.observations import Observations
-from edge.adapters.planner import Arrival
+from edge.adapters.planner import Arrival, Plan
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
+from edge.engine.requests import UpdateOutcome
+from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.mapper import Mapper
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
+from edge.mapping.values import JsonNumber
 from edge.protocol.errors import EdgeError
+
+_IN_GRAPH: Final = "arces-monitor:hasMqttTopic"
+"""Name of mappings in the graph, in lists."""
+_SEARCHED: Final = 4096
+"""Maximum bytes of a payload, or characters of a text in it, that are searched for a number."""
+_MINUS: Final = "\u2212"
+"""Typographic minus sign (U+2212)."""
 
 
 class Ingest:
@@ -70,19 +84,26 @@ class Ingest:
             return arrivals
         return [arrival for arrival in arrivals if id(arrival) not in known]
 
-    def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> bool:
-        """Write readings and wait for the commit. Raises the engine's `EdgeError`.
-
-        False: all readings were refused. Nothing was committed, and the receipt is not stored.
+    def submit(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> Future[tuple[Plan, list[UpdateOutcome]]]:
+        """Write readings in one transaction with `receipt`. The future completes after the commit; the caller then
+        passes the plan to `written`. Fails with the engine's `EdgeError`.
         """
-        plan, _ = self._observations.write(arrivals, receipt).result()
+        return self._observations.write(arrivals, receipt)
+
+    def written(self, plan: Plan) -> bool:
+        """Count the readings that were refused. False: all were; nothing was committed, and no receipt is stored."""
         for arrival, reason in plan.refused:
             self._refuse(arrival, reason)
         return bool(plan.requests)
 
-    def remember(self, receipt: bytes) -> None:
-        """Store a receipt and wait for the commit. Raises the engine's `EdgeError`."""
-        self._observations.remember(receipt).result()
+    def write(self, arrivals: Sequence[Arrival]) -> None:
+        """Write readings and wait for the commit. Raises the engine's `EdgeError`."""
+        plan, _ = self.submit(arrivals).result()
+        self.written(plan)
+
+    def remember(self, receipt: bytes) -> Future[list[UpdateOutcome]]:
+        """Store a receipt without readings. Fails with the engine's `EdgeError`."""
+        return self._observations.remember(receipt)
 
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
         """Count readings that the engine refuses because of their content."""
@@ -97,7 +118,7 @@ class Ingest:
         if not wanted or not payload:
             return []
         try:
-            number = first_number(payload, self._largest)
+            number = _first_number(payload, self._largest)
         except ValueError as error:
             self.bad_values.add(topic, _IN_GRAPH, str(error), payload, received)
             return []
@@ -108,5 +129,38 @@ class Ingest:
         ]
 
 
-_IN_GRAPH = "arces-monitor:hasMqttTopic"
-"""Name of mappings in the graph, in lists."""
+def _first_number(payload: bytes, largest: int) -> str:
+    """Return the first number in its original notation. In JSON, only values are searched: numbers first, then texts.
+
+    A payload of more than `largest` bytes is not parsed as JSON. Raises `ValueError` with the reason if no number is
+    found.
+    """
+    for number in _candidates(payload, largest):
+        if not math.isfinite(float(number)):
+            raise ValueError(f"the number {number[:50]} is not finite")
+        return number
+    raise ValueError("the payload holds no number")
+
+
+def _candidates(payload: bytes, largest: int) -> Iterator[str]:
+    document: object = payload[:_SEARCHED].decode(errors="replace")
+    if len(payload) <= largest:
+        with contextlib.suppress(PayloadError):
+            document = PayloadMessage("", payload).document
+    scalars = list(_scalars(document))
+    yield from (item for item in scalars if isinstance(item, JsonNumber))
+    for item in scalars:
+        found = FIRST_NUMBER.search(item[:_SEARCHED].replace(_MINUS, "-"))
+        if found is not None:
+            yield found[0]
+
+
+def _scalars(document: object) -> Iterator[str]:
+    """Numbers and texts, in order."""
+    waiting = [document]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list):
+            waiting += reversed(item.values() if isinstance(item, dict) else item)

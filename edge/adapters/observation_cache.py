@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
 from edge.adapters.terms import instant_iri
 from edge.engine.requests import Delta
+from edge.protocol.bag import Bag
 from edge.protocol.results import Term
 
 Description = tuple[str | None, ...]
@@ -22,7 +22,7 @@ class CachedObservation:
     """One observation: its rows in the subscription, and pending updates of the adapters."""
 
     iri: ox.NamedNode
-    rows: Counter[_Row] = field(default_factory=Counter)
+    rows: Bag[_Row] = field(default_factory=Bag)
     """Quantity, topic and digest in the graph."""
     planned: ox.NamedNode | None = None
     """The quantity of a pending update of the adapters."""
@@ -107,9 +107,11 @@ class ObservationCache:
     def give_up(self, iri: str, quantity: ox.NamedNode) -> None:
         """Roll back the pending update with this quantity."""
         known = self._known.get(iri)
+        # A later plan may have replaced this one; that one stays.
         if known is not None and known.planned == quantity:
             known.planned = None
             known.targets = None
+            # Unknown again: the rolled back update may have been the one that wrote the description.
             known.described.clear()
             self._replaced.difference_update(q for q in known.quantities if isinstance(q, ox.NamedNode))
             self.forget_if_gone(iri)
@@ -119,6 +121,7 @@ class ObservationCache:
         touched: dict[str, CachedObservation] = {}
         before: dict[str, set[str]] = {}
         gone: set[ox.NamedNode] = set()
+        # Removed rows first: `gone` then drops a quantity that the same change adds again.
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
             for observation, quantity, topic, digest in rows:
                 if not isinstance(observation, ox.NamedNode):
@@ -127,12 +130,10 @@ class ObservationCache:
                 if observation.value not in touched:
                     touched[observation.value] = known
                     before[observation.value] = self._declared(known)
-                key = (quantity, topic, digest)
-                known.rows[key] += sign
-                if not known.rows[key]:
-                    del known.rows[key]
+                known.rows.add((quantity, topic, digest), sign)
                 if isinstance(quantity, ox.NamedNode):
                     (gone.add if sign < 0 else gone.discard)(quantity)
+                    # The pending update has arrived.
                     if sign > 0 and quantity == known.planned:
                         known.planned = None
         for iri, known in touched.items():
@@ -140,6 +141,7 @@ class ObservationCache:
             self._tie(iri, before[iri], self._declared(known))
             gone -= {row[0] for row in known.rows if isinstance(row[0], ox.NamedNode)}
             self.forget_if_gone(iri)
+        # Quantities that the adapters replaced themselves were removed together with their instants.
         self.lost |= gone - self._replaced
         self._replaced -= gone
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyoxigraph as ox
 
@@ -19,8 +19,7 @@ from edge.mapping.reading import Reading
 from edge.protocol.results import Term
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A reading and the time at which it was received."""
 
     reading: Reading
@@ -98,6 +97,7 @@ class Planner:
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
         if self._history is not None:
+            # In reverse order, because sampling restores the previous value of a series step by step.
             for note in reversed(plan.notes):
                 self._history.give_up(note)
 
@@ -143,6 +143,7 @@ class Planner:
         """Attach the note for the history to the last update of the reading."""
         note = history.note(arrival.reading, arrival.reading.time or arrival.received)
         if note is not None:
+            # The note travels with the update, so value and history are committed in one transaction.
             plan.requests[-1].notes = (note,)
             plan.notes.append(note)
 
@@ -155,9 +156,11 @@ class Planner:
             return False
         if described is not _UNKNOWN:
             return True
+        # Topics can be made up by devices, so the cache per observation is bounded.
         if len(known.described) >= _SOURCES:
             known.described.clear()
         known.described[reading.topic] = description
+        # Two topics that describe one observation differently would otherwise replace each other's description forever.
         same_source = reading.topic in known.topics if reading.topic is not None else not known.topics
         return same_source and known.digest is not None and known.digest != _digest(description)
 
@@ -224,9 +227,12 @@ class Planner:
 
 
 def time_stamp(time: datetime) -> str:
-    """Format `time` as `xsd:dateTimeStamp` in UTC, with milliseconds if they are not zero."""
+    """Format `time` as `xsd:dateTimeStamp` in UTC, with milliseconds, and without zeros at the end of the fraction.
+
+    This is the value form of the engine, so the engine does not need to normalize it.
+    """
     text = time.astimezone(UTC).isoformat(timespec="milliseconds")[:-6]
-    return f"{text.removesuffix('.000')}Z"
+    return f"{text.rstrip('0').rstrip('.')}Z"
 
 
 def _description(reading: Reading) -> Description:

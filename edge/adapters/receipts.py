@@ -57,6 +57,7 @@ class Receipts:
 
     def clear(self) -> None:
         """Forget everything: in a new session, identifiers refer to other messages."""
+        # One entry for each packet identifier (1 to 65,535), 256 KiB whatever the number of messages.
         self._digests = array("I", bytes(4 * (IDENTIFIERS + 1)))
         self._last = 0
         self._count = 0
@@ -86,6 +87,7 @@ class Receipts:
         recently used identifier reveals it, because the next new message has a later one. A new message that equals
         the one lost with the broker's state looks the same, and is dropped.
         """
+        # At most one identifier in 50 may fall, after the first ten.
         ascending = (self._falls - _FALLS) * _FEW <= self._count
         return receipt in self and ascending and self._is_recent(_identifier(receipt))
 
@@ -96,6 +98,7 @@ class Receipts:
     def _count_order(self, identifier: int) -> None:
         self._falls += self._is_recent(identifier)
         self._count += 1
+        # Halving lets old behaviour fade: a broker may be replaced by one that orders identifiers differently.
         if self._count >= _COUNTED:
             self._count //= 2
             self._falls //= 2

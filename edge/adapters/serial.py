@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.serial_port import Port
-from edge.adapters.settings import SerialSettings
+from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.adapters.writer import ReadingWriter
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort, port_of
+
+_LONGEST_WAIT: Final = 60.0
+"""Seconds after which the thread looks for work without a wake-up."""
 
 
 class SerialAdapter:
@@ -24,21 +28,30 @@ class SerialAdapter:
     """
 
     def __init__(
-        self, settings: SerialSettings, intake: Ingest, up: Callable[[SerialPort, Callable[[], None]], None]
+        self,
+        settings: SerialSettings,
+        actuation: ActuationSettings,
+        ingest: Ingest,
+        up: Callable[[SerialPort, Callable[[], None]], None],
     ) -> None:
-        """`up` is called on the port's thread when its device has connected.
+        """`actuation`: limits of the commands of each port.
 
-        Its second argument releases the commands of the port. `up` calls it after the complete state is queued.
+        `up` is called on the port's thread when its device has connected. Its second argument releases the commands of
+        the port. `up` calls it after the complete state is queued.
         """
         self._settings = settings
-        self._intake = intake
+        self._actuation = actuation
+        self._ingest = ingest
         self._up = up
         self._inbox = Inbox(settings.max_queued, settings.max_queued * settings.max_frame)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._ports: dict[str, Port] = {}
-        writer = ReadingWriter(settings, intake, self._stopping, "serial")
-        self._thread = threading.Thread(target=self._write, args=(writer,), name="edge-serial-write", daemon=True)
+        self._wake_up = threading.Event()
+        """Set when `_write` has something to do."""
+        wake = self._wake_up.set
+        self._writer = ReadingWriter(settings, ingest, self._inbox, "serial", done=self._finish, wake=wake)
+        self._thread = threading.Thread(target=self._write, name="edge-serial-write", daemon=True)
         self.written = 0
         """Frames that were processed."""
 
@@ -66,9 +79,11 @@ class SerialAdapter:
         deadline = time.monotonic() + timeout
         self.follow(())
         self._inbox.close()
+        self._wake_up.set()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
         self._stopping.set()
+        self._wake_up.set()
         if self._thread.is_alive():
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
@@ -91,7 +106,7 @@ class SerialAdapter:
         if port is None:
             return "the port does not exist any more"
         if not port.put(command, interval):
-            return f"{self._settings.max_commands} commands wait already (actuation.max_queued)"
+            return f"{self._actuation.max_queued} commands wait already (actuation.max_queued)"
         return ""
 
     def withdraw(self, actuator: str) -> None:
@@ -100,20 +115,27 @@ class SerialAdapter:
             port.commands.withdraw(actuator)
 
     def _port(self, port: SerialPort) -> Port:
-        return Port(port, self._settings, take=self._take, refuse=self._refuse, up=self._up)
+        return Port(port, self._settings, self._actuation, take=self._take, refuse=self._refuse, up=self._up)
 
     def _take(self, port: SerialPort, payloads: list[bytes]) -> list[bytes]:
         now = datetime.now(UTC)
-        for taken, payload in enumerate(payloads):
+        taken = 0
+        for payload in payloads:
             if not self._inbox.offer(MqttMessage(port.topic, payload, 0, False, 0, now, 0, b"")):
-                return payloads[taken:]
-        return []
+                break
+            taken += 1
+        self._wake_up.set()
+        return payloads[taken:]
 
     def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes, times: int) -> None:
-        self._intake.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC), times)
+        self._ingest.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC), times)
 
-    def _write(self, writer: ReadingWriter) -> None:
-        while batch := self._inbox.take(self._settings.max_batch):
-            if not writer.write(batch):
-                return
-            self.written += len(batch)
+    def _finish(self, frames: Sequence[MqttMessage]) -> None:
+        """Count processed frames. Runs on the engine's writer thread too."""
+        self.written += len(frames)
+
+    def _write(self) -> None:
+        while not (self._stopping.is_set() or (self._inbox.closed and self._writer.idle)):
+            pause = self._writer.turn()
+            self._wake_up.wait(min(pause, _LONGEST_WAIT))
+            self._wake_up.clear()

@@ -17,9 +17,10 @@ from serial import Serial
 from edge.adapters.serial_commands import Commands
 from edge.adapters.serial_device import open_device, overruns
 from edge.adapters.serial_frames import Frames, Tally, frames
-from edge.adapters.settings import SerialSettings
+from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort
+from edge.wake_up import WakeUp
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Port:
         self,
         port: SerialPort,
         settings: SerialSettings,
+        actuation: ActuationSettings,
         *,
         take: Callable[[SerialPort, list[bytes]], list[bytes]],
         refuse: Callable[[str, str, str, bytes, int], None],
@@ -63,10 +65,8 @@ class Port:
         self._take = take
         self._refuse = refuse
         self._up = up
-        self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._closed = False
+        self._wake_up = WakeUp()
         self._device: Serial | None = None
         self._waiting: list[bytes] = []
         self._reported = 0
@@ -78,7 +78,7 @@ class Port:
         self.tally = Tally()
         self.reason = "not tried yet"
         """Why the device is disconnected; empty if it is connected."""
-        self.commands = Commands(port, settings.rate, settings.max_commands, self._refused)
+        self.commands = Commands(port, actuation.rate, actuation.max_queued, self._refused)
         """Commands to write."""
 
     @property
@@ -107,28 +107,22 @@ class Port:
     def stop(self, timeout: float) -> None:
         """Close the port."""
         self._stopping.set()
-        self._wake_up()
+        self._wake_up.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
-        with self._lock:
-            if not self._closed and not self._thread.is_alive():
-                self._closed = True
-                os.close(self._wake)
+        # A thread that is still running may poll the descriptor: then it stays open.
+        if not self._thread.is_alive():
+            self._wake_up.close()
 
     def put(self, command: Command, interval: float) -> bool:
         """Queue a command; its topic then pauses for `interval` seconds. False: the queue is full."""
         taken = self.commands.put(command, interval)
-        self._wake_up()
+        self._wake_up.set()
         return taken
 
     def _release(self) -> None:
         self.commands.held = False
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        with self._lock:
-            if not self._closed:
-                os.eventfd_write(self._wake, 1)
+        self._wake_up.set()
 
     # Everything below runs on the port's thread
 
@@ -171,27 +165,32 @@ class Port:
 
     def _serve(self, descriptor: int, found: Frames) -> None:
         poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
+        # So that new commands and `stop` end a wait for the device.
+        poll.register(self._wake_up.fd, select.POLLIN)
         quiet_since = time.monotonic()
         in_a_row = 0
         while not self._stopping.is_set():
             if self._waiting:
                 self._waiting = self._take(self.port, self._waiting)
+            # With payloads that found the queue full, stop reading: the kernel buffers, and then the device waits if it
+            # has flow control.
             wanted = (0 if self._waiting else select.POLLIN) | (select.POLLOUT if self.commands.unsent() else 0)
             poll.register(descriptor, wanted)
             events = dict(poll.poll(self._pause(found, quiet_since)))
-            if self._wake in events:
-                os.eventfd_read(self._wake)
+            if self._wake_up.fd in events:
+                self._wake_up.clear()
             ready = events.get(descriptor, 0)
             if ready & select.POLLOUT:
                 self._send(descriptor)
             if ready & select.POLLIN:
+                # Reads in quick succession are a continuous stream; a single frame in a few pieces is not.
                 in_a_row = in_a_row + 1 if time.monotonic() < quiet_since + _TICK else 0
                 if self._read(descriptor, found):
                     in_a_row = 0
                 if in_a_row > _MAX_IMMEDIATE:
                     time.sleep(_TICK)
                 quiet_since = time.monotonic()
+            # Only without readable data: the last bytes of an unplugged device are still processed.
             elif ready & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
                 raise OSError("the device is gone")
             elif found.waits and not self._waiting and time.monotonic() >= quiet_since + self._settings.silence:

@@ -1,16 +1,20 @@
-"""Writer of message batches: retries until the engine accepts them, so that no received message is lost."""
+"""Writer of readings: maps waiting messages and submits them to the engine, until it accepts them."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
-from typing import Protocol
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import MqttMessage
+from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.planner import Arrival
-from edge.adapters.receipts import IDENTIFIERS, RECEIPT
+from edge.adapters.receipts import IDENTIFIERS, NEW_SESSION, RECEIPT
 from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 
@@ -39,94 +43,214 @@ class WriterSettings(Protocol):
         """Longest pause."""
 
 
-class ReadingWriter:
-    """Maps messages and writes their readings to the engine. Used by one thread."""
+@dataclass(slots=True)
+class Transaction:
+    """Messages that are committed together, with their readings."""
 
-    def __init__(self, settings: WriterSettings, intake: Ingest, stopping: threading.Event, name: str = "mqtt") -> None:
-        """`name`: name of the adapter in log lines."""
+    messages: list[MqttMessage] = field(default_factory=list)
+    readings: list[list[Arrival]] = field(default_factory=list)
+    """The readings of each message."""
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """The readings of all messages."""
+        return [arrival for arrivals in self.readings for arrival in arrivals]
+
+    @property
+    def is_new_session(self) -> bool:
+        """Whether it only invalidates the earlier receipts."""
+        return self.messages[0].receipt == NEW_SESSION
+
+    def add(self, message: MqttMessage, arrivals: list[Arrival]) -> None:
+        """Add a mapped message."""
+        self.messages.append(message)
+        self.readings.append(arrivals)
+
+
+class ReadingWriter:
+    """Writes the messages of a queue to the engine in order, one transaction at a time.
+
+    The owner calls `turn` from one thread, which maps and submits. The engine's writer thread completes the transaction
+    and calls `done`; only if more waits, or if the transaction failed, it calls `wake`, so that the owner calls `turn`
+    again.
+    """
+
+    def __init__(
+        self,
+        settings: WriterSettings,
+        ingest: Ingest,
+        inbox: Inbox,
+        name: str,
+        *,
+        done: Callable[[Sequence[MqttMessage]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        """`name`: name of the adapter in log lines. `done` receives processed messages; it must not block."""
         self._name = name
         self._settings = settings
-        self._intake = intake
-        self._stopping = stopping
+        self._ingest = ingest
+        self._inbox = inbox
+        self._done = done
+        self._wake = wake
+        self._taken: deque[MqttMessage] = deque()
+        """Messages of the queue that are mapped next."""
+        self._mapped: tuple[MqttMessage, list[Arrival]] | None = None
+        """A message whose readings did not fit into the last transaction."""
+        self._alone: deque[Transaction] = deque()
+        """Messages of a refused transaction, one by one."""
+        self._failed: Transaction | None = None
+        """A transaction to be tried again."""
+        self._again = 0.0
+        """Time of that attempt."""
+        self._retry = Retry(Backoff(settings.retry_min, settings.retry_max))
+        self._busy = False
+        """Whether the engine works on a transaction. Until then, `turn` leaves all other attributes alone."""
+        self._submitting = False
         self._unstored = bytearray()
         """Receipts of messages that had no reading or were refused. They are stored with the next commit, so that the
         stored receipts have no gap: a broker that falls back repeats these messages too.
         """
 
-    def write(self, batch: list[MqttMessage]) -> bool:
-        """Write the readings of messages with their receipts, in as few transactions as their size allows.
+    @property
+    def idle(self) -> bool:
+        """Whether all messages are processed."""
+        return not (self._busy or self._waits)
 
-        Waits while the engine accepts no updates. A message that the engine refuses because of its content counts as
-        bad. False: the adapter stopped before all messages were processed.
+    @property
+    def _waits(self) -> bool:
+        return bool(self._failed or self._alone or self._mapped or self._taken or len(self._inbox))
+
+    def turn(self) -> float:
+        """Map and submit waiting messages until a transaction is under way.
+
+        Returns the seconds until a failed transaction is tried again, or infinity.
         """
-        part: list[MqttMessage] = []
-        arrivals: list[Arrival] = []
-        for message in batch:
-            read = self._read(message)
-            if arrivals and len(arrivals) + len(read) > self._settings.max_batch:
-                if not self._write(part, arrivals):
-                    return False
-                part, arrivals = [], []
-            part.append(message)
-            arrivals += read
-        return self._write(part, arrivals)
+        while not self._busy:
+            pause = self._again - time.monotonic() if self._failed else 0.0
+            if pause > 0:
+                return pause
+            transaction = self._failed or self._next()
+            if transaction is None:
+                break
+            self._failed = None
+            self._submit(transaction)
+        return math.inf
 
-    def _write(self, part: list[MqttMessage], arrivals: list[Arrival]) -> bool:
-        receipts = b"".join(message.receipt for message in part)
-        if not arrivals:
-            self._keep(receipts)
-            return True
+    def _next(self) -> Transaction | None:
+        """Return the next transaction. A message is never split: its receipt must be in the commit of its readings."""
+        if self._alone:
+            return self._alone.popleft()
+        transaction, size = Transaction(), 0
+        while len(transaction.messages) < self._settings.max_batch:
+            mapped, self._mapped = self._mapped or self._map_next(), None
+            if mapped is None:
+                break
+            message, arrivals = mapped
+            size += len(arrivals)
+            ends = message.receipt == NEW_SESSION or size > self._settings.max_batch
+            if transaction.messages and ends:
+                self._mapped = mapped
+                break
+            transaction.add(message, arrivals)
+            if ends:
+                break
+        return transaction if transaction.messages else None
+
+    def _map_next(self) -> tuple[MqttMessage, list[Arrival]] | None:
+        if not self._taken:
+            if not len(self._inbox):
+                return None
+            self._taken.extend(self._inbox.take(self._settings.max_batch))
+        message = self._taken.popleft()
+        return message, [] if message.receipt == NEW_SESSION else self._map(message)
+
+    def _map(self, message: MqttMessage) -> list[Arrival]:
         try:
-            return self._commit(lambda: self._store(arrivals, receipts), len(arrivals))
-        except EdgeError as error:
-            reason = error.description
+            arrivals = self._ingest.read(message.topic, message.payload, message.received)
+            # After a reconnection a broker sends retained messages again; only new readings among them count.
+            return self._ingest.news(arrivals) if message.retain else arrivals
         except Exception as error:  # noqa: BLE001  an internal error in one message must not block later ones
-            _log.exception(f"{self._name}.engine_fault")
-            reason = f"a fault of the gateway: {error}"
-        if len(part) == 1:
-            self._intake.refuse(arrivals, reason)
-            self._keep(receipts)
-            return True
-        return all(self._write([message], self._read(message)) for message in part)
+            reason = self._fault(error)
+            self._ingest.bad_values.add(message.topic, "", reason, message.payload, message.received)
+            return []
 
-    def _store(self, arrivals: list[Arrival], receipts: bytes) -> None:
-        if self._intake.write(arrivals, bytes(self._unstored) + receipts):
+    def _submit(self, transaction: Transaction) -> None:
+        receipts = b"".join([message.receipt for message in transaction.messages])
+        arrivals = transaction.arrivals
+        # Messages without readings cause no commit of their own; their receipts follow with the next one.
+        if not (arrivals or transaction.is_new_session):
+            self._keep(receipts)
+            self._done(transaction.messages)
+            return
+        submitted: Future[Any]
+        self._busy = self._submitting = True
+        try:
+            if arrivals:
+                submitted = self._ingest.submit(arrivals, bytes(self._unstored) + receipts)
+            else:
+                submitted = self._ingest.remember(bytes(self._unstored) + receipts)
+        except Exception as error:  # noqa: BLE001  handled like an error of the commit
+            submitted = Future()
+            submitted.set_exception(error)
+        submitted.add_done_callback(lambda future: self._settle(transaction, receipts, future))
+        self._submitting = False
+
+    def _settle(self, transaction: Transaction, receipts: bytes, submitted: Future[Any]) -> None:
+        """Complete a transaction. Runs on the engine's writer thread, so it must not block."""
+        try:
+            error = submitted.exception()
+            if error is not None:
+                self._handle(transaction, receipts, error)
+            else:
+                self._complete(transaction, receipts, submitted.result())
+        finally:
+            self._busy = False
+            # While `turn` submits, it looks itself.
+            if not self._submitting and (self._waits or self._inbox.closed):
+                self._wake()
+
+    def _complete(self, transaction: Transaction, receipts: bytes, result: Any) -> None:  # noqa: ANN401
+        """`result` is that of `Ingest.submit` or `Ingest.remember`."""
+        if self._retry.failures:
+            self._retry.succeeded()
+            _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(transaction.arrivals)})
+        if transaction.is_new_session or self._ingest.written(result[0]):
             self._unstored.clear()
         else:
             self._keep(receipts)
+        self._done(transaction.messages)
+
+    def _handle(self, transaction: Transaction, receipts: bytes, error: BaseException) -> None:
+        """Handle a failed transaction: try it again, or its messages one by one, or count the message as bad."""
+        if isinstance(error, _LATER) or transaction.is_new_session:
+            # One log line for each outage, not for each attempt.
+            if not self._retry.failures:
+                details = {"reason": _reason(error), "readings": len(transaction.arrivals)}
+                _log.error(f"{self._name}.engine_behind", extra=details)
+            self._again = time.monotonic() + self._retry.failed()
+            self._failed = transaction
+            return
+        reason = error.description if isinstance(error, EdgeError) else self._fault(error)
+        # Alone, the message itself must be the cause. Otherwise each is tried alone, so that one bad message costs no
+        # other.
+        if len(transaction.messages) == 1:
+            self._ingest.refuse(transaction.arrivals, reason)
+            self._keep(receipts)
+            self._done(transaction.messages)
+            return
+        for message, arrivals in zip(transaction.messages, transaction.readings, strict=True):
+            self._alone.append(Transaction([message], [arrivals]))
+
+    def _fault(self, error: BaseException) -> str:
+        _log.error(f"{self._name}.engine_fault", exc_info=error)
+        return f"a fault of the gateway: {error}"
 
     def _keep(self, receipts: bytes) -> None:
         self._unstored += receipts
+        # At twice the limit, so that the copy of the tail is amortised over many messages.
         if len(self._unstored) > 2 * _MOST:
             del self._unstored[:-_MOST]
 
-    def _read(self, message: MqttMessage) -> list[Arrival]:
-        arrivals = self._intake.read(message.topic, message.payload, message.received)
-        if not message.retain:
-            return arrivals
-        return self._intake.news(arrivals)
 
-    def remember(self, receipt: bytes) -> bool:
-        """Store a receipt, retrying while the engine cannot. False: the adapter stopped first."""
-        self._keep(receipt)
-        receipts = bytes(self._unstored)
-        done = self._commit(lambda: self._intake.remember(receipts), 0)
-        if done:
-            self._unstored.clear()
-        return done
-
-    def _commit(self, write: Callable[[], None], readings: int) -> bool:
-        retry = Retry(Backoff(self._settings.retry_min, self._settings.retry_max))
-        while not self._stopping.is_set():
-            try:
-                write()
-            except _LATER as error:
-                if not retry.failures:
-                    details = {"reason": error.description, "readings": readings}
-                    _log.error(f"{self._name}.engine_behind", extra=details)
-                self._stopping.wait(retry.failed())
-            else:
-                if retry.failures:
-                    _log.info(f"{self._name}.engine_caught_up", extra={"readings": readings})
-                return True
-        return False
+def _reason(error: BaseException) -> str:
+    return error.description if isinstance(error, EdgeError) else str(error)

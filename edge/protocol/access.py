@@ -58,6 +58,7 @@ class Access:
 
 
 def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    # None is no limit, and not an empty set: an intersection with it leaves the other set as it is.
     if one is None or other is None:
         return other if one is None else one
     return one & other

@@ -12,6 +12,7 @@ _ENCRYPTED: Final = frozenset({"https", "wss", "mqtts"})
 def is_loopback(host: str) -> bool:
     """Whether an address is reachable only from this machine."""
     try:
+        # RFC 6761, section 6.3, reserves "localhost" for loopback. Other names count as remote, without a DNS request.
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

@@ -200,6 +200,7 @@ class TooManyRequests(EdgeError):
 
     def to_message(self) -> dict[str, str | int]:
         """Return the error as a protocol message, with `retry_after` if it is known."""
+        # HTTP has the header Retry-After, too. The other transports have only the message.
         message = super().to_message()
         if self.retry_after is not None:
             message["retry_after"] = self.retry_after

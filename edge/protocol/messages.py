@@ -7,13 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring as quoted
+from json.encoder import encode_basestring_ascii as ascii_quoted
 from typing import Annotated, Any, ClassVar, Final, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from edge.protocol.due_time import When, read_when
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.json_faults import json_fault
-from edge.protocol.moments import When, read_when
 from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 
@@ -37,6 +38,7 @@ Text = Annotated[str, AfterValidator(_unicode)]
 
 def _duration(value: object) -> object:
     if not isinstance(value, str):
+        # Not a TypeError: pydantic turns only ValueError and AssertionError into a ValidationError.
         raise ValueError('must be a duration as a string, such as "PT30S", "PT1.5S", "P1DT12H" or "P2W"')  # noqa: TRY004
     return value
 
@@ -63,6 +65,7 @@ Name = Annotated[Text, Field(max_length=_MAX_NAME)]
 class _Message(BaseModel):
     """Common members of all messages. Unknown members are ignored: existing clients send some."""
 
+    # Strict: pydantic would convert "1" to a number and "yes" to true, and hide mistakes of clients.
     model_config = ConfigDict(extra="ignore", strict=True)
 
     alias: Text | None = None
@@ -118,6 +121,7 @@ class UpdateMessage(_Message):
 
     @model_validator(mode="after")
     def _check_when(self) -> Self:
+        # Computed for its errors: they must be those of this message, with its alias.
         _ = self.when
         return self
 
@@ -171,6 +175,7 @@ Message = (
 
 _MESSAGES: Final[dict[str, type[Message]]] = {message.kind: message for message in get_args(Message)}
 
+# Only strings without escape sequences: those would need decoding before they equal the client's alias.
 _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
 
 
@@ -194,6 +199,7 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
     `max_alias`: maximum length of the alias; a gate that adds data to the alias allows more.
     """
     try:
+        # As in `json.loads`, bytes may be UTF-8, UTF-16 or UTF-32, and may begin with a byte order mark.
         message: Any = _decoded(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
     except _GivenTwice as error:
         raise InvalidRequest(f'Member "{error}" is given twice; give it once', alias=_salvaged_alias(text)) from None
@@ -210,6 +216,7 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
     kind, body = kinds[0], message[kinds[0]]
     if not isinstance(body, dict):
         raise InvalidRequest(f'"{kind}" must be a JSON object', alias=_alias_of(message))
+    # Some clients put the token next to the request instead of into it.
     if "authorization" not in body and isinstance(message.get("authorization"), str):
         body = {**body, "authorization": message["authorization"]}
     alias = body.get("alias")
@@ -233,7 +240,7 @@ def notification_message(
 
     `merged`: number of notifications that it combines.
     """
-    named = "" if alias is None else f'"alias":{json.dumps(alias)},'
+    named = "" if alias is None else f'"alias":{ascii_quoted(alias)},'
     several = "" if merged == 1 else f'"merged":{merged},'
     return (
         f'{{"notification":{{"spuid":{quoted(spuid)},{named}"sequence":{sequence},{several}'
@@ -257,6 +264,7 @@ def scheduled_message(alias: str | None, scheduled: Mapping[str, object]) -> str
 def result_message(alias: str | None, result: str) -> str:
     """Format the response to a query. `result` is an object of the SPARQL results format in JSON."""
     named = "" if alias is None else f'"alias":{json.dumps(alias)},'
+    # The text of the result is inserted without its opening bracket, and not parsed again: it may have megabytes.
     return f'{{"result":{{{named}{result[1:]}}}'
 
 
@@ -286,12 +294,14 @@ def unsubscribed_message(spuid: str, alias: str | None) -> str:
 
 def _alias_of(body: dict[str, Any]) -> str | None:
     alias = body.get("alias")
+    # The message is not valid, so the type and the length of this member are unknown.
     return alias if isinstance(alias, str) and len(alias) <= MAX_ENCODED_ALIAS else None
 
 
 def _only_alias(message: dict[str, Any]) -> str | None:
     """Return the alias of a message of unknown kind, if it contains exactly one."""
     found = {_alias_of(body) for body in (message, *message.values()) if isinstance(body, dict)} - {None}
+    # With two aliases, the error could reach the wrong request of the client.
     return found.pop() if len(found) == 1 else None
 
 

@@ -14,6 +14,7 @@ EVERYTHING: Final = "#"
 def is_filter(text: str) -> bool:
     """Whether a text is a valid topic filter or topic."""
     levels = text.split("/")
+    # MQTT 3.1.1: at least one character [MQTT-4.7.3-1], no U+0000 [MQTT-4.7.3-2], # only as the last level.
     if not text or "\0" in text or len(text.encode()) > _LONGEST or "#" in "".join(levels[:-1]):
         return False
     return all(level in ("+", "#") or not set("+#") & set(level) for level in levels)
@@ -34,6 +35,7 @@ def covers(wide: str, narrow: str) -> bool:
     if narrow.startswith("$") and wide_levels[0] != narrow_levels[0]:
         return False
     for number, level in enumerate(wide_levels):
+        # Also if no level of `narrow` is left: `a/#` includes its parent `a` (section 4.7.1.2).
         if level == "#":
             return True
         if number == len(narrow_levels) or narrow_levels[number] == "#" or level not in ("+", narrow_levels[number]):

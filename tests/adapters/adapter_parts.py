@@ -3,11 +3,12 @@
 import paho.mqtt.client as paho
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.mqtt_adapter import MqttAdapter
 from edge.adapters.settings import MqttSettings
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 PREFIXES = """
@@ -55,10 +56,10 @@ class Gateway:
 
     def __init__(self, engine, observations, broker: str, mappings: str = MAPPINGS, **settings: object) -> None:
         mapper = Mapper([load_pack(mappings, "test")])
-        self.intake = Ingest(lambda: mapper, observations)
+        self.ingest = Ingest(lambda: mapper, observations)
         options = {"client_id": "gateway", "reconnect_min": 0.1, "reconnect_max": 0.5, "retry_min": 0.02}
         self.adapter = MqttAdapter(
-            MqttSettings(broker, **{**options, **settings}), self.intake, engine.receipts().result(10)
+            unchecked(MqttSettings, broker=broker, **{**options, **settings}), self.ingest, engine.receipts().result(10)
         )
 
         self._started = False

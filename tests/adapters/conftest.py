@@ -3,7 +3,7 @@
 import pytest
 
 from edge.adapters.observations import Observations
-from edge.engine import open_engine
+from edge.engine.start import open_engine
 from tests.support.processes import Mosquitto
 
 

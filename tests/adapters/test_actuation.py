@@ -17,6 +17,7 @@ from edge.adapters.settings import ActuationSettings, MqttSettings
 from edge.engine.requests import UpdateRequest
 from edge.mapping.pack import load_pack
 from tests.support.processes import GatewayProcess, Mosquitto
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 PREFIX = "PREFIX ex: <http://example.org/> "
@@ -56,7 +57,7 @@ class Devices:
     """An MQTT client that records the messages to the lamps of a broker, and reconnects by itself."""
 
     def __init__(self, port: int) -> None:
-        self.told: dict[str, list[str]] = defaultdict(list)
+        self.received: dict[str, list[str]] = defaultdict(list)
         self.order: list[str] = []
         self.retained: dict[str, str] = {}
         self.subscriptions = 0
@@ -84,7 +85,7 @@ class Devices:
         if message.retain:
             self.retained[message.topic] = payload
         else:
-            self.told[message.topic].append(payload)
+            self.received[message.topic].append(payload)
             self.order.append(payload)
 
 
@@ -92,9 +93,9 @@ class Devices:
 def actuating(engine, url: str, text: str = LAMPS, **settings: object):
     """Run actuators on an engine and a broker."""
     options = {"client_id": "gateway", "reconnect_min": 0.1, "reconnect_max": 0.2}
-    actuation = Actuation(engine, ActuationSettings(**{**FAST, **settings}), BadValues(100))
+    actuation = Actuation(engine, unchecked(ActuationSettings, **{**FAST, **settings}), BadValues(100))
     actuation.follow(load_pack(text, "f").actuators)
-    actuation.start(MqttSettings(url, **options))
+    actuation.start(unchecked(MqttSettings, broker=url, **options))
     try:
         yield actuation
     finally:
@@ -107,42 +108,42 @@ def update(engine, *texts: str) -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
-def test_what_is_added_changed_and_removed_is_sent(engine, mosquitto, qos, version):
+def test_added_changed_and_removed_rows_are_sent(engine, mosquitto, qos, version):
     update(engine, put("a", 10))
     text = f"{LAMPS}qos = {qos}\n"
     actuation = Actuation(engine, ActuationSettings(**FAST), BadValues(100))
     with Devices(mosquitto.port) as devices:
-        actuation.start(MqttSettings(mosquitto.url, version=version))
+        actuation.start(MqttSettings(broker=mosquitto.url, version=version))
         actuation.follow(load_pack(text, "f").actuators)
-        wait_for(lambda: devices.told["lamps/a/set"] == [on(10)], what="the state there is")
+        wait_for(lambda: devices.received["lamps/a/set"] == [on(10)], what="the state there is")
         update(engine, put("a", 20))
-        wait_for(lambda: devices.told["lamps/a/set"] == [on(10), on(20)])
+        wait_for(lambda: devices.received["lamps/a/set"] == [on(10), on(20)])
         update(engine, put("b", 5))
-        wait_for(lambda: devices.told["lamps/b/set"] == [on(5)])
+        wait_for(lambda: devices.received["lamps/b/set"] == [on(5)])
         update(engine, take_away("a"))
-        wait_for(lambda: devices.told["lamps/a/set"] == [on(10), on(20), OFF])
+        wait_for(lambda: devices.received["lamps/a/set"] == [on(10), on(20), OFF])
         wait_for(lambda: actuation.sent == 4)
         assert (actuation.failed, actuation.conflated, actuation.queued) == (0, 0, 0)
         actuation.stop()
 
 
-def test_of_many_changes_the_newest_is_sent_and_none_overtakes_another(engine, mosquitto):
+def test_only_the_newest_of_many_changes_is_sent_in_order(engine, mosquitto):
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, topic_rate=20.0) as actuation:
         wait_for(lambda: actuation.connected)
         for number in range(1, 200):
             update(engine, put("a", number))
-        told = devices.told["lamps/a/set"]
-        wait_for(lambda: told and told[-1] == on(199))
-        numbers = [json.loads(each)["brightness"] for each in told]
+        received = devices.received["lamps/a/set"]
+        wait_for(lambda: received and received[-1] == on(199))
+        numbers = [json.loads(each)["brightness"] for each in received]
         assert numbers == sorted(numbers)
         assert actuation.conflated > 0
         wait_for(lambda: not actuation.queued)
 
 
-def test_a_broker_that_was_killed_is_told_the_state_again(engine, mosquitto):
+def test_the_state_is_sent_again_to_a_killed_broker(engine, mosquitto):
     update(engine, put("a", 1), put("b", 2))
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url) as actuation:
-        wait_for(lambda: devices.told["lamps/a/set"] and devices.told["lamps/b/set"])
+        wait_for(lambda: devices.received["lamps/a/set"] and devices.received["lamps/b/set"])
         mosquitto.stop(kill=True)
         wait_for(lambda: not actuation.connected)
         update(engine, put("a", 7), put("a", 8), take_away("b"), put("c", 3))
@@ -170,23 +171,23 @@ def test_retained_messages_wait_for_devices(engine, mosquitto):
 def test_rows_that_share_a_topic(engine, mosquitto):
     insert = PREFIX + "INSERT DATA { ex:a ex:id 'a' ; ex:dimming 1, 2 }"
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url) as actuation:
-        told = devices.told["lamps/a/set"]
+        received = devices.received["lamps/a/set"]
         wait_for(lambda: actuation.connected)
         update(engine, insert)
-        wait_for(lambda: told)
-        first = json.loads(told[-1])["brightness"]
+        wait_for(lambda: received)
+        first = json.loads(received[-1])["brightness"]
         update(engine, PREFIX + f"DELETE DATA {{ ex:a ex:dimming {first} }}")
-        wait_for(lambda: told[-1] == on(3 - first), what="the other row counts now")
+        wait_for(lambda: received[-1] == on(3 - first), what="the other row counts now")
         update(engine, take_away("a"))
-        wait_for(lambda: told[-1] == OFF)
+        wait_for(lambda: received[-1] == OFF)
 
 
-def test_what_no_message_can_be_made_of_is_listed_and_holds_up_nothing(engine, mosquitto):
+def test_a_row_without_a_valid_message_is_listed_and_blocks_nothing(engine, mosquitto):
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url) as actuation:
         update(engine, PREFIX + "INSERT DATA { ex:x ex:id 'a/b' ; ex:dimming 1 }", put("good", 1))
-        wait_for(lambda: devices.told["lamps/good/set"] == [on(1)])
+        wait_for(lambda: devices.received["lamps/good/set"] == [on(1)])
         update(engine, PREFIX + "DELETE WHERE { ex:x ?p ?o }", put("good", 2))
-        wait_for(lambda: devices.told["lamps/good/set"][-1] == on(2))
+        wait_for(lambda: devices.received["lamps/good/set"][-1] == on(2))
         (bad,) = actuation._bad_values.listed()
         assert (bad["topic"], bad["mapping"]) == ("lamps/{id}/set", "f/lamps")
         assert "slash" in bad["reason"]
@@ -194,21 +195,21 @@ def test_what_no_message_can_be_made_of_is_listed_and_holds_up_nothing(engine, m
         assert actuation.failed == 1
 
 
-def test_changed_actuators_begin_anew_and_others_go_on(engine, mosquitto):
+def test_changed_actuators_restart_and_others_continue(engine, mosquitto):
     other = LAMPS[LAMPS.index("[[actuator]]") :].replace('"lamps"', '"others"').replace("lamps/", "others/")
     update(engine, put("a", 1))
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, LAMPS + other) as actuation:
-        wait_for(lambda: devices.told["lamps/a/set"] and devices.told["others/a/set"])
+        wait_for(lambda: devices.received["lamps/a/set"] and devices.received["others/a/set"])
         feed = actuation._rules._rules["f/others"].feed
         changed = LAMPS.replace('"ON"', '"on"') + "\n" + other
         actuation.follow(load_pack(changed, "f").actuators)
-        wait_for(lambda: len(devices.told["lamps/a/set"]) == 2)
-        assert devices.told["lamps/a/set"][1] == on(1).replace("ON", "on")
+        wait_for(lambda: len(devices.received["lamps/a/set"]) == 2)
+        assert devices.received["lamps/a/set"][1] == on(1).replace("ON", "on")
         assert actuation._rules._rules["f/others"].feed is feed
         actuation.follow(load_pack(LAMPS.replace('"ON"', '"on"'), "f").actuators)
         update(engine, put("a", 2))
-        wait_for(lambda: len(devices.told["lamps/a/set"]) == 3)
-        assert devices.told["others/a/set"] == [on(1)]
+        wait_for(lambda: len(devices.received["lamps/a/set"]) == 3)
+        assert devices.received["others/a/set"] == [on(1)]
         wait_for(lambda: engine.subscriptions == 1)
     wait_for(lambda: engine.subscriptions == 0)
 
@@ -218,7 +219,7 @@ def test_a_query_that_fails_is_a_fault_until_it_does_not(engine, mosquitto):
     other = LAMPS[LAMPS.index("[[actuator]]") :].replace('"lamps"', '"others"')
     update(engine, put("a", 1))
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, wrong + other) as actuation:
-        wait_for(lambda: devices.told["lamps/a/set"], what="the rest goes on")
+        wait_for(lambda: devices.received["lamps/a/set"], what="the rest goes on")
         (fault,) = wait_for(actuation.faults)
         assert fault["reason"].startswith('f:7: actuator "lamps": query: SERVICE is disabled')
         actuation.follow(load_pack(LAMPS + other, "f").actuators)
@@ -240,19 +241,19 @@ class Overrun:
         return self.engine.unsubscribe(spuid)
 
 
-def test_who_falls_behind_asks_for_the_state_anew(engine, mosquitto):
+def test_an_actuator_that_falls_behind_requests_the_state_again(engine, mosquitto):
     overrun = Overrun(engine)
     with Devices(mosquitto.port) as devices, actuating(overrun, mosquitto.url, max_queued=5) as actuation:
         update(engine, put("a", 0), put("gone", 0))
-        wait_for(lambda: devices.told["lamps/a/set"] and devices.told["lamps/gone/set"])
+        wait_for(lambda: devices.received["lamps/a/set"] and devices.received["lamps/gone/set"])
         release = threading.Event()
         actuation._events.put(lambda: release.wait(20) and None)
         for number in range(1, 50):
             update(engine, put("a", number))
         update(engine, take_away("gone"))
         release.set()
-        wait_for(lambda: devices.told["lamps/a/set"][-1] == on(49))
-        wait_for(lambda: devices.told["lamps/gone/set"][-1] == OFF)
+        wait_for(lambda: devices.received["lamps/a/set"][-1] == on(49))
+        wait_for(lambda: devices.received["lamps/gone/set"][-1] == OFF)
         assert overrun.subscribed >= 2
         wait_for(lambda: engine.subscriptions == 1)
 
@@ -265,7 +266,7 @@ def test_a_broker_that_refuses_a_message_is_listed(engine, tmp_path):
     try:
         actuation = Actuation(engine, ActuationSettings(**FAST), BadValues(10))
         actuation.follow(load_pack(LAMPS, "f").actuators)
-        actuation.start(MqttSettings(broker.url, version="5", reconnect_min=0.1))
+        actuation.start(MqttSettings(broker=broker.url, version="5", reconnect_min=0.1))
         update(engine, put("a", 1), put("b", 1))
         # Mosquitto 2.0.11 closes the connection then; later versions do not.
         wait_for(lambda: actuation.sent >= 1 and actuation.failed)
@@ -318,7 +319,7 @@ def test_a_broker_that_closes_the_connection_for_a_message_gets_all_others(engin
         server.shutdown()
 
 
-def test_a_broker_that_acknowledges_nothing_is_connected_anew(engine, monkeypatch):
+def test_a_connection_to_a_broker_that_acknowledges_nothing_is_reopened(engine, monkeypatch):
     monkeypatch.setattr("edge.adapters.actuation._PATIENCE", 0.2)
     topic = b"lamps/a/set"
     update(engine, put("a", 1))
@@ -378,7 +379,7 @@ def test_from_an_update_over_http_to_a_message_and_over_a_restart(gateway):
     endpoints = gateway.start()
     with Devices(port(endpoints)) as devices:
         post(endpoints, put("kitchen", 40))
-        wait_for(lambda: devices.told["lamps/kitchen/set"] == [on(40)])
+        wait_for(lambda: devices.received["lamps/kitchen/set"] == [on(40)])
         health = httpx.get(endpoints["http"] + "/health").json()
         assert health["mapping_faults"] == []
         assert httpx.get(endpoints["http"] + "/api/unmapped").json() == []
@@ -390,17 +391,17 @@ def test_from_an_update_over_http_to_a_message_and_over_a_restart(gateway):
     with Devices(port(endpoints)) as devices:
         wait_for(lambda: _metrics(endpoints, "edge_actuation_sent 1.0"), what="the state is sent after the start")
         post(endpoints, put("kitchen", 50))
-        wait_for(lambda: devices.told["lamps/kitchen/set"][-1:] == [on(50)])
+        wait_for(lambda: devices.received["lamps/kitchen/set"][-1:] == [on(50)])
 
 
-def test_actuators_follow_their_file_and_its_faults_are_told(gateway):
+def test_actuators_follow_their_file_and_its_errors_are_reported(gateway):
     endpoints = gateway.start()
     file = gateway.data_dir / "mappings" / "lamps.toml"
     with Devices(port(endpoints)) as devices:
         post(endpoints, put("kitchen", 40))
-        wait_for(lambda: devices.told["lamps/kitchen/set"])
+        wait_for(lambda: devices.received["lamps/kitchen/set"])
         file.write_text(LAMPS.replace("lamps/{id}", "lights/{id}"))
-        wait_for(lambda: devices.told["lights/kitchen/set"] == [on(40)])
+        wait_for(lambda: devices.received["lights/kitchen/set"] == [on(40)])
         file.write_text(LAMPS.replace("?lamp ex:id", "SERVICE <http://127.0.0.1:9/> { ?a ?b ?c } ?lamp ex:id"))
         (fault,) = wait_for(lambda: httpx.get(endpoints["http"] + "/health").json()["mapping_faults"])
         assert fault["file"] == str(file)

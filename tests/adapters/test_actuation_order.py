@@ -107,7 +107,7 @@ def test_a_full_outbox_refuses_new_topics_only():
     assert outbox.put(command("c", 1), 0.1)
 
 
-def test_what_an_actuator_would_have_sent_is_withdrawn_with_it():
+def test_pending_messages_are_withdrawn_with_their_actuator():
     outbox = ActuationQueue(RATE, limit=10)
     outbox.put(command("a", 1), 0.1)
     outbox.put(Command("f/other", "b", b"", 1, False), 0.1)
@@ -136,29 +136,29 @@ DELTAS = st.lists(st.tuples(st.lists(ROWS, max_size=4), st.lists(st.integers(0, 
 
 
 @given(DELTAS, st.booleans())
-def test_every_topic_is_told_what_one_of_its_rows_says_or_that_there_is_none(deltas, anew):
+def test_every_topic_gets_the_message_of_one_of_its_rows_or_an_empty_one(deltas, restarted):
     refused: list[str] = []
     wanted = DesiredState(ACTUATOR, lambda _, reason: refused.append(reason))
     rows: list[tuple[ox.Literal, ox.Literal]] = []
-    told: dict[str, str] = {}
+    received: dict[str, str] = {}
     bad = 0
     for added, picks in deltas:
         removed = [rows.pop(pick % len(rows)) for pick in picks if rows]
         rows += added
         net_added, net_removed = Counter(added) - Counter(removed), Counter(removed) - Counter(added)
-        if anew:
+        if restarted:
             commands = wanted.replace(VARIABLES, rows)
         else:
             commands = wanted.apply(VARIABLES, net_added.elements(), net_removed.elements())
         assert len({each.topic for each in commands}) == len(commands)
-        bad += sum(name.value == BAD for name, _ in (rows if anew else net_added.elements()))
-        told.update({each.topic: each.payload.decode() for each in commands})
+        bad += sum(name.value == BAD for name, _ in (rows if restarted else net_added.elements()))
+        received.update({each.topic: each.payload.decode() for each in commands})
         for lamp in ("a", "b"):
             values = {v.value for name, v in rows if name.value == lamp}
-            here = told.get(f"lamps/{lamp}")
+            here = received.get(f"lamps/{lamp}")
             assert here in values if values else here in (None, "none")
             fresh = [v.value for (name, v) in net_added if name.value == lamp]
-            assert anew or not fresh or here in fresh
+            assert restarted or not fresh or here in fresh
     now = {each.topic: each.payload.decode() for each in wanted.commands()}
-    assert now == {topic: payload for topic, payload in told.items() if payload != "none"}
+    assert now == {topic: payload for topic, payload in received.items() if payload != "none"}
     assert len(refused) == bad

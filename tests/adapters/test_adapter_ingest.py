@@ -31,9 +31,9 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
     ],
 )
 def test_the_first_number_that_is_a_number_counts(engine, observations, payload, value):
-    intake = Ingest(lambda: Mapper([]), observations)
+    ingest = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
-    intake.write(intake.read("a/b", payload.encode(), NOON))
+    ingest.write(ingest.read("a/b", payload.encode(), NOON))
     assert select(engine, "<urn:o> sosa:hasResult ?q . ?q qudt:numericValue ?v")[0][1] == value
 
 
@@ -41,34 +41,34 @@ def test_the_first_number_that_is_a_number_counts(engine, observations, payload,
     "payload", [b"off", b"192.168.1.7", b"\xff\xfe", b"v1.2.3", b'{"1": "off"}', b"[true, null, {}]"]
 )
 def test_a_payload_without_a_number_is_counted_and_shown(engine, observations, payload):
-    intake = Ingest(lambda: Mapper([]), observations)
+    ingest = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
-    assert intake.read("a/b", payload, NOON) == []
-    (entry,) = intake.bad_values.listed()
+    assert ingest.read("a/b", payload, NOON) == []
+    (entry,) = ingest.bad_values.listed()
     assert (entry["topic"], entry["reason"]) == ("a/b", "the payload holds no number")
 
 
 @pytest.mark.parametrize("payload", [b"1e400", b"-1e999 C", b'{"v": 1e400}', b'{"v": NaN}', b"9" * 400])
 def test_a_number_that_is_not_finite_is_refused(engine, observations, payload):
-    intake = Ingest(lambda: Mapper([]), observations)
+    ingest = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
-    assert intake.read("a/b", payload, NOON) == []
-    (entry,) = intake.bad_values.listed()
+    assert ingest.read("a/b", payload, NOON) == []
+    (entry,) = ingest.bad_values.listed()
     assert "is not finite" in entry["reason"]
 
 
 def test_a_payload_that_is_too_long_to_be_read_is_searched(engine, observations):
-    intake = Ingest(lambda: Mapper([]), observations, MappingsSettings(max_payload=10))
+    ingest = Ingest(lambda: Mapper([]), observations, MappingsSettings(max_payload=10))
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
-    (arrival,) = intake.read("a/b", b'{"pm 2.5": 7}', NOON)
+    (arrival,) = ingest.read("a/b", b'{"pm 2.5": 7}', NOON)
     assert arrival.reading.value == "2.5"
 
 
-def test_a_topic_that_is_mapped_is_no_longer_listed_as_unmapped(engine, observations):
-    intake = Ingest(lambda: Mapper([]), observations)
-    intake.read("a/b", b"1", NOON)
-    assert [entry["topic"] for entry in intake.unmapped.listed()] == ["a/b"]
+def test_a_newly_mapped_topic_leaves_the_list_of_unmapped_topics(engine, observations):
+    ingest = Ingest(lambda: Mapper([]), observations)
+    ingest.read("a/b", b"1", NOON)
+    assert [entry["topic"] for entry in ingest.unmapped.listed()] == ["a/b"]
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
-    intake.write(intake.read("a/b", b"2", NOON))
-    assert intake.unmapped.listed() == []
-    assert intake.unmapped.total == 1
+    ingest.write(ingest.read("a/b", b"2", NOON))
+    assert ingest.unmapped.listed() == []
+    assert ingest.unmapped.total == 1

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_packets import PacketBoundaries
-from edge.adapters.settings import BrokerSettings
+from edge.adapters.settings import MqttSettings
 from tests.support.waiting import wait_for
 
 
 @pytest.fixture
 async def broker():
-    broker = EmbeddedBroker(BrokerSettings(port=0, max_connections=4, max_message=10_000, max_retained=3))
+    broker = EmbeddedBroker(MqttSettings(port=0, max_connections=4, max_message=10_000, max_retained=3))
     await broker.start()
     await broker.open()
     yield broker
@@ -41,7 +41,7 @@ async def test_readings_go_through_it_into_the_graph(engine, observations, broke
     assert not [record for record in caplog.records if record.name.startswith(("amqtt", "transitions"))]
 
 
-async def test_what_a_device_was_told_is_taken_is_passed_on_though_it_goes_at_once(engine, observations, broker):
+async def test_an_acknowledged_message_is_forwarded_even_if_the_device_disconnects(engine, observations, broker):
     def use() -> None:
         with Gateway(engine, observations, broker.url).connected() as gateway:
             device = paho.Client(paho.CallbackAPIVersion.VERSION2)
@@ -59,7 +59,7 @@ async def test_what_a_device_was_told_is_taken_is_passed_on_though_it_goes_at_on
 
 
 async def test_a_port_that_is_taken(broker):
-    other = EmbeddedBroker(BrokerSettings(port=broker.port))
+    other = EmbeddedBroker(MqttSettings(port=broker.port))
     await other.start()
     with pytest.raises(OSError, match="Address already in use"):
         await other.open()
@@ -114,7 +114,7 @@ def publish_both(port):
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x34, 0x62, 0xC0]), st.binary(max_size=300))), st.randoms())
-def test_packets_are_told_apart_however_the_stream_is_cut(packets, chance):
+def test_packets_are_separated_wherever_the_stream_is_cut(packets, chance):
     stream = b"".join(bytes([first]) + variable_length(len(body)) + body for first, body in packets)
     boundaries = PacketBoundaries()
     while stream:
@@ -143,7 +143,7 @@ async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
     await asyncio.to_thread(use)
 
 
-async def test_what_is_retained_goes_to_those_who_subscribe_to_it(broker):
+async def test_retained_messages_are_sent_to_new_subscribers(broker):
     def use() -> None:
         came: list[str] = []
         other = paho.Client(paho.CallbackAPIVersion.VERSION2)
@@ -181,7 +181,7 @@ async def test_connections_beyond_the_limit_are_refused(broker):
             each.close()
 
 
-async def test_only_so_many_retained_messages_are_kept(broker):
+async def test_the_number_of_retained_messages_is_limited(broker):
     seen: list[str] = []
 
     def use() -> None:
@@ -201,7 +201,7 @@ async def test_only_so_many_retained_messages_are_kept(broker):
     assert sorted(seen) == ["retained/7", "retained/8", "retained/9"]
 
 
-async def test_it_stops_with_clients_connected_and_starts_again(broker):
+async def test_the_broker_stops_with_connected_clients_and_starts_again(broker):
     with socket.create_connection(("127.0.0.1", broker.port)) as client:
         client.settimeout(5)
         await broker.stop()
@@ -213,7 +213,7 @@ async def test_it_stops_with_clients_connected_and_starts_again(broker):
         pass
 
 
-async def test_a_client_has_so_many_subscriptions_and_none_of_them_stays(broker):
+async def test_subscriptions_of_a_client_are_limited_and_end_with_it(broker):
     codes: list[int] = []
 
     def use() -> None:
@@ -253,7 +253,7 @@ RIGHTS = ("may_publish", "may_receive", "may_subscribe", "may_leave")
 
 
 async def test_names_and_identifiers_that_make_the_same_together_are_not_the_same():
-    broker = EmbeddedBroker(BrokerSettings(port=0), Names())
+    broker = EmbeddedBroker(MqttSettings(port=0), Names())
     await broker.start()
     await broker.open()
 
@@ -281,7 +281,7 @@ async def test_names_and_identifiers_that_make_the_same_together_are_not_the_sam
 
 
 async def test_retained_messages_are_bounded_in_bytes_and_a_flood_keeps_those_of_others():
-    broker = EmbeddedBroker(BrokerSettings(port=0, max_retained_bytes=20_000))
+    broker = EmbeddedBroker(MqttSettings(port=0, max_retained_bytes=20_000))
     await broker.start()
     await broker.open()
 

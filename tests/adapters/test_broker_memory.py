@@ -11,9 +11,9 @@ from amqtt.session import Session
 from transitions import Machine
 
 from edge.adapters.broker import EmbeddedBroker
-from edge.adapters.broker_state import ConnectionState
 from edge.adapters.broker_streams import BoundedReader, BoundedWriter
-from edge.adapters.settings import BrokerSettings
+from edge.adapters.settings import MqttSettings
+from edge.compat.amqtt import ConnectionState
 from edge.listener import _Connection
 from tests.faults.bare_mqtt import BareDevice
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ def left() -> list[str]:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[EmbeddedBroker]:
-    broker = EmbeddedBroker(BrokerSettings(port=0))
+    broker = EmbeddedBroker(MqttSettings(port=0))
     await broker.start()
     await broker.open()
     gc.collect()
@@ -37,14 +37,14 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
     await broker.stop()
 
 
-async def test_one_that_vanishes(broker):
+async def test_a_client_that_disappears_leaves_no_memory(broker):
     device = await BareDevice.connect("one", broker.port)
     assert left()
     device.vanish()
     await eventually(lambda: left() == [], "nothing that is left", seconds=5)
 
 
-async def test_two_of_the_same_name(broker):
+async def test_two_clients_of_the_same_name_leave_no_memory(broker):
     devices = [await BareDevice.connect("one", broker.port) for _ in range(2)]
     for device in devices:
         device.vanish()

@@ -35,7 +35,7 @@ GATEWAY = """
     sys.path.insert(0, {tests!r})
     from adapter_parts import Gateway, value_of
     from edge.adapters.observations import Observations
-    from edge.engine import open_engine
+    from edge.engine.start import open_engine
     from edge.engine.settings import EngineSettings
     from tests.support.waiting import wait_for
 

@@ -7,6 +7,7 @@ import pytest
 from edge.adapters.files import MappingFiles
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 MAPPING = """
@@ -32,8 +33,8 @@ def write(file, topic: str, name: str) -> None:
 
 
 def test_files_are_read_replaced_and_removed(folder):
-    told = []
-    files = MappingFiles(MappingsSettings(folder), told.append)
+    received = []
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()), received.append)
     assert observed(files, "a") == []
     assert not files.look()
     write(folder / "one.toml", "a", "one")
@@ -45,12 +46,12 @@ def test_files_are_read_replaced_and_removed(folder):
     (folder / "one.toml").unlink()
     assert files.look()
     assert observed(files, "a") == []
-    assert files.reloads == len(told) == 3
+    assert files.reloads == len(received) == 3
 
 
 def test_a_change_that_keeps_size_and_time_is_seen_by_its_inode(folder):
     write(folder / "one.toml", "a", "one")
-    files = MappingFiles(MappingsSettings(folder))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     before = (folder / "one.toml").stat()
     write(folder / "new", "a", "two")
     os.utime(folder / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -59,10 +60,10 @@ def test_a_change_that_keeps_size_and_time_is_seen_by_its_inode(folder):
     assert observed(files, "a") == ["http://example.org/two"]
 
 
-def test_a_broken_file_is_told_and_its_last_good_version_stays(folder, caplog):
+def test_a_broken_file_is_reported_and_its_last_valid_version_stays(folder, caplog):
     file = folder / "one.toml"
     write(file, "a", "one")
-    files = MappingFiles(MappingsSettings(folder))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     file.write_text("[[mapping]\n")
     assert not files.look()
     assert not files.look()
@@ -78,17 +79,17 @@ def test_a_broken_file_is_told_and_its_last_good_version_stays(folder, caplog):
     assert observed(files, "a") == ["http://example.org/mended"]
 
 
-def test_a_file_that_was_never_good_holds_up_no_other(folder):
+def test_a_file_that_was_never_valid_blocks_no_other(folder):
     (folder / "bad.toml").write_text("nonsense")
     write(folder / "good.toml", "a", "good")
-    files = MappingFiles(MappingsSettings(folder))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     assert observed(files, "a") == ["http://example.org/good"]
     assert [fault["previous_version_applies"] for fault in files.faults()] == [False]
 
 
-def test_a_directory_that_is_not_there_may_come_later(folder):
+def test_a_missing_directory_may_be_created_later(folder):
     folder.rmdir()
-    files = MappingFiles(MappingsSettings(folder))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     assert files.faults() == []
     folder.mkdir()
     write(folder / "one.toml", "a", "one")
@@ -100,7 +101,7 @@ def test_listing_17_of_the_paper_is_a_mapping_file(folder):
         "observation": "arces-monitor:Pepoli-6lowpan-Nodo1-Temperature",
         "unit": "qudt-unit-1-1:DegreeCelsius", "location": "arces-monitor:Star",
         "comment": "Server room temperature---Viale Pepoli (6LowPan)", "label": "Server room temperature"}}}""")
-    files = MappingFiles(MappingsSettings(folder))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     assert files.faults() == []
     assert observed(files, "pepoli/6lowpan/network/NODO1/Temperature") == [
         "http://mml.arces.unibo.it/monitor#Pepoli-6lowpan-Nodo1-Temperature"
@@ -110,7 +111,7 @@ def test_listing_17_of_the_paper_is_a_mapping_file(folder):
 
 
 def test_the_directory_is_watched(folder):
-    files = MappingFiles(MappingsSettings(folder, reload_interval=0.05))
+    files = MappingFiles(MappingsSettings(dir=folder, packs=(), reload_interval=0.05))
     files.start()
     write(folder / "one.toml", "a", "one")
     wait_for(lambda: files.reloads)
@@ -119,4 +120,4 @@ def test_the_directory_is_watched(folder):
 
 def test_an_unknown_pack_is_refused():
     with pytest.raises(MappingError):
-        MappingFiles(MappingsSettings(packs=("nonsense",)))
+        MappingFiles(unchecked(MappingsSettings, packs=("nonsense",)))

@@ -9,6 +9,7 @@ from adapter_parts import select
 from edge.adapters.host import HostAdapter, HostReadings
 from edge.adapters.host_sensors import Metric, plain, sample
 from edge.adapters.settings import HostSettings
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -18,7 +19,7 @@ def metric(value: float, step: float = 1.0) -> Metric:
     return Metric("Load", "Load", value, "http://example.org/unit", "http://example.org/load", step, 2)
 
 
-def test_this_machine_tells_something_of_itself():
+def test_the_host_reports_metrics():
     metrics = {each.name: each for each in sample()}
     assert {"CPUUse", "Load", "MemoryUse", "MemoryAvailable", "DiskUse-root", "Uptime"} <= metrics.keys()
     for each in metrics.values():
@@ -38,7 +39,7 @@ def test_every_metric_becomes_an_observation_of_the_host(engine, observations):
     assert f"{host}-MemoryUse" in {value for row in rows for value in row}
 
 
-def test_what_hardly_moves_is_not_written(engine, observations):
+def test_a_small_change_is_not_written(engine, observations):
     readings = [20.0]
     adapter = HostAdapter(HostSettings(refresh=600), observations, hostname="h", sensors=lambda: [metric(readings[0])])
     assert adapter.look(NOON) == 1
@@ -52,7 +53,7 @@ def test_what_hardly_moves_is_not_written(engine, observations):
     assert adapter.look(NOON + timedelta(seconds=620)) == 1
 
 
-def test_slow_drift_counts_from_what_was_written():
+def test_slow_drift_counts_from_the_last_written_value():
     readings = HostReadings(HostSettings(), "h")
     first = readings.due([metric(10)], NOON)
     readings.written([metric(10)], first)
@@ -60,7 +61,7 @@ def test_slow_drift_counts_from_what_was_written():
     assert readings.due([metric(11.1)], NOON)
 
 
-def test_it_looks_again_and_again_and_survives_a_failing_sensor(observations, caplog):
+def test_the_host_is_polled_and_a_failing_sensor_is_tolerated(observations, caplog):
     calls = []
 
     def sensors() -> list[Metric]:
@@ -69,7 +70,7 @@ def test_it_looks_again_and_again_and_survives_a_failing_sensor(observations, ca
             raise OSError("the sensor is gone")
         return [metric(float(len(calls)))]
 
-    adapter = HostAdapter(HostSettings(interval=0.01), observations, hostname="h", sensors=sensors)
+    adapter = HostAdapter(unchecked(HostSettings, interval=0.01), observations, hostname="h", sensors=sensors)
     adapter.start()
     wait_for(lambda: adapter.readings >= 3)
     adapter.stop()
@@ -81,7 +82,7 @@ def test_plain_names(name, expected):
     assert plain(name) == expected
 
 
-def test_what_is_written_is_stored_where_that_is_wanted():
+def test_written_metrics_are_stored_if_configured():
     for store in (False, True):
         (arrival,) = HostReadings(HostSettings(store=store), "h").due([metric(10)], NOON)
         assert (arrival.reading.store is not None) == store

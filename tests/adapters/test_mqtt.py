@@ -14,7 +14,7 @@ from adapter_parts import Gateway, Publisher, Values, select, update, value_of
 from support.logs import records_of
 
 from edge.adapters.observations import Observations
-from edge.engine import open_engine
+from edge.engine.start import open_engine
 from edge.protocol.errors import StorageFailed
 from tests.support.waiting import wait_for
 
@@ -41,11 +41,11 @@ def test_readings_of_every_version_and_quality_arrive_once_and_are_acknowledged(
 
 
 def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations, mosquitto, caplog):
-    caplog.set_level(logging.INFO, "edge.adapters.mqtt")
+    caplog.set_level(logging.INFO, "edge.adapters")
     mosquitto.stop()
     with Gateway(engine, observations, mosquitto.url) as gateway:
         wait_for(lambda: "mqtt.down" in caplog.messages)
-        wait_for(lambda: gateway.adapter._retry.failures >= 3)
+        wait_for(lambda: gateway.adapter._loop.failures >= 3)
         mosquitto.start()
         gateway.connected()
         with Publisher(mosquitto.port) as publisher:
@@ -65,7 +65,7 @@ def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations
 
 
 @pytest.mark.parametrize("answer", [b"\x00" * 20, b"\x20\x02\x00\x00\x30\x01\xff", b"\x20\x02\x00\x00\x62\x00", b""])
-def test_a_broker_that_talks_nonsense_is_tried_again(engine, observations, answer):
+def test_a_broker_that_sends_invalid_packets_is_retried(engine, observations, answer):
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         Gateway(engine, observations, f"mqtt://127.0.0.1:{server.getsockname()[1]}") as gateway,
@@ -75,8 +75,8 @@ def test_a_broker_that_talks_nonsense_is_tried_again(engine, observations, answe
             with server.accept()[0] as connection:
                 connection.recv(1000)
                 connection.sendall(answer)
-        wait_for(lambda: gateway.adapter._retry.failures or not gateway.adapter.connected)
-        assert all(thread.is_alive() for thread in gateway.adapter._threads)
+        wait_for(lambda: gateway.adapter._loop.failures or not gateway.adapter.connected)
+        assert gateway.adapter.alive
 
 
 def test_a_broker_restarted_under_load_loses_nothing_of_qos_1(engine, observations, mosquitto):
@@ -101,7 +101,7 @@ def test_a_broker_restarted_under_load_loses_nothing_of_qos_1(engine, observatio
         publisher.client.loop_stop()
 
 
-def test_what_comes_while_the_gateway_is_away_is_kept_for_it(engine, observations, mosquitto):
+def test_messages_during_an_absence_of_the_gateway_are_delivered_later(engine, observations, mosquitto):
     with Gateway(engine, observations, mosquitto.url).connected():
         pass
     with Publisher(mosquitto.port) as publisher:
@@ -181,6 +181,32 @@ def test_qos_0_beyond_the_bound_is_dropped_and_counted_and_qos_1_is_not(engine, 
     assert [int(v) for _, v in values.added] == [0, *range(1, 11), *range(100, 130)]
 
 
+def test_the_broker_keeps_a_connection_that_does_not_read(engine, mosquitto):
+    """It closes one that has been silent for one and a half times the keep-alive interval."""
+    disk = FullDisk(engine)
+    observations = Observations(disk)
+    observations.start()
+    with (
+        Gateway(engine, observations, mosquitto.url, max_queued=1, keepalive=1).connected() as gateway,
+        Publisher(mosquitto.port) as publisher,
+    ):
+        client = gateway.adapter._client
+        publisher.publish(TOPIC, 0)
+        wait_for(lambda: disk.refused)
+        for number in range(1, 5):
+            publisher.publish(TOPIC, number)
+        wait_for(lambda: not client.reading)
+        pings: list[None] = []
+        ping = client._send_pingreq
+        client._send_pingreq = lambda: pings.append(None) or ping()
+        wait_for(lambda: len(pings) == 4)
+        disk.full = False
+        wait_for(lambda: gateway.adapter.acknowledged == 5)
+        assert client.reading
+        assert gateway.adapter._connection == 1
+    assert value_of(engine, KITCHEN) == "4"
+
+
 def test_unmapped_and_bad_messages_are_acknowledged_counted_and_listed(engine, observations, mosquitto):
     with Gateway(engine, observations, mosquitto.url).connected() as gateway, Publisher(mosquitto.port) as publisher:
         publisher.publish("elsewhere/door", "open")
@@ -188,15 +214,15 @@ def test_unmapped_and_bad_messages_are_acknowledged_counted_and_listed(engine, o
         publisher.publish(TOPIC, "warm")
         publisher.publish(TOPIC, "7")
         wait_for(lambda: gateway.adapter.acknowledged == 4)
-        [unmapped] = gateway.intake.unmapped.listed()
-        [bad] = gateway.intake.bad_values.listed()
+        [unmapped] = gateway.ingest.unmapped.listed()
+        [bad] = gateway.ingest.bad_values.listed()
     assert (unmapped["topic"], unmapped["count"], unmapped["last_payload"]) == ("elsewhere/door", 2, "closed")
     assert (bad["topic"], bad["count"], bad["last_payload"]) == (TOPIC, 1, "warm")
     assert bad["reason"]
     assert value_of(engine, KITCHEN) == "7"
 
 
-def test_retained_messages_are_read_and_are_no_news_after_a_restart(engine, observations, mosquitto):
+def test_retained_messages_are_read_and_change_nothing_after_a_restart(engine, observations, mosquitto):
     with Publisher(mosquitto.port) as publisher:
         publisher.publish(TOPIC, 5, retain=True)
     with Gateway(engine, observations, mosquitto.url):
@@ -210,7 +236,7 @@ def test_retained_messages_are_read_and_are_no_news_after_a_restart(engine, obse
         wait_for(lambda: value_of(engine, KITCHEN) == "6")
 
 
-def test_a_client_ties_a_topic_to_an_observation_and_unties_it(engine, observations, mosquitto):
+def test_a_client_maps_a_topic_to_an_observation_and_removes_the_mapping(engine, observations, mosquitto):
     lamp = "http://example.org/lamp"
     with Gateway(engine, observations, mosquitto.url).connected() as gateway, Publisher(mosquitto.port) as publisher:
         publisher.publish("lamp/power", "12 W")
@@ -228,10 +254,10 @@ def test_a_client_ties_a_topic_to_an_observation_and_unties_it(engine, observati
         publisher.publish("lamp/power", "14")
         wait_for(lambda: gateway.adapter.acknowledged == 3)
         assert value_of(engine, lamp) == "13.5"
-        assert gateway.intake.unmapped.total == 2
+        assert gateway.ingest.unmapped.total == 2
 
 
-def test_topics_tied_in_the_graph_count_beside_the_configured_filters(engine, observations, mosquitto):
+def test_topics_mapped_in_the_graph_are_subscribed_in_addition_to_the_filters(engine, observations, mosquitto):
     lamp = "http://example.org/lamp"
     with (
         Gateway(engine, observations, mosquitto.url, topics=("room/#",)).connected() as gateway,
@@ -265,14 +291,14 @@ GATEWAY = """
     sys.path.insert(0, {tests!r})
     from adapter_parts import Gateway
     from edge.adapters.observations import Observations
-    from edge.engine import open_engine
+    from edge.engine.start import open_engine
 
     engine = open_engine(Path({data!r}))
     observations = Observations(engine)
     observations.start()
     gateway = Gateway(engine, observations, {url!r}, version={version!r}, qos={qos})
     if {deaf}:
-        gateway.adapter._client.acknowledge = lambda mid, qos: None
+        gateway.adapter._client.acknowledge = lambda messages: None
     gateway.connected()
     print("subscribed", flush=True)
     threading.Event().wait()
@@ -287,7 +313,7 @@ def gateway_process(data: Path, url: str, version: str, qos: int, *, deaf: bool)
 
 
 @pytest.mark.parametrize(("version", "qos"), [("3.1.1", 1), ("5", 1), ("5", 2)])
-def test_killed_between_commit_and_acknowledgement_nothing_is_done_twice(tmp_path, mosquitto, version, qos):
+def test_a_kill_between_commit_and_acknowledgement_applies_nothing_twice(tmp_path, mosquitto, version, qos):
     data = tmp_path / "data"
     process = gateway_process(data, mosquitto.url, version, qos, deaf=True)
     try:

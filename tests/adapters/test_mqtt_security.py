@@ -58,20 +58,20 @@ def test_tls_with_a_client_certificate(engine, observations, secure, certificate
 
 
 def test_a_broker_of_an_unknown_authority_is_not_trusted(engine, observations, secure, caplog):
-    caplog.set_level(logging.INFO, "edge.adapters.mqtt")
+    caplog.set_level(logging.INFO, "edge.adapters")
     with Gateway(engine, observations, f"mqtts://127.0.0.1:{secure.port}") as gateway:
-        wait_for(lambda: gateway.adapter._retry.failures >= 2)
+        wait_for(lambda: gateway.adapter._loop.failures >= 2)
     [down] = [record for record in caplog.records if record.message == "mqtt.down"]
     assert "certificate verify failed" in down.reason
 
 
-def test_a_certificate_file_that_is_not_there_is_refused_at_once(engine, observations, tmp_path):
+def test_a_missing_certificate_file_is_refused_at_once(engine, observations, tmp_path):
     with pytest.raises(FileNotFoundError):
         Gateway(engine, observations, "mqtts://127.0.0.1", ca_file=tmp_path / "nothing.pem")
 
 
 def test_credentials(engine, observations, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "edge.adapters.mqtt")
+    caplog.set_level(logging.INFO, "edge.adapters")
     tool = shutil.which("mosquitto_passwd")
     if tool is None:
         pytest.skip("no mosquitto_passwd here; install the package mosquitto")
@@ -83,7 +83,7 @@ def test_credentials(engine, observations, tmp_path, caplog):
         with Gateway(engine, observations, broker.url, username="gateway", password="secret").connected():
             pass
         with Gateway(engine, observations, broker.url, username="gateway", password="wrong") as gateway:
-            wait_for(lambda: gateway.adapter._retry.failures >= 2)
+            wait_for(lambda: gateway.adapter._loop.failures >= 2)
         [down] = [record for record in caplog.records if record.message == "mqtt.down"]
         assert "Not authorized" in down.reason
         assert "wrong" not in caplog.text

@@ -1,7 +1,6 @@
 """Readings become observations through ADD_OBSERVATION and UPDATE_VALUE. Changes that clients made stay."""
 
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,8 +10,9 @@ from edge.adapters import updates
 from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival, time_stamp
 from edge.adapters.settings import ObservationsSettings
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.mapping.reading import XSD_DECIMAL, Reading
 from edge.protocol.errors import NotReady, TooManyRequests
 
@@ -37,7 +37,7 @@ def write(observations, *readings, received=NOON, **options):
 
 
 def named(value: str) -> Reading:
-    return replace(READING, value=value)
+    return READING._replace(value=value)
 
 
 def quantity(engine) -> str:
@@ -73,7 +73,7 @@ def test_the_first_reading_adds_the_observation_with_the_terms_of_the_paper(engi
     }
 
 
-def test_what_a_mapping_does_not_say_is_left_out(engine, observations):
+def test_members_missing_in_the_mapping_are_omitted(engine, observations):
     write(observations, Reading(ROOM, "1", XSD_DECIMAL))
     assert [p for p, _ in select(engine, f"<{ROOM}> ?p ?o") if "digest" not in p.lower()] == [
         "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
@@ -98,24 +98,24 @@ def test_an_equal_reading_of_the_same_time_changes_nothing(engine, observations)
 
 
 def test_the_time_of_the_message_goes_before_that_of_arrival(engine, observations):
-    write(observations, replace(READING, time=NOON - timedelta(hours=1)))
+    write(observations, READING._replace(time=NOON - timedelta(hours=1)))
     assert select(engine, "?i time:inXSDDateTimeStamp ?t")[0][1] == "2024-05-01T11:00:00Z"
 
 
-def test_time_message_leaves_no_old_time_beside_a_new_value(engine):
+def test_time_message_removes_the_old_time_of_a_new_value(engine):
     observations = Observations(engine, ObservationsSettings(time="message"))
     observations.start()
-    write(observations, replace(READING, time=NOON))
+    write(observations, READING._replace(time=NOON))
     assert len(select(engine, "?q time:hasTime ?i . ?i time:inXSDDateTimeStamp ?t")) == 1
     write(observations, named("3"))
     assert select(engine, "{ ?s time:hasTime ?o } UNION { ?s a time:Instant }") == []
     assert value_of(engine, ROOM) == "3"
 
 
-def test_time_never(engine):
+def test_time_never_stores_no_time(engine):
     observations = Observations(engine, ObservationsSettings(time="never"))
     observations.start()
-    write(observations, replace(READING, time=NOON), replace(READING, value="2", time=NOON))
+    write(observations, READING._replace(time=NOON), READING._replace(value="2", time=NOON))
     assert select(engine, "?q time:hasTime ?i") == []
     assert value_of(engine, ROOM) == "2"
 
@@ -147,11 +147,11 @@ def test_after_a_restart_nothing_is_added_again(tmp_path):
         assert engine.close()
 
 
-def test_a_mapping_that_changed_describes_the_observation_anew(engine, observations):
+def test_a_changed_mapping_replaces_the_description(engine, observations):
     write(observations, READING)
     old = quantity(engine)
     before = engine.quads
-    write(observations, replace(READING, label="Kitchen"))
+    write(observations, READING._replace(label="Kitchen"))
     assert select(engine, f"<{ROOM}> rdfs:label ?l") == [("Kitchen",)]
     assert quantity(engine) != old
     assert engine.quads == before, "nothing of the old quantity and its instant is left"
@@ -161,12 +161,12 @@ def test_a_mapping_that_changed_while_the_gateway_was_down(engine, observations)
     write(observations, READING)
     later = Observations(engine)
     later.start()
-    write(later, replace(READING, label="Kitchen"))
+    write(later, READING._replace(label="Kitchen"))
     assert select(engine, f"<{ROOM}> rdfs:label ?l") == [("Kitchen",)]
 
 
 def test_two_topics_that_describe_one_observation_differently_do_not_fight(engine, observations):
-    other = replace(READING, topic="room/status", label="Status")
+    other = READING._replace(topic="room/status", label="Status")
     write(observations, READING, other, READING)
     name = quantity(engine)
     write(observations, other, READING, other)
@@ -174,7 +174,7 @@ def test_two_topics_that_describe_one_observation_differently_do_not_fight(engin
     assert select(engine, f"<{ROOM}> rdfs:label ?l") == [("Room",)]
 
 
-def test_what_a_client_changed_stays(engine, observations):
+def test_changes_of_a_client_stay(engine, observations):
     write(observations, READING)
     update(engine, "DELETE { ?o rdfs:label ?l } INSERT { ?o rdfs:label 'Mine' } WHERE { ?o rdfs:label ?l }")
     update(engine, "DELETE { ?q qudt:unit ?u } INSERT { ?q qudt:unit unit:Kelvin } WHERE { ?q qudt:unit ?u }")
@@ -228,7 +228,7 @@ def test_a_quantity_that_is_a_blank_node(engine, observations):
     assert value_of(engine, ROOM) == "9"
 
 
-def test_declared_observations_are_there_before_their_first_value(engine, observations):
+def test_declared_observations_exist_before_their_first_value(engine, observations):
     observations.declare([READING])
     assert select(engine, f"<{ROOM}> rdfs:label ?l") == [("Room",)]
     assert value_of(engine, ROOM) is None
@@ -244,17 +244,17 @@ def test_values_of_graph_mappings_add_nothing(engine, observations):
     assert engine.quads == 0
 
 
-def test_what_is_no_rdf_is_refused_and_holds_up_nothing(engine, observations):
-    plan, _ = write(observations, replace(READING, observation="no iri"), replace(READING, unit="no iri"), READING)
+def test_a_value_that_is_not_valid_rdf_is_refused_and_blocks_nothing(engine, observations):
+    plan, _ = write(observations, READING._replace(observation="no iri"), READING._replace(unit="no iri"), READING)
     assert [arrival.reading.observation for arrival, _ in plan.refused] == ["no iri", ROOM]
     assert value_of(engine, ROOM) == "21.5"
 
 
-def test_a_write_that_failed_is_written_anew(tmp_path):
+def test_a_failed_write_is_repeated(tmp_path):
     engine = open_engine(None, EngineSettings(max_pending_updates=10))
     observations = Observations(engine)
     observations.start()
-    crowd = [replace(READING, observation=f"http://example.org/{n}") for n in range(10)]
+    crowd = [READING._replace(observation=f"http://example.org/{n}") for n in range(10)]
     busy = threading.Event()
     engine.subscribe(QueryRequest("ASK { }"), lambda _: busy.wait(10) and None)
     engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")])
@@ -269,9 +269,9 @@ def test_a_write_that_failed_is_written_anew(tmp_path):
         write(observations, crowd[0])
 
 
-def test_unchanged_tells_old_news(engine, observations):
+def test_unchanged_recognises_repeated_readings(engine, observations):
     write(observations, READING)
-    other = replace(READING, observation="http://example.org/other")
+    other = READING._replace(observation="http://example.org/other")
     arrivals = [Arrival(READING, NOON), Arrival(other, NOON)]
     assert observations.unchanged(arrivals) == {0}
     assert observations.unchanged([Arrival(named("1"), NOON)]) == set()
@@ -315,4 +315,4 @@ def test_the_texts_are_legal_and_change_nothing_in_an_empty_graph_but_what_add_a
 
 def test_time_stamps_are_utc_to_the_millisecond():
     assert time_stamp(NOON) == "2024-05-01T12:00:00Z"
-    assert time_stamp(NOON + timedelta(microseconds=250_400)) == "2024-05-01T12:00:00.250Z"
+    assert time_stamp(NOON + timedelta(microseconds=250_400)) == "2024-05-01T12:00:00.25Z"

@@ -11,7 +11,7 @@ def of(identifier, payload=b"1"):
     return receipt_of(identifier, "t", payload)
 
 
-def test_receipts_tell_identifier_topic_and_payload_apart():
+def test_receipts_distinguish_identifier_topic_and_payload():
     receipts = {of(1), of(2), receipt_of(1, "u", b"1"), of(1, b"2")}
     assert len(receipts) == 4
     assert {len(receipt) for receipt in receipts} == {RECEIPT}
@@ -35,7 +35,7 @@ def test_all_identifiers_of_a_session_are_remembered_over_a_restart():
     assert all(of(identifier) in receipts for identifier in range(1, IDENTIFIERS + 1))
 
 
-def test_nothing_of_an_ended_session_is_known():
+def test_receipts_of_an_ended_session_are_removed():
     receipts = Receipts(of(1) + of(2) + NEW_SESSION + of(3))
     assert [of(identifier) in receipts for identifier in (1, 2, 3)] == [False, False, True]
     receipts.add([NEW_SESSION])
@@ -43,7 +43,7 @@ def test_nothing_of_an_ended_session_is_known():
 
 
 @pytest.mark.parametrize("last", [40, IDENTIFIERS - 3, 20])
-def test_a_broker_that_fell_back_repeats_what_has_a_recent_identifier(last):
+def test_a_broker_that_fell_back_repeats_messages_with_recent_identifiers(last):
     """All payloads are equal, as those of many sensors are. The identifiers restart after the last one."""
     receipts = Receipts(b"".join(of((last + number) % IDENTIFIERS + 1) for number in range(-IDENTIFIERS, 10)))
     newest = (last + 9) % IDENTIFIERS + 1

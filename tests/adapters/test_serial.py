@@ -12,13 +12,14 @@ from edge.adapters.ingest import Ingest
 from edge.adapters.serial import SerialAdapter
 from edge.adapters.serial_device import Away, find, open_device
 from edge.adapters.serial_frames import encoded
-from edge.adapters.settings import SerialSettings
+from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.mapping.actuators import Command
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
 from edge.mapping.serial_ports import UsbDevice
 from tests.adapters.adapter_parts import value_of
 from tests.adapters.serial_device import Wire
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 T = "http://example.org/t"
@@ -44,17 +45,17 @@ def wire(tmp_path):
 class Serving:
     """A serial adapter on an engine, with the ports and mappings of a file."""
 
-    def __init__(self, observations, text: str, **settings: object) -> None:
+    def __init__(self, observations, text: str, actuation: ActuationSettings | None = None, **settings: object) -> None:
         self.pack = load_pack(text, "test")
         mapper = Mapper([self.pack])
-        self.intake = Ingest(lambda: mapper, observations)
+        self.ingest = Ingest(lambda: mapper, observations)
         self.ups: list[str] = []
-        options = SerialSettings(**{**FAST, **settings})
-        self.adapter = SerialAdapter(options, self.intake, self._up)
+        options = unchecked(SerialSettings, **{**FAST, **settings})
+        self.adapter = SerialAdapter(options, actuation or ActuationSettings(), self.ingest, self._up)
 
-    def _up(self, port, told) -> None:
+    def _up(self, port, reported) -> None:
         self.ups.append(port.name)
-        told()
+        reported()
 
     @property
     def port(self):
@@ -62,7 +63,7 @@ class Serving:
         return port
 
     def bad(self) -> list[dict[str, object]]:
-        return self.intake.bad_values.listed()
+        return self.ingest.bad_values.listed()
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def test_noise_is_one_entry_with_a_count(engine, observations, wire):
         reads(engine, "1")
         wait_for(lambda: sum(int(str(each["count"])) for each in serial.bad()) == 500, what="all are counted")
         assert len(serial.bad()) == 1
-        assert serial.intake.bad_values.total == 500
+        assert serial.ingest.bad_values.total == 500
 
 
 def test_a_device_that_is_unplugged_comes_back(engine, observations, wire, caplog):
@@ -123,21 +124,21 @@ def test_a_device_that_is_unplugged_comes_back(engine, observations, wire, caplo
             assert serial.port.reason
             wire.plug()
         wait_for(lambda: len(serial.ups) == 4, what="it is open again")
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["serial.up", "serial.down"] * 3 + ["serial.up"], "once down, once up"
+    reported = [record.getMessage() for record in caplog.records]
+    assert reported == ["serial.up", "serial.down"] * 3 + ["serial.up"], "once down, once up"
 
 
-def test_a_device_that_is_not_there_is_waited_for(engine, observations, tmp_path):
+def test_a_missing_device_is_waited_for(engine, observations, tmp_path):
     wire = Wire(tmp_path / "tty")
     with serving(observations, wire) as serial:
-        wait_for(lambda: "No such file" in serial.port.reason, what="it is told")
+        wait_for(lambda: "No such file" in serial.port.reason, what="it is reported")
         with wire:
             wait_for(lambda: serial.port.connected, what="the port is open")
             wire.send(b'\n{"t": 5}\n')
             reads(engine, "5")
 
 
-def test_a_port_is_opened_for_one_alone(engine, observations, wire):
+def test_a_port_is_opened_exclusively(engine, observations, wire):
     with serving(observations, wire) as serial, pytest.raises(Away, match="in use by another program"):
         open_device(serial.pack.ports[0])
 
@@ -176,8 +177,8 @@ def test_commands_are_framed_and_conflated_while_the_device_is_away(engine, obse
     assert serial.adapter.put(command(b"LED 4"), 0.01) == "the port does not exist any more"
 
 
-def test_a_device_that_does_not_read_holds_up_neither_readings_nor_others(engine, observations, wire):
-    with serving(observations, wire, rate=1000.0) as serial:
+def test_a_device_that_does_not_read_delays_neither_readings_nor_others(engine, observations, wire):
+    with serving(observations, wire, actuation=ActuationSettings(rate=1000.0)) as serial:
         count = 100
         for number in range(count):
             assert serial.adapter.put(command(b"x" * 4000, f"serial/a/{number}"), 0.001) == ""
@@ -187,7 +188,7 @@ def test_a_device_that_does_not_read_holds_up_neither_readings_nor_others(engine
         wait_for(lambda: (wire.received(), serial.port.commands.sent == count)[1], what="all are sent once it reads")
 
 
-def test_a_full_queue_stops_reading_and_loses_nothing_that_linux_keeps(engine, observations, wire):
+def test_a_full_queue_stops_reading_and_loses_nothing_that_linux_buffers(engine, observations, wire):
     with serving(observations, wire, max_queued=2, max_batch=1) as serial:
         blocked, go = threading.Event(), threading.Event()
 
@@ -209,7 +210,7 @@ def test_a_full_queue_stops_reading_and_loses_nothing_that_linux_keeps(engine, o
         wait_for(lambda: serial.adapter.written == 100, what="all are carried out")
 
 
-def test_what_does_not_stop_is_read_at_a_bounded_cost(engine, observations, wire):
+def test_an_endless_line_is_read_at_a_bounded_cost(engine, observations, wire):
     """Bytes that all look like the start of a frame are the most expensive noise."""
     text = JSON_LINES + 'payload = "json"\n'
     text = text.replace(

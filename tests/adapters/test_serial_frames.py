@@ -64,7 +64,7 @@ def pieces(data, stream: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("name", FRAMINGS)
 @given(data=st.data())
-def test_what_is_encoded_is_found_whatever_the_pieces(name, data):
+def test_encoded_frames_are_found_wherever_the_stream_is_cut(name, data):
     sent = data.draw(payloads(name))
     stream = b"".join(encoded(port(name), payload) for payload in sent)
     found = settled(name)
@@ -92,7 +92,7 @@ def test_after_noise_good_frames_are_found_again(name, data):
 
 
 @pytest.mark.parametrize("name", BY_SYNC)
-def test_a_frame_that_never_ends_holds_up_others_until_the_line_is_silent(name):
+def test_an_unfinished_frame_delays_others_until_the_line_is_silent(name):
     found = settled(name)
     broken, good = encoded(port(name), bytes(250))[:12], encoded(port(name), b"good")
     assert found.feed(broken + good) == []
@@ -104,7 +104,7 @@ def test_a_frame_that_never_ends_holds_up_others_until_the_line_is_silent(name):
 
 
 @pytest.mark.parametrize("name", FRAMINGS)
-def test_what_is_too_long_is_dropped_and_takes_no_memory(name):
+def test_a_frame_that_is_too_long_is_dropped_without_memory(name):
     found = settled(name)
     piece = b"A" * 1000
     for _ in range(100):
@@ -117,7 +117,7 @@ def test_what_is_too_long_is_dropped_and_takes_no_memory(name):
 
 
 @pytest.mark.parametrize("name", FRAMINGS)
-def test_a_megabyte_of_noise_is_no_frame(name):
+def test_a_megabyte_of_noise_is_not_a_frame(name):
     found = settled(name)
     noise = os.urandom(1_000_000)
     held = [payload for at in range(0, len(noise), 500) for payload in found.feed(noise[at : at + 500])]
@@ -126,7 +126,7 @@ def test_a_megabyte_of_noise_is_no_frame(name):
     assert len(held) <= 2, "a checksum of 16 bits lets one of 65,536 pass"
 
 
-def test_lines_are_text_and_what_came_before_the_first_end_is_not_trusted():
+def test_lines_are_text_and_data_before_the_first_line_end_is_dropped():
     found = frames(port("lines"), LONGEST)
     assert found.waits
     assert found.feed(b"5\r\nT=21.5\r\n\n\xff\xfe\nT\x00\nT=\xc2\xb0\xe2\x82\xac\n") == [b"T=21.5", "T=°€".encode()]
@@ -148,7 +148,7 @@ def test_a_silent_line_is_at_the_beginning_of_a_frame():
         ("dash7", b"x" * 256, "263 bytes are more than the frame can say"),
     ],
 )
-def test_what_cannot_be_framed_is_refused(name, payload, reason):
+def test_a_payload_that_cannot_be_framed_is_refused(name, payload, reason):
     with pytest.raises(ValueError, match=reason):
         encoded(port(name), payload)
 

@@ -200,7 +200,7 @@ def test_ports_follow_the_mapping_files(tmp_path):
         other.send(b'\n{"t": 8}\n')
         wait_for(lambda: gateway.values() == {"urn:t": "8"}, what="the reading")
         (gateway.file.parent / "second.toml").write_text(LED.replace("DEVICE", str(one.path)))
-        wait_for(lambda: gateway.health("mapping_faults"), what="a second port of that name is told")
+        wait_for(lambda: gateway.health("mapping_faults"), what="a second port of that name is reported")
         assert "and is used instead" in str(gateway.health("mapping_faults"))
         (gateway.file.parent / "second.toml").unlink()
         gateway.file.unlink()

@@ -19,12 +19,12 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "words"), TEXTS.items(), ids=list(TEXTS.values()))
-def test_it_is_about_the_document(text, words):
+def test_json_errors_describe_the_document_without_internals(text, words):
     with pytest.raises((ValueError, RecursionError)) as raised:
         json.loads(text)
-    said = json_fault("The message", raised.value)
-    assert said.startswith("The message ")
-    assert words in said
+    message = json_fault("The message", raised.value)
+    assert message.startswith("The message ")
+    assert words in message
     with pytest.raises(InvalidRequest, match=words) as refused:
         parse_message(text)
     assert "sys." not in refused.value.description

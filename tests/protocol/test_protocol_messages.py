@@ -8,7 +8,7 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-import edge.engine
+import edge.engine.start
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound
 from edge.protocol.messages import (
     SubscribeMessage,
@@ -54,7 +54,7 @@ def test_an_unsubscribe_request():
         ('{"update":{"alias":"one","alias":"two","sparql":"b"}}', None),
     ],
 )
-def test_the_alias_is_kept_where_it_can_be_told(text, alias):
+def test_the_alias_is_kept_in_errors(text, alias):
     with pytest.raises(InvalidRequest) as error:
         parse_message(text)
     assert error.value.alias == alias
@@ -74,13 +74,13 @@ def test_a_member_that_is_given_twice_is_refused(text, member):
 
 
 @pytest.mark.parametrize("text", ["", "\ufeff{}", b"\xff\xfe\xff", "[" * 100_000, '{"a":1}{"a":1}', "nul"])
-def test_what_is_no_json_is_refused(text):
+def test_invalid_json_is_refused(text):
     with pytest.raises(InvalidRequest, match=r"not JSON|nested too deeply"):
         parse_message(text)
 
 
 @pytest.mark.parametrize("delay", ["5", "-5", "[]", "true"])
-def test_a_delay_that_is_no_text_is_answered_with_examples(delay):
+def test_a_delay_that_is_not_text_gets_an_error_with_examples(delay):
     with pytest.raises(InvalidRequest, match='"delay": must be a duration as a string, such as "PT30S"'):
         parse_message(f'{{"update":{{"sparql":"INSERT DATA {{}}","delay":{delay}}}}}')
 
@@ -109,7 +109,7 @@ def test_outgoing_messages_are_json_whatever_the_alias_is():
         ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode("urn:b"), ox.Literal("c")),
     ],
 )
-def test_terms_are_what_another_implementation_reads(term):
+def test_terms_are_read_by_another_implementation(term):
     text = results_to_json(["x", "unbound"], [(term, None), (None, None)])
     read = ox.parse_query_results(text, ox.QueryResultsFormat.JSON)
     assert isinstance(read, ox.QuerySolutions)
@@ -121,9 +121,9 @@ def test_terms_are_what_another_implementation_reads(term):
 
 def test_an_error_with_an_alias_is_a_copy_of_its_own():
     shared = NotFound("gone", spuid="s")
-    told = shared.with_alias("me")
-    assert type(told) is NotFound
-    assert told.to_message() == {
+    received = shared.with_alias("me")
+    assert type(received) is NotFound
+    assert received.to_message() == {
         "error": "not_found",
         "error_description": "gone",
         "status_code": 404,
@@ -139,7 +139,7 @@ def _all_errors(base: type[EdgeError]) -> set[type[EdgeError]]:
 
 
 def test_every_error_that_a_client_can_get_is_documented():
-    assert edge.engine.open_engine  # the engine's errors are part of the tree
+    assert edge.engine.start  # the engine's errors are part of the tree
     cells = [line.split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
     documented = {(row[1].strip(" `"), int(row[2])) for row in cells if row[2].strip().isdigit()}
     at_start = {"data_refused", "invalid_configuration"}  # before any client can come

@@ -55,7 +55,7 @@ def test_a_filter_that_is_covered_matches_nothing_else(wide, narrow):
         ("$SYS/#", "$SYS/broker/+"),
     ],
 )
-def test_what_lies_within(wide, narrow):
+def test_topics_within_a_filter(wide, narrow):
     assert covers(wide, narrow)
 
 
@@ -74,11 +74,11 @@ def test_what_lies_within(wide, narrow):
         ("#", "$share/group/kitchen/#"),
     ],
 )
-def test_what_does_not(wide, narrow):
+def test_topics_outside_a_filter(wide, narrow):
     assert not covers(wide, narrow)
 
 
-def test_what_is_a_filter_and_what_a_topic():
+def test_filters_and_topics_are_validated():
     assert all(map(is_filter, ["a", "+", "#", "a/+/#", "/", "$SYS/#", "a//b"]))
     assert not any(map(is_filter, ["", "a#", "#/a", "a+", "a/b+", "a\0b", "é" * 40_000]))
     assert is_topic("a//b")

@@ -31,12 +31,15 @@ When = After | At
 
 _SECOND: Final = 1_000_000
 _UNITS: Final = {"weeks": 7 * 86_400, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
+# Years and months are not accepted, because their length varies. `re.ASCII`, because \d would match the digits of all
+# scripts. Fifteen digits exceed the longest delay; `int` raises an error of its own from 4,300 digits on.
 _DURATION: Final = re.compile(
     r"P(?=[T\d])(?:(?P<weeks>\d{1,15})W|(?:(?P<days>\d{1,15})D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d{1,15})H)?(?:(?P<minutes>\d{1,15})M)?(?:(?P<seconds>\d{1,15})(?:[.,](?P<fraction>\d+))?S)?)?)",
     re.ASCII,
 )
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+# More digits are not a time. They get our error message instead of that of `int`, which stops at 4,300 digits.
 _NUMBER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 100 * 366 * 86_400
@@ -94,6 +97,7 @@ def read_time(value: str | int) -> int:
     else:
         found = _TIME.fullmatch(text)
         if found is None:
+            # A + that is not escaped arrives as a space (application/x-www-form-urlencoded).
             hint = " (in a URL or form a + is written %2B)" if re.search(r"\d \d\d:\d\d$", text) else ""
             raise ValueError(
                 '"at" must be a time with time zone such as 2030-01-31T12:00:00Z, or microseconds since 1970; it is '
@@ -102,7 +106,7 @@ def read_time(value: str | int) -> int:
         try:
             timestamp = datetime.fromisoformat(found[1] + found[3])
         except ValueError as error:
-            raise ValueError(f'"at": {text[:50]!r} is no time: {error}') from None
+            raise ValueError(f'"at": {text[:50]!r} is not a valid time: {error}') from None
         number = (timestamp - _EPOCH) // timedelta(microseconds=1) + _fraction(found[2])
     if number >= _LATEST:
         raise ValueError('"at" must be before the year 10000')
@@ -111,6 +115,7 @@ def read_time(value: str | int) -> int:
 
 def _fraction(digits: str | None) -> int:
     """Return the microseconds of a fraction of a second."""
+    # xsd:dateTime allows any number of digits. Those below a microsecond are cut off.
     return int((digits or "").ljust(6, "0")[:6])
 
 

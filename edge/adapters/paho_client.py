@@ -8,54 +8,19 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from paho.mqtt.client import Client, DisconnectFlags, MQTTMessage, MQTTv5, MQTTv311
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.client import Client, DisconnectFlags, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from edge.adapters.settings import MqttSettings
+from edge.compat.paho import AcknowledgingClient
 from edge.protocol.trust import trusting
 
 CONNECT_TIMEOUT = 5.0
 """Timeout of the TCP connection and the TLS handshake in seconds."""
-
-
-class AcknowledgingClient(Client):
-    """Delivers a message of QoS 2 on arrival, and confirms it (PUBREC) with `acknowledge`.
-
-    By default, paho confirms QoS 2 before the application has seen the message. With manual acknowledgements, it
-    never answers a PUBREL after a restart. Confirmation after the commit is method B of MQTT 3.1.1, section 4.3.3.
-    """
-
-    def acknowledge(self, mid: int, qos: int) -> None:
-        """Acknowledge a message: PUBACK (QoS 1) or PUBREC (QoS 2). Thread-safe."""
-        if qos == 1:
-            self.ack(mid, 1)
-        elif qos == 2:
-            super()._send_pubrec(mid)
-
-    def _send_pubrec(self, mid: int) -> MQTTErrorCode:
-        """Do nothing: `_handle_publish` would confirm an unseen message."""
-        return MQTTErrorCode.MQTT_ERR_SUCCESS
-
-    def _handle_publish(self) -> MQTTErrorCode:
-        code = super()._handle_publish()
-        message: MQTTMessage
-        for message in [self._in_messages.pop(mid) for mid in list(self._in_messages)]:
-            self._handle_on_message(message)
-        return code
-
-    def _handle_pubrel(self) -> MQTTErrorCode:
-        return self._send_pubcomp(int.from_bytes(self._in_packet["packet"][:2], "big"))
-
-    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
-        """Run the handshake, and close the socket if it fails; paho leaves that to the garbage collector."""
-        context = self._ssl_context
-        if context is None:
-            raise ValueError("TLS is not set up")
-        return context.wrap_socket(tcp_sock, server_hostname=self._host)
 
 
 def make_client(settings: MqttSettings) -> AcknowledgingClient:
@@ -70,8 +35,6 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
         manual_ack=True,
     )
     client.connect_timeout = CONNECT_TIMEOUT
-    # With this callback, acknowledgements of other threads are queued for the loop's thread, which they wake.
-    client.on_socket_register_write = _queue_only
     client.on_socket_open = _at_once
     if settings.username:
         client.username_pw_set(settings.username, settings.password or None)
@@ -123,10 +86,6 @@ def _at_once(_: Client, __: object, connection: Any) -> None:  # noqa: ANN401 - 
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _queue_only(*_: object) -> None:
-    pass
-
-
 def why_lost(flags: DisconnectFlags, reason: ReasonCode) -> str:
     """Return why a connection ended; empty: as requested. Without a reason of the broker, paho calls it unspecified."""
     if not reason.is_failure:
@@ -134,10 +93,3 @@ def why_lost(flags: DisconnectFlags, reason: ReasonCode) -> str:
     if not flags.is_disconnect_packet_from_server and reason == "Unspecified error":
         return "the connection broke, or the broker closed it"
     return str(reason)
-
-
-def close_sockets(client: Client) -> None:
-    """Close remaining sockets: an unfinished connection, and paho's wake-up pair, which it leaves to the garbage
-    collector.
-    """
-    client._reset_sockets()
