@@ -43,6 +43,7 @@ class AuthorizationWatch:
         self.end()
         try:
             access = self._guard.access(self._authorization)
+            # The result was computed with the old permissions, so the client has to subscribe again.
             if access != self._access:
                 raise InvalidGrant("The rights of this client have changed; subscribe again")
         except EdgeError as error:

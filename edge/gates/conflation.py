@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from edge.engine.requests import PIECE, Delta, Notification
 from edge.engine.store.terms import size
+from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 
 _ROW: Final = 200
@@ -24,7 +25,7 @@ class MergedDelta:
     after, regardless of the number of merged notifications.
     """
 
-    __slots__ = ("_counts", "_last", "_merged", "_rows", "_single", "length", "since")
+    __slots__ = ("_change", "_last", "_merged", "_rows", "_single", "length", "since")
 
     def __init__(self, first: Notification, since: float = 0.0) -> None:
         """`since`: arrival time, by the caller's clock."""
@@ -35,7 +36,7 @@ class MergedDelta:
         """Characters of the results of the first notification."""
         self._single = _NOTIFICATION + self.length + size_of(first.delta) // 2
         """Bytes of the first notification: its JSON, and its rows, which take half of their size in a dictionary."""
-        self._counts: dict[Row, int] | None = None
+        self._change: Bag[Row] | None = None
         self._rows: int | None = None
         """Bytes of the merged rows; None: there is only one notification."""
 
@@ -43,7 +44,7 @@ class MergedDelta:
         """Return the merged notification, and keep it as such until the next merge, so that its JSON can be written
         ahead.
         """
-        self._last, self._counts = self.notification(), None
+        self._last, self._change = self.notification(), None
         return self._last
 
     @property
@@ -63,41 +64,36 @@ class MergedDelta:
 
     def add(self, later: Notification) -> None:
         """Merge the next notification."""
-        if self._counts is None:
-            self._counts, self._rows = {}, 0
+        if self._change is None:
+            self._change, self._rows = Bag(), 0
             self._count(self._last.delta)
         self._count(later.delta)
         self._merged += later.merged
         known = self._last
+        # Without rows: they are in `_change` now.
         self._last = Notification(known.spuid, known.alias, later.sequence, Delta(known.delta.variables, (), ()))
 
     def notification(self) -> Notification:
         """Return the merged notification, with the last sequence number and the count. A single one is returned
         unchanged.
         """
-        last, counts = self._last, self._counts
-        if counts is None:
+        last, change = self._last, self._change
+        if change is None:
             return last
-        added = tuple(_rows((row, count) for row, count in counts.items() if count > 0))
-        removed = tuple(_rows((row, -count) for row, count in counts.items() if count < 0))
-        return Notification(
-            last.spuid, last.alias, last.sequence, Delta(last.delta.variables, added, removed), self._merged
-        )
+        delta = Delta.of(last.delta.variables, change.items())
+        return Notification(last.spuid, last.alias, last.sequence, delta, self._merged)
 
     def _count(self, delta: Delta) -> None:
-        counts, size = self._counts, self._rows
-        assert counts is not None  # noqa: S101
+        change, size = self._change, self._rows
+        assert change is not None  # noqa: S101
         assert size is not None  # noqa: S101
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
             for row in rows:
-                before = counts.get(row, 0)
-                count = before + sign
-                if count:
-                    counts[row] = count
-                else:
-                    del counts[row]
-                if not count or not before:
-                    size += _bytes(row) if count else -_bytes(row)
+                count = change.add(row, sign)
+                if not count:
+                    size -= _bytes(row)
+                elif count == sign:  # it was not there before
+                    size += _bytes(row)
         self._rows = size
 
 
@@ -119,9 +115,3 @@ def _bytes_of(rows: Sequence[Row]) -> int:
 def _bytes(row: Row) -> int:
     """Return the approximate memory of a row in bytes."""
     return _ROW + sum([_CELL + size(cell) for cell in row if cell is not None])
-
-
-def _rows(counted: Iterable[tuple[Row, int]]) -> Iterable[Row]:
-    for row, count in counted:
-        for _ in range(count):
-            yield row

@@ -12,7 +12,7 @@ from edge.engine.resume.recovery import Restored
 from edge.engine.settings import Booster, Processing
 from edge.engine.subscriptions.explanation import Explanation
 from edge.protocol.access import Access
-from edge.protocol.moments import When
+from edge.protocol.due_time import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
 T = TypeVar("T")

@@ -93,5 +93,6 @@ def check_publish(access: Access, topic: str) -> None:
 
 def check_timers(access: Access) -> None:
     """Raise `Forbidden` unless the client may access delayed updates, its own or those of others."""
+    # Administrators may manage delayed updates without the permission to send updates.
     if not access.operates:
         check(access, "update")

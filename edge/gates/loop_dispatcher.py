@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from edge.engine.wakeups import wake
+
 _log = logging.getLogger(__name__)
 
 _BATCH = 500
@@ -27,26 +29,58 @@ class LoopDispatcher:
         self._loop = loop
         self._items: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._awake = False
+        self._delivering = False
+        self._afterwards: list[Callable[[], object]] = []
 
     def put(self, receiver: Callable[[Any], None], item: object) -> None:
         """Call `receiver(item)` on the event loop. Thread-safe; never blocks."""
         self._items.append((receiver, item))
+        if not self._awake:
+            if len(self._items) < _BATCH:
+                wake(self._wake)
+            else:
+                self._wake()
+
+    def _wake(self) -> None:
         if not self._awake:
             self._awake = True
             # A closed loop means that the gate has stopped, with all its clients.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver)
 
+    def afterwards(self, call: Callable[[], object]) -> None:
+        """Call a function after the items that are being delivered, or soon if there are none.
+
+        To be called on the event loop. Receivers of several items use it for work that they do once for all of them.
+        """
+        if not self._delivering and not self._afterwards:
+            self._loop.call_soon(self._end_turn)
+        self._afterwards.append(call)
+
+    def _end_turn(self) -> None:
+        calls, self._afterwards = self._afterwards, []
+        for call in calls:
+            _attempt(call)
+
     def _deliver(self) -> None:
         # Cleared before the first item is taken: a later `put` then wakes the loop again.
         self._awake = False
         items = self._items
-        for _ in range(min(len(items), _BATCH)):
-            receiver, item = items.popleft()
-            try:
-                receiver(item)
-            except Exception:  # noqa: BLE001  a defect in one receiver must not block the items after it
-                _log.exception("bridge.fault")
+        self._delivering = True
+        try:
+            for _ in range(min(len(items), _BATCH)):
+                receiver, item = items.popleft()
+                _attempt(receiver, item)
+        finally:
+            self._delivering = False
+        self._end_turn()
         if items and not self._awake:
             self._awake = True
             self._loop.call_soon(self._deliver)
+
+
+def _attempt(call: Callable[..., object], *arguments: object) -> None:
+    try:
+        call(*arguments)
+    except Exception:  # noqa: BLE001  a defect in one receiver must not block the items after it
+        _log.exception("bridge.fault")

@@ -23,6 +23,7 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Sequence[str])
     if origin is None or ANY in allowed or origin in allowed:
         return True
     name = _name(origin)
+    # An opaque origin ("null", RFC 6454) has no name, and is refused.
     return bool(name) and ((LOOPBACK in allowed and _is_loopback(name)) or name == _name(f"//{host or ''}"))
 
 

@@ -1,27 +1,21 @@
-"""Outgoing messages of one client: sent at once while it reads; else queued, merged and bounded."""
+"""Outgoing messages of one client: sent at once while it reads, else queued within a limit and a byte quota."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from edge.engine.admission.byte_quota import Charge
 from edge.engine.requests import Notification
-from edge.gates.conflation import MergedDelta
+from edge.gates.waiting_messages import Message, WaitingMessages, answer_size, is_answer
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
 
-Message = Notification | str
-"""A notification, or another message as JSON text."""
-
 TRY_AGAIN_LATER = 1013
 """WebSocket close code for overload (IANA WebSocket Close Code Number Registry)."""
-
-
 _STEP = 16 * 1024
 """Granularity in bytes of the charge for waiting messages."""
 _FREE_BYTES = 32 * 1024
@@ -65,17 +59,13 @@ def to_text(message: Message) -> str:
 
 
 class Outgoing:
-    """Queue of messages to one client. No method waits for the client, so slow clients do not delay others.
+    """Sends the messages of one client. No method waits for the client, so slow clients do not delay others.
 
     While the client reads, messages are sent directly, without queue or task. A task exists only while messages wait,
     and for a long result, whose JSON is written in pieces between messages to other clients.
 
-    A client that is only busy gets its notifications one by one. It counts as slow when a notification has waited for
-    more than `merge_after` seconds: then all waiting notifications of that subscription are merged. When `unmerged`
-    characters of results wait, each new notification is merged with the last one of its subscription.
-
-    Answers, including sequence 0, are never merged. If more than `limit` of them wait, the client receives an error
-    and the connection is closed (`on_overflow` is called before).
+    Waiting notifications are merged (see `WaitingMessages`). If more than `limit` answers wait, the client receives an
+    error and the connection is closed (`on_overflow` is called before).
     """
 
     def __init__(
@@ -92,7 +82,8 @@ class Outgoing:
         charge: Charge | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_merged` is called for each merged notification, `on_taken` when fewer messages wait.
+        """`unmerged`, `on_merged`, `merge_after`, `now`: see `WaitingMessages`. `on_taken` is called when fewer
+        messages wait.
 
         `kept`: characters of the last notifications of resumable subscriptions that are kept after sending. `charge`
         accounts for the waiting bytes; if the quota is exhausted, the queue overflows.
@@ -100,36 +91,16 @@ class Outgoing:
         self._charge = charge
         self._connection = connection
         self._limit = limit
-        self._unmerged = unmerged
         self._on_overflow = on_overflow
-        self._on_merged = on_merged
         self._on_taken = on_taken
-        self._merge_after = merge_after
-        self._kept = kept
-        self._now = now
-        self._waiting: deque[Message | MergedDelta] = deque()
-        self._deltas: dict[str, MergedDelta] = {}
-        """The last waiting delta of each subscription, by spuid."""
-        self._notifications = 0
-        """Number of waiting notifications."""
-        self._length = 0
-        """Characters of their results before merging."""
-        self._merged_size = 0
-        """Bytes of memory beyond that."""
-        self._answers_size = 0
-        """Bytes of the waiting answers, and of the answer that is being sent."""
+        self._queue = WaitingMessages(unmerged, merge_after, on_merged, now)
+        self._sent = _SentNotifications(kept)
         self._sending = 0
         """Bytes of the notification that is being sent."""
+        self._sending_answer = 0
+        """Bytes of the answer that is being sent."""
         self._unsent = 0
         """Bytes that were sent directly and are not accepted yet."""
-        self._writing: Message | MergedDelta | None = None
-        """The next message while its JSON is being written. Nothing is merged into it any more."""
-        self._remembered: set[str] = set()
-        self._sent: deque[tuple[Notification, int]] = deque()
-        """The last notifications of resumable subscriptions with their lengths. The client may not have received
-        them.
-        """
-        self._sent_length = 0
         self._writer: asyncio.Task[None] | None = None
         self.gone = False
         """Whether the client stopped accepting data."""
@@ -139,6 +110,7 @@ class Outgoing:
         """Send a message now, or as soon as the client accepts it."""
         if self._closed:
             return
+        # Only without a writer task: it holds earlier messages, and overtaking them would break the order.
         if self._writer is None and not self.gone and self._connection.writable and self._goes_at_once(message):
             self._connection.write(self._text(message))
             unsent = self._connection.unsent
@@ -146,38 +118,40 @@ class Outgoing:
                 self._unsent = unsent
                 self._wait()
             return
-        if isinstance(message, Notification) and message.sequence:
-            self._merge(message)
-        elif self.gone:  # the client may resume its subscriptions, but not its answers
-            return
-        elif len(self._waiting) - self._notifications >= self._limit:
-            self._overflow()
-            return
-        else:
-            self._waiting.append(message)
-            self._answers_size += _size(message)
+        if is_answer(message):
+            if self.gone:  # the client may resume its subscriptions, but not its answers
+                return
+            if self._queue.answers >= self._limit:
+                self._overflow()
+                return
+        self._queue.put(message)
         self._wait()
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Number and bytes of the waiting answers; zero when the client is gone."""
-        return (0, 0) if self.gone else (len(self._waiting) - self._notifications, self._answers_size)
+        """Number and bytes of the waiting answers; zero when the client is gone. The bytes include the answer that is
+        being sent.
+        """
+        return (0, 0) if self.gone else (self._queue.answers, self._queue.answers_size + self._sending_answer)
 
     def remember(self, spuid: str) -> None:
         """Keep the last notifications of a subscription, so that the client can resume it."""
-        self._remembered.add(spuid)
+        self._sent.remember(spuid)
 
     def forget(self, spuid: str) -> None:
         """Stop keeping notifications of a subscription."""
-        self._remembered.discard(spuid)
+        self._sent.forget(spuid)
 
     def unread(self) -> dict[str, list[Notification]]:
         """Return the last sent and the waiting notifications by subscription, in order."""
         found: dict[str, list[Notification]] = {}
-        waiting = (merged.notification() for merged in self._waiting if isinstance(merged, MergedDelta))
-        for notification in (*(sent for sent, _ in self._sent), *waiting):
+        for notification in (*self._sent, *self._queue.notifications()):
             found.setdefault(notification.spuid, []).append(notification)
         return found
+
+    def withdraw(self, spuid: str) -> None:
+        """Discard the waiting notifications of a subscription."""
+        self._queue.withdraw(spuid)
 
     def close(self) -> None:
         """Discard all waiting messages and stop sending.
@@ -186,11 +160,10 @@ class Outgoing:
         is aborted.
         """
         self._closed = True
-        self._waiting.clear()
-        self._deltas.clear()
-        self._notifications = self._length = self._merged_size = self._answers_size = self._sent_length = 0
+        self._queue.clear()
         self._sent.clear()
-        self._sending, self._unsent = 0, self._connection.unsent
+        # The transport still holds what was written, so these bytes stay charged until `release`.
+        self._sending, self._sending_answer, self._unsent = 0, 0, self._connection.unsent
         if not self._account():
             self._connection.abort()
         self._on_taken()
@@ -208,7 +181,7 @@ class Outgoing:
         """Charge for the waiting messages, and start to send them when the client accepts data."""
         if not self._account():
             self._overflow()
-        elif self._writer is None and not self.gone and (self._waiting or self._unsent):
+        elif self._writer is None and not self.gone and (self._queue or self._unsent):
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def _goes_at_once(self, message: Message) -> bool:
@@ -217,6 +190,7 @@ class Outgoing:
             return True
         if self._charge is None:
             return False
+        # Try the charge and restore it: the probe must not hold quota when the message is sent directly.
         held = self._charge.size
         try:
             self._charge.set(held + message.delta.length + _STEP)
@@ -225,91 +199,46 @@ class Outgoing:
         self._charge.set(held)
         return False
 
-    def _merge(self, notification: Notification) -> None:
-        merged = self._deltas.get(notification.spuid)
-        if merged is not None and self._length >= self._unmerged and merged is not self._writing:
-            before = merged.size
-            merged.add(notification)
-            self._merged_size += merged.size - before
-            self._on_merged()
-            return
-        merged = self._deltas[notification.spuid] = MergedDelta(notification, self._now())
-        self._notifications += 1
-        self._length += merged.length
-        self._merged_size += merged.size - merged.length
-        self._waiting.append(merged)
-
-    def _next(self) -> Message:
-        message = self._waiting.popleft()
-        if not isinstance(message, MergedDelta):
-            return message
-        self._leave(message)
-        if self._deltas.get(message.spuid) is message:
-            del self._deltas[message.spuid]
-        elif self._now() - message.since > self._merge_after and not message.settle().delta.long:
-            for later in self.withdraw(message.spuid):
-                message.add(later.notification())
-                self._on_merged()
-        return message.notification()
-
-    def withdraw(self, spuid: str) -> list[MergedDelta]:
-        """Remove the waiting notifications of a subscription."""
-        if self._deltas.pop(spuid, None) is None:
-            return []
-        found = [merged for merged in self._waiting if isinstance(merged, MergedDelta) and merged.spuid == spuid]
-        self._waiting = deque(
-            each for each in self._waiting if not isinstance(each, MergedDelta) or each.spuid != spuid
-        )
-        for merged in found:
-            self._leave(merged)
-        return found
-
-    def _leave(self, merged: MergedDelta) -> None:
-        self._notifications -= 1
-        self._length -= merged.length
-        self._merged_size -= merged.size - merged.length
-
     def _text(self, message: Message) -> str:
         text = to_text(message)
-        if self._remembered and isinstance(message, Notification) and message.spuid in self._remembered:
-            self._sent.append((message, len(text)))
-            self._sent_length += len(text)
-            while self._sent and (self._sent_length > self._kept or not self._account()):
-                self._sent_length -= self._sent.popleft()[1]
+        if self._sent.add(message, len(text)):
+            # Kept notifications give way to waiting messages when the quota is exhausted.
+            while self._sent and not self._account():
+                self._sent.drop()
         return text
 
     async def _write(self) -> None:
         if self._unsent:
+            # Bytes of a direct write come first: the connection has them already.
             self.gone = not await self._connection.taken()
             self._unsent = 0
             self._account(check=False)
             self._on_taken()
-        while self._waiting and not self.gone:
-            self._writing = self._waiting[0]
-            if _write_piece(self._writing):
+        while self._queue and not self.gone:
+            if self._queue.write_piece():
                 await asyncio.sleep(0)  # lets others run; the message may be withdrawn meanwhile
                 continue
-            message = self._next()
-            self._writing = None
-            answer = _size(message) if isinstance(message, str) or not message.sequence else 0
+            message = self._queue.take()
+            answer = is_answer(message)
+            self._sending_answer = answer_size(message) if answer else 0
             text = self._text(message)
             self._sending = 0 if answer else len(text)
             self._account(check=False)
             sending = self._connection.write_and_wait(text)
             del message, text  # the connection holds its own copy
             self.gone = not await sending
-            self._answers_size -= answer
-            self._sending = 0
+            self._sending = self._sending_answer = 0
             self._account(check=False)
             self._on_taken()
-        self._writer = self._writing = None
+        self._writer = None
 
     def _account(self, *, check: bool = True) -> bool:
         """Charge for waiting, unaccepted and kept messages. False: the quota is exhausted."""
         if self._charge is None:
             return True
-        held = self._answers_size + self._sending + self._unsent + self._length + self._merged_size + self._sent_length
+        held = self._queue.size + self._sending + self._sending_answer + self._unsent + self._sent.size
         try:
+            # Rounded up to steps, so that small messages rarely change the charge.
             self._charge.set(-(-held // _STEP) * _STEP, check=check)
         except TooManyRequests:
             return False
@@ -321,28 +250,63 @@ class Outgoing:
             "allow, wait for this connection, which does not read them: it is closed. Connect again; read faster, or "
             "ask for less on one connection"
         )
+        # First, so that the session can suspend resumable subscriptions before `close` discards their notifications.
         self._on_overflow()
         self.close()
         self._connection.write(error.to_json())
         self._connection.close(TRY_AGAIN_LATER, "answers are not read")
 
 
+class _SentNotifications:
+    """The last sent notifications of resumable subscriptions. The client may not have received them."""
+
+    __slots__ = ("_limit", "_sent", "_spuids", "size")
+
+    def __init__(self, limit: int) -> None:
+        """`limit` in characters."""
+        self._limit = limit
+        self._spuids: set[str] = set()
+        self._sent: deque[tuple[Notification, int]] = deque()
+        """Each with the length of its text."""
+        self.size = 0
+        """Characters of their texts."""
+
+    def __bool__(self) -> bool:
+        return bool(self._sent)
+
+    def __iter__(self) -> Iterator[Notification]:
+        return (notification for notification, _ in self._sent)
+
+    def remember(self, spuid: str) -> None:
+        """Keep the notifications of a subscription from now on."""
+        self._spuids.add(spuid)
+
+    def forget(self, spuid: str) -> None:
+        """Add no more notifications of a subscription."""
+        self._spuids.discard(spuid)
+
+    def add(self, message: Message, length: int) -> bool:
+        """Add a sent message if it is a notification of such a subscription, and drop the oldest ones beyond the limit.
+
+        Returns whether it is one.
+        """
+        if not self._spuids or isinstance(message, str) or message.spuid not in self._spuids:
+            return False
+        self._sent.append((message, length))
+        self.size += length
+        while self.size > self._limit:
+            self.drop()
+        return True
+
+    def drop(self) -> None:
+        """Drop the oldest notification."""
+        self.size -= self._sent.popleft()[1]
+
+    def clear(self) -> None:
+        """Drop all notifications."""
+        self._sent.clear()
+        self.size = 0
+
+
 def _nothing() -> None:
     pass
-
-
-def _size(answer: Message) -> int:
-    """Return the memory of an answer in bytes."""
-    if isinstance(answer, str):
-        return sys.getsizeof(answer)
-    return answer.delta.length if answer.delta.long else sum(map(sys.getsizeof, answer.delta.json))
-
-
-def _write_piece(message: Message | MergedDelta) -> bool:
-    """Write a piece of a message's JSON. False: it is complete, or can be completed at once."""
-    if isinstance(message, MergedDelta):
-        message = message.settle()
-    if not isinstance(message, Notification) or message.delta.written:
-        return False
-    message.delta.write_piece()
-    return True

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.rate_limit import client_of
+from edge.gates.responses import Responses
 from edge.gates.result_limit import ResultLimit, as_results
-from edge.gates.subscriptions import as_error, as_tuple
+from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout
 from edge.protocol.messages import (
@@ -31,26 +32,23 @@ from edge.protocol.messages import (
     updated_message,
 )
 
-if TYPE_CHECKING:
-    from edge.gates.session import Session, Sessions
-
 T = TypeVar("T")
 
 AskMessage = UpdateMessage | QueryMessage | TimersMessage | TimerMessage | CancelMessage
 
 
-def ask(session: Session, request: AskMessage, access: Access, started: float) -> None:
+def ask(responses: Responses, request: AskMessage, access: Access, started: float) -> None:
     """Pass a request to the engine and respond when it has answered. Raises errors that the engine detects at once."""
 
     def answer(future: Future[T], to_message: Callable[[T], str], status: int = 200) -> None:
-        _PendingRequest(session, request, started, future, to_message, status).start()
+        _PendingRequest(responses, request, started, future, to_message, status).start()
 
-    engine, alias, who = session.shared.engine, request.alias, client_of(access, session.peer)
+    engine, alias, who = responses.shared.engine, request.alias, client_of(access, responses.peer)
     try:
         if isinstance(request, UpdateMessage):
             update = UpdateRequest(
                 request.sparql,
-                Dataset(as_tuple(request.using_graph_uri), as_tuple(request.using_named_graph_uri)),
+                Dataset.of(request.using_graph_uri, request.using_named_graph_uri),
                 access=access,
                 source=who,
             )
@@ -64,8 +62,8 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
                     202,
                 )
         elif isinstance(request, QueryMessage):
-            read = partial(_read, session.shared, request, access, who)
-            session.evaluate(lambda: answer(read(), lambda result: result_message(alias, result)))
+            read = partial(_read, responses.shared, request, access, who)
+            responses.evaluate(lambda: answer(read(), lambda result: result_message(alias, result)))
         elif isinstance(request, TimersMessage):
             answer(
                 engine.timers(request.state, request.limit, access),
@@ -86,7 +84,7 @@ def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int, int]:
 
 
 def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> Future[str]:
-    dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+    dataset = Dataset.of(request.default_graph_uri, request.named_graph_uri)
     limits = shared.limits
 
     def read(answer: Answer) -> str:
@@ -100,7 +98,7 @@ class _PendingRequest(Generic[T]):
 
     def __init__(
         self,
-        session: Session,
+        responses: Responses,
         request: AskMessage,
         started: float,
         future: Future[T],
@@ -108,7 +106,7 @@ class _PendingRequest(Generic[T]):
         status: int,
     ) -> None:
         """`to_message`: formats the engine's answer as a message; `status`: status for the metrics."""
-        self._session = session
+        self._responses = responses
         self._request = request
         self._started = started
         self._future: Future[T] | None = future
@@ -119,22 +117,22 @@ class _PendingRequest(Generic[T]):
 
     def start(self) -> None:
         """Send the response when the engine has answered."""
-        session, shared = self._session, self._session.shared
+        responses, shared = self._responses, self._responses.shared
         if isinstance(self._request, QueryMessage):
             self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
         else:
-            session.begun()
+            responses.begun()
         assert self._future is not None  # noqa: S101
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def _expire(self) -> None:
         self._expired = True
-        seconds = self._session.shared.limits.query_timeout
+        seconds = self._responses.shared.limits.query_timeout
         error = RequestTimeout(
             f"The query took longer than {seconds:g} s, the limit engine.query_timeout; ask for less",
             alias=self._request.alias,
         )
-        self._session.refuse(error, self._request.kind, self._started)
+        self._responses.refuse(error, self._request.kind, self._started)
         if self._future is not None:
             self._future.cancel()
 
@@ -146,16 +144,16 @@ class _PendingRequest(Generic[T]):
         if not self._expired and not future.cancelled():
             self._respond(future)
         if isinstance(self._request, QueryMessage):
-            self._session.evaluated()
+            self._responses.evaluated()
         else:
-            self._session.done()
+            self._responses.done()
 
     def _respond(self, future: Future[T]) -> None:
-        session = self._session
+        responses = self._responses
         failure = future.exception()
         if failure is not None:
-            to_message = as_error(failure, self._request.alias, session.shared.metrics)
-            session.refuse(to_message, self._request.kind, self._started)
+            to_message = responses.shared.as_error(failure, self._request.alias)
+            responses.refuse(to_message, self._request.kind, self._started)
             return
-        session.outgoing.send(self._to_message(future.result()))
-        session.shared.answered(self._request.kind, self._status, self._started)
+        responses.outgoing.send(self._to_message(future.result()))
+        responses.shared.answered(self._request.kind, self._status, self._started)

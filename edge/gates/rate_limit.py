@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Final
 
 from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.admission.token_bucket import Rate
 from edge.gates.settings import LimitSettings
 from edge.listener import is_local
 from edge.protocol.access import Access
@@ -21,37 +22,25 @@ _ROUNDING: Final = 1e-6
 _FRAME_RATE: Final = 2000.0
 """Small WebSocket frames per second and client; this many take less than a hundredth of a CPU core."""
 _FRAME_BURST: Final = 20_000
-_EVICT_AT: Final = 1000
-"""Number of tracked clients at which idle ones are evicted."""
 
 
-class Rate:
-    """Token bucket for each client."""
+class EventRate(Rate):
+    """Rate of events that are refused beyond it."""
 
     def __init__(self, rate: float, burst: int, many: str) -> None:
-        """Allow `rate` events per second, 0: any number, with bursts of `burst`. `many`: message for excess events."""
-        self._step = 1 / rate if rate else 0.0
-        self._slack = burst * self._step + _ROUNDING
+        """`many`: message for excess events."""
+        super().__init__(rate, burst)
         self._many = many
-        self._due: dict[str, float] = {}
-        """Per client: theoretical arrival time of its next event (generic cell rate algorithm)."""
-        self._evict_at = _EVICT_AT
 
     def take(self, who: str, now: float) -> None:
         """Count an event at `now`, in seconds of a monotonic clock.
 
         Raises `TooManyRequests` if the burst is exhausted; then the event does not count.
         """
-        if not self._step:
-            return
-        due = max(self._due.get(who, now), now) + self._step
-        ahead = due - now - self._slack
-        if ahead > 0:
-            raise TooManyRequests(f"{self._many}; try again later", retry_after=math.ceil(ahead))
-        self._due[who] = due
-        if len(self._due) > self._evict_at:
-            self._due = {who: due for who, due in self._due.items() if due > now}
-            self._evict_at = max(_EVICT_AT, 2 * len(self._due))
+        delay = self.delay(who, now, 1) - _ROUNDING
+        if delay > 0:
+            raise TooManyRequests(f"{self._many}; try again later", retry_after=math.ceil(delay))
+        self.spend(who, 1, now)
 
 
 class RateLimit:
@@ -62,19 +51,19 @@ class RateLimit:
         self.bytes = quota or ByteQuota(settings.max_client_bytes, settings.max_total_bytes)
         """Byte quotas of the clients."""
         self._max_subscriptions = settings.max_subscriptions
-        self._requests = Rate(
+        self._requests = EventRate(
             settings.rate,
             settings.burst,
             f"This client sends more than {settings.rate:g} requests a second, and {settings.burst} at once "
             "(limits.rate, limits.burst)",
         )
-        self._introductions = Rate(
+        self._introductions = EventRate(
             settings.oauth_rate,
             settings.oauth_burst,
             f"More than {settings.oauth_rate:g} registrations and requests for tokens a second, and "
             f"{settings.oauth_burst} at once, come from this address (limits.oauth_rate, limits.oauth_burst)",
         )
-        self._frames = Rate(_FRAME_RATE, _FRAME_BURST, "Too many small frames")
+        self._frames = EventRate(_FRAME_RATE, _FRAME_BURST, "Too many small frames")
         self._subscriptions: Counter[str] = Counter()
 
     def request(self, who: str, now: float) -> None:
@@ -105,6 +94,7 @@ class RateLimit:
     def unsubscribe(self, who: str) -> None:
         """Uncount a subscription of a client."""
         self._subscriptions[who] -= 1
+        # Entries of zero would accumulate, one for each client that was ever connected.
         if not self._subscriptions[who]:
             del self._subscriptions[who]
 

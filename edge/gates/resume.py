@@ -8,90 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from prometheus_client import Gauge
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
-from edge.engine.requests import Delta, Notification, QueryRequest, Sink, SubscribeFailed
+from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed
 from edge.gates.authorization_watch import AuthorizationWatch
-from edge.gates.conflation import MergedDelta, size_of
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
 from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.suspended_subscription import Feed, SuspendedSubscription
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import EdgeError, TooManyRequests
-
-if TYPE_CHECKING:
-    from edge.gates.subscriptions import Subscribe
 
 _RESTART: Final = "restart"
 """Value of the gate label for subscriptions that were served before the last restart."""
 
 
-class Feed:
-    """Sink of one subscription, whose receiver can change: a client, a later client, or none."""
-
-    __slots__ = ("to",)
-
-    def __init__(self, to: Sink) -> None:
-        self.to = to
-
-    def take(self, item: Notification | SubscribeFailed) -> None:
-        """Forward an item to the current receiver."""
-        self.to(item)
-
-
-class SuspendedSubscription:
-    """A subscription without a connection: its possibly unreceived notifications, and a merged delta of later ones."""
-
-    def __init__(
-        self,
-        feed: Feed,
-        query: QueryRequest,
-        spuid: str,
-        variables: tuple[str, ...],
-        told: int,
-        unread: Sequence[Notification],
-    ) -> None:
-        """`told`: number of the last sent notification. `unread`: the last notifications, sent or waiting, in order."""
-        self.feed = feed
-        self.query = query
-        self.spuid = spuid
-        self.variables = variables
-        self.sequence = max(told, unread[-1].sequence) if unread else told
-        """Number of the last notification."""
-        self._told = told
-        self._unread = unread
-        self._unread_size = sum([size_of(missed.delta) for missed in unread])
-        self._merged: MergedDelta | None = None
+class Holder(Protocol):
+    """A resumable subscription with a connection."""
 
     @property
-    def size(self) -> int:
-        """Approximate memory of the changes that the client may have missed, in bytes."""
-        return self._unread_size + (0 if self._merged is None else self._merged.size)
+    def query(self) -> QueryRequest:
+        """Its query and client."""
 
-    def add(self, notification: Notification) -> None:
-        """Merge a new notification."""
-        self.sequence = notification.sequence
-        if self._merged is None:
-            self._merged = MergedDelta(notification)
-        else:
-            self._merged.add(notification)
+    def state(self) -> SuspendedSubscription | None:
+        """Return the form in which it would be suspended. None: it is ending."""
 
-    def since(self, alias: str | None, sequence: int) -> Notification | None:
-        """Return one notification with all changes after `sequence`. None: these changes are not available any more."""
-        if sequence > self._told:
-            return None
-        merged = MergedDelta(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
-        for missed in self._unread if self._merged is None else (*self._unread, self._merged.notification()):
-            if missed.sequence > merged.sequence:
-                if missed.sequence - missed.merged != merged.sequence:
-                    return None
-                merged.add(missed)
-        return merged.notification() if merged.sequence == self.sequence else None
+    def hand_over(self, state: SuspendedSubscription, *, elsewhere: bool) -> None:
+        """Suspend it, because it is resumed: this connection is probably lost. `elsewhere`: on another connection."""
 
 
 class ResumeRegistry:
@@ -126,7 +73,7 @@ class ResumeRegistry:
         self._seconds = seconds
         self._limit = limit
         self._closed = False
-        self._living: dict[str, Subscribe] = {}
+        self._connected: dict[str, Holder] = {}
         self._slots: dict[str, _Slot] = {}
         """Suspended subscriptions, the oldest first."""
 
@@ -147,36 +94,46 @@ class ResumeRegistry:
 
         for one in await asyncio.wrap_future(self._engine.take_over(sink)):
             self._keep(
-                SuspendedSubscription(feeds[one.spuid], one.request, one.spuid, one.variables, one.told, one.unread),
+                SuspendedSubscription(
+                    feeds[one.spuid], one.request, one.spuid, one.variables, one.last_sequence, one.unread
+                ),
                 _RESTART,
             )
+        # Notifications that came before the registry held their subscriptions.
         for item in early:
             feeds[item.spuid].take(item)
 
-    def living(self, spuid: str, query: QueryRequest) -> Subscribe | None:
-        """Return a resumable subscription that has a connection. None: it does not exist, or the query differs."""
-        call = self._living.get(spuid) if self.open else None
-        return call if call is not None and not call.ending and _same(call.query, query) else None
-
-    def note(self, call: Subscribe) -> None:
+    def connected(self, spuid: str, holder: Holder) -> None:
         """Register a resumable subscription with a connection."""
-        self._living[call.spuid] = call
+        self._connected[spuid] = holder
 
-    def forget(self, call: Subscribe) -> None:
+    def disconnected(self, spuid: str) -> None:
         """Remove a subscription from those with a connection."""
-        self._living.pop(call.spuid, None)
+        self._connected.pop(spuid, None)
 
-    def park(self, call: Subscribe, unread: Sequence[Notification]) -> None:
-        """Suspend a subscription whose connection is lost. Ignored during shutdown: the engine keeps it for the next
+    def detach(self, spuid: str, query: QueryRequest, sequence: int, *, elsewhere: bool) -> None:
+        """Suspend a subscription whose connection still seems alive, for a client that resumes it after `sequence`.
+
+        Ignored if the query differs. Also ignored if it cannot be resumed from this sequence number: then its
+        connection may well be alive. `elsewhere`: the client resumes it on another connection.
+        """
+        holder = self._connected.get(spuid) if self.open else None
+        state = holder.state() if holder is not None and _same(holder.query, query) else None
+        if holder is not None and state is not None and state.since(None, sequence) is not None:
+            holder.hand_over(state, elsewhere=elsewhere)
+
+    def suspend(self, subscription: SuspendedSubscription, gate: str, authorization: str | None) -> None:
+        """Hold a subscription whose connection is lost. Ignored during shutdown: the engine keeps it for the next
         start.
+
+        `authorization`: the token of its client, whose permissions are watched further.
         """
         if not self.open:
             return
-        subscription = suspended(call, unread)
-        slot = self._keep(subscription, call.session.shared.gate)
-        if subscription.spuid in self._slots and call.access is not ANYBODY:
+        slot, access = self._keep(subscription, gate), subscription.query.access
+        if subscription.spuid in self._slots and access is not ANYBODY:
             slot.authorization_watch = AuthorizationWatch(
-                self._guard, call.access, call.request.authorization, lambda _: self._end(subscription)
+                self._guard, access, authorization, lambda _: self._end(subscription)
             )
 
     def claim(self, spuid: str, query: QueryRequest) -> SuspendedSubscription | None:
@@ -194,6 +151,7 @@ class ResumeRegistry:
             self._leave(slot)
 
     def _keep(self, subscription: SuspendedSubscription, gate: str) -> _Slot:
+        # The oldest one makes room. Its client gets the full result if it comes back.
         if len(self._slots) >= self._limit:
             self._end(next(iter(self._slots.values())).subscription)
         subscription.feed.to = partial(self._take, subscription)
@@ -246,11 +204,6 @@ class _Slot:
         self.charge = charge
         self.count = count
         self.authorization_watch: AuthorizationWatch | None = None
-
-
-def suspended(call: Subscribe, unread: Sequence[Notification]) -> SuspendedSubscription:
-    """Return the suspended form of a subscription that has a connection."""
-    return SuspendedSubscription(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
 
 
 def _same(one: QueryRequest, other: QueryRequest) -> bool:

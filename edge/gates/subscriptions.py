@@ -1,4 +1,4 @@
-"""Pending subscribe and unsubscribe requests: passed to the engine, answered when the engine has answered.
+"""Subscriptions of one session: started, resumed, ended, and handed over to the resume registry.
 
 All methods are called on the event loop. Answers arrive through the dispatcher, in engine order.
 """
@@ -6,41 +6,172 @@ All methods are called on the event loop. Answers arrive through the dispatcher,
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import time
-import uuid
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
-from edge.gates.resume import Feed, SuspendedSubscription
-from edge.metrics import Metrics
+from edge.gates.responses import Responses
+from edge.gates.suspended_subscription import Feed, SuspendedSubscription
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
+from edge.protocol.errors import EdgeError, NotFound, RequestTimeout, SubscriptionFailed, TooManyRequests
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
-if TYPE_CHECKING:
-    from edge.gates.session import Session
 
-logger = logging.getLogger(__name__)
+class Subscriptions:
+    """Subscriptions of one session, and those that are about to start."""
+
+    def __init__(self, responses: Responses) -> None:
+        self.responses = responses
+        self._shared = responses.shared
+        self._by_spuid: dict[str, Subscribe] = {}
+        self._opening: set[Subscribe] = set()
+
+    def subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
+        """Start or resume a subscription. Raises errors that are detected at once."""
+        call = Subscribe(self, request, access, started)
+        try:
+            self._begin(call)
+        except EdgeError:
+            call.release()
+            raise
+
+    def _begin(self, call: Subscribe) -> None:
+        request = call.request
+        if request.spuid is not None:
+            assert request.sequence is not None  # noqa: S101
+            elsewhere = request.spuid not in self._by_spuid
+            self._shared.resume_registry.detach(request.spuid, call.query, request.sequence, elsewhere=elsewhere)
+        limit = self._shared.limits.max_subscriptions
+        # Pending requests count, too: else a client could exceed the limit with requests sent at once.
+        if len(self._by_spuid) + len(self._opening) >= limit:
+            raise TooManyRequests(
+                f"This connection has {limit} subscriptions, which is the most it may have "
+                f"({self._shared.section}.max_subscriptions); unsubscribe some or {self._shared.another}",
+                alias=request.alias,
+            )
+        try:
+            # From here until `forget` or `opened`, the subscription counts for its client.
+            self._shared.rate_limit.subscribe(call.who)
+        except TooManyRequests as error:
+            raise error.with_alias(request.alias) from None
+        self._opening.add(call)
+        if request.spuid is not None and self._resume(call):
+            return
+        try:
+            call.start()
+        except EdgeError:
+            self.opened(call)
+            raise
+
+    def _resume(self, again: Subscribe) -> bool:
+        """Resume a suspended subscription. False: it has ended, its query differs, or changes since then are not
+        available.
+        """
+        request, resume_registry = again.request, self._shared.resume_registry
+        assert request.spuid is not None  # noqa: S101
+        assert request.sequence is not None  # noqa: S101
+        suspended = resume_registry.claim(request.spuid, again.query)
+        if suspended is None:
+            return False
+        missed = suspended.since(again.alias, request.sequence)
+        if missed is None:
+            self.end(suspended.spuid)
+            return False
+        again.go_on(suspended, missed)
+        return True
+
+    def unsubscribe(self, request: UnsubscribeMessage, access: Access, started: float) -> None:
+        """End a subscription. Raises `NotFound`."""
+        call = self._by_spuid.get(request.spuid)
+        # One answer for all three cases: a client must not learn about subscriptions of others.
+        if call is None or call.ending or call.access.client != access.client:
+            raise NotFound(
+                f'This connection has no subscription "{request.spuid}"; give the spuid of its notifications, on the '
+                "connection on which it was subscribed",
+                alias=request.alias,
+                spuid=request.spuid,
+            )
+        Unsubscribe(self, call, request, started).start()
+
+    def keep(self, spuid: str, call: Subscribe) -> None:
+        """Register a subscription that has started or was resumed."""
+        self._opening.discard(call)
+        self._by_spuid[spuid] = call
+        call.watch()
+        self._shared.active.inc()
+        if call.resumable:
+            self.responses.outgoing.remember(spuid)
+            self._shared.resume_registry.connected(spuid, call)
+
+    def opened(self, call: Subscribe) -> None:
+        """Count a subscribe request that was answered."""
+        if call in self._opening:
+            self._opening.discard(call)
+            self._shared.rate_limit.unsubscribe(call.who)
+
+    def forget(self, spuid: str) -> Subscribe | None:
+        """Remove a subscription that has ended for the client."""
+        # Popped first, so that a second call for the same spuid has no effect on the counters.
+        call = self._by_spuid.pop(spuid, None)
+        if call is not None:
+            call.unwatch()
+            self._shared.active.dec()
+            self._shared.rate_limit.unsubscribe(call.who)
+            if call.resumable:
+                self.responses.outgoing.forget(spuid)
+                self._shared.resume_registry.disconnected(spuid)
+        return call
+
+    def drop(self, spuid: str) -> None:
+        """End a subscription without a message to its client."""
+        call = self.forget(spuid)
+        if call is not None:
+            call.drop()
+            self.end(spuid)
+
+    def end(self, spuid: str) -> None:
+        """End a subscription in the engine that has no client any more."""
+        with contextlib.suppress(EdgeError):  # the client is gone, and a stopping engine ends all subscriptions itself
+            self._shared.engine.unsubscribe(spuid)
+
+    def close(self, unread: Mapping[str, Sequence[Notification]] | None) -> None:
+        """End all subscriptions.
+
+        `unread`: the notifications, by spuid, that the client may not have received, if it may resume its
+        subscriptions; None: it may not.
+        """
+        for call in self._opening:
+            call.drop()
+        # A copy, because `forget` changes the dictionary.
+        for spuid, call in list(self._by_spuid.items()):
+            self.forget(spuid)
+            if unread is not None and call.resumable and not call.ending:
+                call.suspend(call.suspended(unread.get(spuid, [])))
+            else:
+                call.release()
+                self.end(spuid)
 
 
 class Subscribe:
     """A subscribe request, and the resulting subscription."""
 
-    def __init__(self, session: Session, request: SubscribeMessage, access: Access, started: float) -> None:
-        self.session = session
+    def __init__(self, subscriptions: Subscriptions, request: SubscribeMessage, access: Access, started: float) -> None:
+        self._subscriptions = subscriptions
+        self._responses = subscriptions.responses
+        self._shared = subscriptions.responses.shared
         self.request = request
         self.access = access
         self.alias = request.alias
         self.started = started
-        self.who = client_of(access, session.peer)
-        dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+        self.who = client_of(access, self._responses.peer)
+        dataset = Dataset.of(request.default_graph_uri, request.named_graph_uri)
         self.query = QueryRequest(request.sparql, dataset, access, self.who)
-        self.resumable = session.shared.resume_registry.open and (request.resume or request.spuid is not None)
+        self.resumable = self._shared.resume_registry.open and (request.resume or request.spuid is not None)
         """Whether the client may resume it on another connection."""
         self.spuid = ""
         self.variables: tuple[str, ...] = ()
@@ -56,55 +187,58 @@ class Subscribe:
 
     def start(self) -> None:
         """Pass the request to the engine. Raises errors that the engine detects at once."""
-        request, shared = self.request, self.session.shared
+        request, shared = self.request, self._shared
+        # The engine calls the sink on its writer thread; the dispatcher moves the item to the event loop, in order.
         sink = partial(shared.bridge.put, self.feed.take)
         try:
             self._future = shared.engine.subscribe(self.query, sink, alias=request.alias, keep=self.resumable)
         except EdgeError as error:
             raise error.with_alias(request.alias) from error
-        self.session.begun()
+        self._responses.begun()
         if request.timeout is not None:
             self._timer = asyncio.get_running_loop().call_later(request.timeout / 1000, self._expire)
+        # Through the same dispatcher, so `_done` runs after the notifications that the engine sent before.
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def notify(self, item: Notification | SubscribeFailed) -> None:
         """Process an item that the engine sends to this subscription, in order."""
         if self._dropped:
             return
-        session, self.spuid = self.session, item.spuid
+        self.spuid = item.spuid
         if isinstance(item, SubscribeFailed):
             self._lose(SubscriptionFailed(item.description))
             return
+        # The first notification (sequence 0) is the response to the subscribe request.
         if not self._answered:
             self._answer()
             self.variables = item.delta.variables
-            session.keep(item.spuid, self)
-            session.shared.answered("subscribe", 200, self.started)
+            self._subscriptions.keep(item.spuid, self)
+            self._shared.answered("subscribe", 200, self.started)
         self.sequence = item.sequence
         item.alias = self.alias
-        session.outgoing.send(item)
-        session.shared.notifications.inc()
+        self._responses.outgoing.send(item)
+        self._shared.notified()
 
     def go_on(self, suspended: SuspendedSubscription, missed: Notification) -> None:
         """Resume a suspended subscription instead of starting a new one."""
         self._answer()
         self.spuid, self.variables, self.sequence = suspended.spuid, suspended.variables, suspended.sequence
         self.feed = suspended.feed
+        # The engine keeps the sink of the suspended subscription; only its receiver changes.
         self.feed.to = self.notify
-        session = self.session
         if suspended.query.source != self.who:  # without security, another connection is another client
-            session.shared.engine.transfer(self.spuid, self.who)
-        session.keep(self.spuid, self)
-        session.outgoing.send(missed)
-        session.shared.notifications.inc()
-        session.shared.answered("subscribe", 200, self.started)
+            self._shared.engine.transfer(self.spuid, self.who)
+        self._subscriptions.keep(self.spuid, self)
+        self._responses.outgoing.send(missed)
+        self._shared.notified()
+        self._shared.answered("subscribe", 200, self.started)
 
     def watch(self) -> None:
         """End the subscription when the client's permissions end."""
         self.unwatch()
         if self.access is not ANYBODY:
             self._authorization_watch = AuthorizationWatch(
-                self.session.shared.guard, self.access, self.request.authorization, self._lose
+                self._shared.guard, self.access, self.request.authorization, self._lose
             )
 
     def unwatch(self) -> None:
@@ -119,6 +253,32 @@ class Subscribe:
         self.release()
         self._answer()
 
+    def state(self) -> SuspendedSubscription | None:
+        """See `Holder`."""
+        if self.ending:
+            return None
+        unread = self._responses.outgoing.unread().get(self.spuid, [])
+        return self.suspended(unread)
+
+    def suspended(self, unread: Sequence[Notification]) -> SuspendedSubscription:
+        """Return the suspended form of the subscription. `unread`: see `SuspendedSubscription`."""
+        return SuspendedSubscription(self.feed, self.query, self.spuid, self.variables, self.sequence, unread)
+
+    def hand_over(self, state: SuspendedSubscription, *, elsewhere: bool) -> None:
+        """See `Holder`."""
+        # `state` contains the waiting notifications already; sending them as well would repeat them.
+        self._responses.outgoing.withdraw(self.spuid)
+        self._subscriptions.forget(self.spuid)
+        self.suspend(state)
+        if elsewhere:
+            reason = "The subscription goes on on another connection, which has resumed it"
+            error = SubscriptionFailed(reason, alias=self.alias, spuid=self.spuid)
+            self._responses.refuse(error, "notify", time.perf_counter())
+
+    def suspend(self, state: SuspendedSubscription) -> None:
+        """Have the registry hold the subscription until a client resumes it."""
+        self._shared.resume_registry.suspend(state, self._shared.gate, self.request.authorization)
+
     def release(self) -> None:
         """Break the reference cycle: the query text would stay in memory until the garbage collector runs, which is
         rare.
@@ -130,11 +290,10 @@ class Subscribe:
         """End the subscription with an error."""
         self._dropped = True
         self.release()
-        session = self.session
         error = type(error)(error.description, alias=self.alias, spuid=self.spuid)
-        session.refuse(error, "notify", time.perf_counter())
-        if session.forget(self.spuid) is not None:
-            session.end(self.spuid)
+        self._responses.refuse(error, "notify", time.perf_counter())
+        if self._subscriptions.forget(self.spuid) is not None:
+            self._subscriptions.end(self.spuid)
 
     def _answer(self) -> None:
         self._answered = True
@@ -143,34 +302,37 @@ class Subscribe:
 
     def _expire(self) -> None:
         self.drop()
-        self.session.opened(self)
+        self._subscriptions.opened(self)
         error = RequestTimeout(
             f"No answer within the {self.request.timeout:g} ms of the request's timeout; nothing was subscribed",
             alias=self.alias,
         )
-        self.session.refuse(error, "subscribe", self.started)
+        self._responses.refuse(error, "subscribe", self.started)
         if self._future is not None:
             self._future.cancel()
 
     def _done(self, future: Future[Subscription]) -> None:
-        session = self.session
-        session.done()
-        session.opened(self)
+        self._responses.done()
+        self._subscriptions.opened(self)
         self._future = None
         failure = None if future.cancelled() else future.exception()
         if self._dropped:
+            # The engine has started a subscription that the client gave up meanwhile.
             if not future.cancelled() and failure is None:
-                session.end(future.result().spuid)
+                self._subscriptions.end(future.result().spuid)
         elif failure is not None:
             self.drop()
-            session.refuse(as_error(failure, self.alias, session.shared.metrics), "subscribe", self.started)
+            self._responses.refuse(self._shared.as_error(failure, self.alias), "subscribe", self.started)
 
 
 class Unsubscribe:
     """An unsubscribe request. Notifications continue until the engine has answered."""
 
-    def __init__(self, session: Session, call: Subscribe, request: UnsubscribeMessage, started: float) -> None:
-        self.session = session
+    def __init__(
+        self, subscriptions: Subscriptions, call: Subscribe, request: UnsubscribeMessage, started: float
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._responses = subscriptions.responses
         self.call = call
         self.request = request
         self.alias = call.alias if request.alias is None else request.alias
@@ -178,42 +340,28 @@ class Unsubscribe:
 
     def start(self) -> None:
         """Pass the request to the engine. Raises errors that the engine detects at once."""
-        shared = self.session.shared
+        shared = self._responses.shared
         try:
             future = shared.engine.unsubscribe(self.request.spuid)
         except EdgeError as error:
             raise error.with_alias(self.alias) from error
+        # A second unsubscribe is refused from now on, although notifications continue until `_done`.
         self.call.ending = True
-        self.session.begun()
+        self._responses.begun()
         future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def _done(self, future: Future[None]) -> None:
-        session = self.session
-        session.done()
+        responses = self._responses
+        responses.done()
         self.call.drop()
-        session.forget(self.request.spuid)
+        self._subscriptions.forget(self.request.spuid)
         failure = future.exception()
         if failure is not None:
-            session.refuse(as_error(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
+            responses.refuse(responses.shared.as_error(failure, self.alias), "unsubscribe", self.started)
         else:
-            session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
-            session.shared.answered("unsubscribe", 200, self.started)
+            responses.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
+            responses.shared.answered("unsubscribe", 200, self.started)
 
 
 def _ignore(_: object) -> None:
     pass
-
-
-def as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
-    """Convert the graphs of a message to those of a dataset."""
-    return None if graphs is None else tuple(graphs)
-
-
-def as_error(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
-    """Convert a failure to an error for the client. Unexpected exceptions are logged under an incident number."""
-    if isinstance(failure, EdgeError):
-        return failure.with_alias(alias)
-    incident = uuid.uuid4().hex[:12]
-    metrics.internal_errors.inc()
-    logger.error("internal error %s", incident, exc_info=failure)
-    return EdgeError(f"Internal error {incident}: see the gateway's log", alias=alias)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from gate_server import Gateway, running
 
-from edge.engine import EngineSettings, open_engine
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 
 
 @pytest.fixture

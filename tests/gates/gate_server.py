@@ -16,7 +16,7 @@ from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
+from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
 
@@ -75,6 +75,8 @@ async def running(
     guard: Guard = OPEN_GUARD,
     limits: LimitSettings | None = None,
     quota: ByteQuota | None = None,
+    query_timeout: float = QUERY_TIMEOUT,
+    close_timeout: float = 2.0,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
     rate_limit = RateLimit(limits or LimitSettings(), quota)
@@ -94,10 +96,20 @@ async def running(
         guard=guard,
         rate_limit=rate_limit,
         resume_registry=resume_registry,
+        query_timeout=query_timeout,
+        close_timeout=close_timeout,
     )
     ports: dict[str, int] = {}
     views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})
-    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views, guard=guard, rate_limit=rate_limit)
+    http_gate = HttpGate(
+        engine,
+        http or HttpGateSettings(port=0),
+        metrics,
+        views,
+        guard=guard,
+        rate_limit=rate_limit,
+        query_timeout=query_timeout,
+    )
     clients: list[Client] = []
     try:
         ports["ws"], ports["http"] = await ws_gate.start(), await http_gate.start()

@@ -23,9 +23,10 @@ from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcom
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.outgoing import Outgoing, to_text
-from edge.gates.resume import Feed, SuspendedSubscription
-from edge.gates.session import Session, Sessions
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
+from edge.gates.suspended_subscription import Feed, SuspendedSubscription
 from edge.metrics import Metrics
 from tests.support.waiting import eventually
 
@@ -138,7 +139,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, BAGS, UNMERGED, st.sampled_from([0, 500, 1_000_000]))
-def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_it_cannot(steps, last, unmerged, kept):
+def test_a_client_can_resume_wherever_its_connection_breaks(steps, last, unmerged, kept):
     asyncio.run(_break(steps, last, unmerged, kept))
 
 
@@ -152,8 +153,8 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
     for step in steps:
         await _step(step, outgoing, reader, teller, clock)
     unread = outgoing.unread().get(teller.name, [])
-    told = teller.sequence - 1
-    parked = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), told, unread)
+    reported = teller.sequence - 1
+    parked = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), reported, unread)
     outgoing.close()
     parked.add(teller.change(last))
     follower = Follower()
@@ -165,7 +166,7 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
             back = deepcopy(follower)
             back.take(json.loads(to_text(missed))["notification"])
             assert (back.result, back.sequence) == (teller.result, parked.sequence)
-    for unheard_of in (follower.sequence + 1000, told + 1):
+    for unheard_of in (follower.sequence + 1000, reported + 1):
         assert parked.since(None, unheard_of) is None
 
 
@@ -184,7 +185,7 @@ async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller, c
 
 
 @given(STEPS, UNMERGED)
-def test_what_a_client_reads_in_its_own_time_gives_the_result_exactly(steps, unmerged):
+def test_a_client_of_any_speed_gets_the_exact_result(steps, unmerged):
     asyncio.run(_tell(steps, unmerged))
 
 
@@ -228,11 +229,11 @@ async def _tell(steps: list[Any], unmerged: int) -> None:
     for teller in tellers:
         assert followers[teller.name].result == teller.result
         assert followers[teller.name].sequence == teller.sequence - 1
-    told = sum("notification" in message for message in reader.received) - len(tellers)
-    assert told == sent - len(merged)
+    reported = sum("notification" in message for message in reader.received) - len(tellers)
+    assert reported == sent - len(merged)
 
 
-async def test_a_long_notification_is_written_in_pieces_and_what_follows_it_waits(monkeypatch):
+async def test_a_long_notification_is_written_in_pieces_in_order(monkeypatch):
     monkeypatch.setattr(requests, "PIECE", 10)
     reader, teller, follower = Reader(), Teller("long"), Follower()
     outgoing = Outgoing(reader, 10, 0, lambda: None, lambda: None, merge_after=0)
@@ -247,9 +248,9 @@ async def test_a_long_notification_is_written_in_pieces_and_what_follows_it_wait
         await asyncio.sleep(0)
         turns += 1
         assert turns < 1000
-        told = [each["notification"] for each in reader.received if "notification" in each]
+        reported = [each["notification"] for each in reader.received if "notification" in each]
         unread = outgoing.unread().get("long", [])
-        assert sum(each.get("merged", 1) for each in told) + sum(each.merged for each in unread) >= len(numbers) - 1
+        assert sum(each.get("merged", 1) for each in reported) + sum(each.merged for each in unread) >= len(numbers) - 1
     assert turns >= 20 + 20
     for message in reader.received[:-1]:
         follower.take(message["notification"])
@@ -274,7 +275,7 @@ async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
     assert (len(overflowed), reader.closed) == (1, 1013)
 
 
-async def test_what_waits_of_answers_is_counted_and_told_when_it_becomes_less():
+async def test_waiting_answers_are_counted_and_their_decrease_is_reported():
     reader = Reader()
     seen: list[tuple[int, int]] = []
     outgoing = Outgoing(
@@ -297,7 +298,7 @@ async def test_what_waits_of_answers_is_counted_and_told_when_it_becomes_less():
     outgoing.close()
 
 
-async def test_what_has_waited_for_long_goes_as_one_and_what_has_not_goes_as_it_came():
+async def test_long_waiting_notifications_are_merged_and_recent_ones_are_not():
     reader, clock = Reader(), Clock()
     outgoing = Outgoing(reader, 100, 1_000_000, lambda: None, lambda: None, merge_after=1, now=clock)
     reader.reading = False
@@ -310,8 +311,8 @@ async def test_what_has_waited_for_long_goes_as_one_and_what_has_not_goes_as_it_
         clock.time += 0.4
     outgoing.send(json.dumps({"answer": 0}))
     await reader.read(100)
-    told = [message["notification"] for message in reader.received if "notification" in message]
-    assert [(each["spuid"], each["sequence"]) for each in told[2:]] == [
+    reported = [message["notification"] for message in reader.received if "notification" in message]
+    assert [(each["spuid"], each["sequence"]) for each in reported[2:]] == [
         ("one", 3),
         ("other", 3),
     ], "those of both waited for 1.2 s"
@@ -324,7 +325,7 @@ async def test_what_has_waited_for_long_goes_as_one_and_what_has_not_goes_as_it_
     outgoing.close()
 
 
-async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change(serve):
+async def test_a_client_that_does_not_read_delays_no_other_and_gets_one_merged_delta(serve):
     # On a loaded machine the client pauses for longer than the gateway's usual limit.
     settings = WsGateSettings(port=0, max_pending_answers=5, max_unmerged=0, ping_interval=0, ping_timeout=600)
     async with serve(ws=settings) as gateway:
@@ -421,7 +422,7 @@ async def _ask(steps: list[Any]) -> None:
     session.close()
 
 
-async def test_nothing_more_is_read_of_a_client_for_whom_too_much_waits_and_updates_wait_for_no_query():
+async def test_reading_from_a_client_with_too_many_waiting_answers_stops():
     engine, reader = Asked(), Reader()
     session = _session(engine, reader)
     reader.reading = False
@@ -444,7 +445,7 @@ async def test_nothing_more_is_read_of_a_client_for_whom_too_much_waits_and_upda
     assert engine.begun == 6, "nobody wants the others any more"
 
 
-async def test_for_a_client_that_turns_out_to_be_gone_nothing_more_is_evaluated():
+async def test_nothing_is_evaluated_for_a_disconnected_client():
     engine, reader = Asked(), Reader()
     session = _session(engine, reader)
     reader.reading = False
@@ -460,7 +461,7 @@ async def test_for_a_client_that_turns_out_to_be_gone_nothing_more_is_evaluated(
     session.close()
 
 
-async def test_what_comes_after_a_client_turned_out_to_be_gone_is_kept_for_when_it_is_back():
+async def test_changes_after_a_disconnection_are_kept_for_the_resumption():
     reader = Reader()
     outgoing = Outgoing(reader, 100, 0, lambda: None, lambda: None, merge_after=1, kept=1_000_000)
     teller = Teller("one")
@@ -478,7 +479,7 @@ async def test_what_comes_after_a_client_turned_out_to_be_gone_is_kept_for_when_
     outgoing.close()
 
 
-async def test_a_result_is_forgotten_when_it_has_left():
+async def test_a_sent_result_is_released():
     engine, reader = Asked(), Reader()
     session = _session(engine, reader)
     session.receive(QUESTION)
@@ -504,7 +505,7 @@ class Result(str):
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's queue cannot be limited here")
-async def test_a_client_that_stands_still_finds_the_news_and_little_history(serve):
+async def test_a_stalled_client_gets_the_current_state_with_few_notifications(serve):
     async with serve(ws=WsGateSettings(port=0, max_unmerged=0)) as gateway:
         slow = await gateway.client(max_queue=1)
         await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
@@ -517,8 +518,10 @@ async def test_a_client_that_stands_still_finds_the_news_and_little_history(serv
             for number in range(count)
         ]
         await asyncio.wrap_future(gateway.engine.update(updates))
-        told = count + 1
-        await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == told, "all are handed over")
+        reported = count + 1
+        await eventually(
+            lambda: gateway.metric("edge_notifications_total", gate="ws") == reported, "all are handed over"
+        )
         assert gateway.metric("edge_merged_notifications_total", gate="ws") > count / 2
         slow.socket.transport.resume_reading()
         last = await slow.notification()

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from test_resume import update, vanish
 
 from edge import allocator
-from edge.engine import EngineSettings, open_engine
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import Delta, Notification
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.gates.conflation import MergedDelta, size_of
 from edge.gates.outgoing import Outgoing
 from edge.gates.settings import LimitSettings
+from tests.support.settings import unchecked
 from tests.support.waiting import eventually
 
 ALL = "SELECT ?s ?o { ?s <urn:p> ?o }"
@@ -39,18 +41,18 @@ def total(gateway: Gateway) -> int:
 
 
 async def test_changes_for_a_client_that_may_resume_count_until_it_is_back(serve):
-    async with serve(limits=LimitSettings(max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
+    async with serve(limits=unchecked(LimitSettings, max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
         client = await gateway.client()
         first = await client.subscribe(ALL, resume=True)
         await vanish(gateway, client)
-        nothing = total(gateway)
-        assert nothing < 1000
+        initial = total(gateway)
+        assert initial < 1000
         for number in range(5):
             await update(gateway, data(200 * number, 200))
         parked = total(gateway)
         assert 200_000 < parked < 800_000
         await update(gateway, "DELETE WHERE { ?s <urn:p> ?o }")
-        assert total(gateway) == nothing, "what came and went was not missed"
+        assert total(gateway) == initial, "what came and went was not missed"
         await update(gateway, data(0, 200))
         client = await gateway.client()
         missed = await client.subscribe(ALL, spuid=first["spuid"], sequence=0)
@@ -62,7 +64,7 @@ async def test_changes_for_a_client_that_may_resume_count_until_it_is_back(serve
 
 
 async def test_a_subscription_without_a_client_ends_when_it_would_take_too_much(serve, engine):
-    async with serve(limits=LimitSettings(max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
+    async with serve(limits=unchecked(LimitSettings, max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
         client = await gateway.client()
         first = await client.subscribe(ALL, resume=True)
         await vanish(gateway, client)
@@ -82,7 +84,7 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_siz
 
 
 @given(ROWS)
-def test_merged_changes_take_what_their_rows_take(changes):
+def test_merged_changes_count_the_memory_of_their_rows(changes):
     net = MergedDelta(Notification("s", None, 1, Delta(("n",), (), ())))
     counts: Counter[int] = Counter()
     for number, (added, value) in enumerate(changes, 2):
@@ -163,7 +165,7 @@ KINDS = [ALL, ALL.replace("SELECT", "SELECT DISTINCT"), "SELECT (COUNT(DISTINCT 
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_the_account_is_empty_when_all_are_gone(seed):
+async def test_the_quota_is_free_when_all_clients_left(seed):
     quota = ByteQuota(300_000, LIMIT)
     engine = open_engine(None, EngineSettings(), quota=quota)
     try:
@@ -217,7 +219,7 @@ def _steps(seed: int) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("count", "text"), [(20, 10), (100, 100), (1000, 5), (20, 1000)])
-def test_a_notification_that_waits_counts_at_least_half_of_what_it_takes(count, text):
+def test_a_waiting_notification_is_charged_at_least_half_of_its_memory(count, text):
     def made() -> list[MergedDelta]:
         return [
             MergedDelta(

@@ -87,7 +87,7 @@ async def change(gateway: Any, number: int) -> None:
     "compression", ["", "Sec-WebSocket-Extensions: permessage-deflate\r\n"], ids=["plain", "compressed"]
 )
 @pytest.mark.parametrize("end", [Client.leave, Client.vanish, Client.reset])
-async def test_one_that_reads(gateway, uncollected, end, compression):
+async def test_a_client_that_reads_leaves_no_memory(gateway, uncollected, end, compression):
     client = await asyncio.to_thread(Client, gateway.ws_port, compression=compression)
     await asyncio.to_thread(client.subscribe)
     await asyncio.to_thread(end, client)
@@ -95,7 +95,7 @@ async def test_one_that_reads(gateway, uncollected, end, compression):
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
-async def test_one_that_does_not_read(gateway, uncollected, end):
+async def test_a_client_that_does_not_read_leaves_no_memory(gateway, uncollected, end):
     client = await asyncio.to_thread(Client, gateway.ws_port)
     await asyncio.to_thread(client.subscribe)
     for number in range(5):
@@ -104,8 +104,8 @@ async def test_one_that_does_not_read(gateway, uncollected, end):
     await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
-async def test_one_that_is_disconnected_because_it_does_not_read(serve, uncollected):
-    async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2, close_timeout=0.2)) as gateway:
+async def test_a_client_disconnected_for_not_reading_leaves_no_memory(serve, uncollected):
+    async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2), close_timeout=0.2) as gateway:
         client = await asyncio.to_thread(Client, gateway.ws_port)
         await asyncio.to_thread(client.subscribe)
         for number in range(5):
@@ -114,8 +114,8 @@ async def test_one_that_is_disconnected_because_it_does_not_read(serve, uncollec
         client.vanish()
 
 
-async def test_one_whose_answers_are_too_many(serve, uncollected):
-    async with serve(ws=WsGateSettings(port=0, max_pending_answers=2, close_timeout=0.2)) as gateway:
+async def test_client_with_too_many_unread_answers_leaves_no_memory(serve, uncollected):
+    async with serve(ws=WsGateSettings(port=0, max_pending_answers=2), close_timeout=0.2) as gateway:
         await change(gateway, 0)
         client = await asyncio.to_thread(Client, gateway.ws_port)
         for _ in range(20):
@@ -126,13 +126,13 @@ async def test_one_whose_answers_are_too_many(serve, uncollected):
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
-async def test_one_that_asks_for_another_path(gateway, uncollected, end):
+async def test_client_at_a_wrong_path_leaves_no_memory(gateway, uncollected, end):
     client = await asyncio.to_thread(Client, gateway.ws_port, "/elsewhere")
     await asyncio.to_thread(end, client)
     await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
-async def test_one_that_breaks_a_bound(gateway, uncollected):
+async def test_a_client_that_exceeds_a_limit_leaves_no_memory(gateway, uncollected):
     client = await asyncio.to_thread(Client, gateway.ws_port)
     client.socket.sendall(b"\x01\x80abcd" + b"\x00\x80abcd" * 20_000)
     await asyncio.to_thread(client.socket.recv, 4096)
@@ -140,7 +140,7 @@ async def test_one_that_breaks_a_bound(gateway, uncollected):
     await eventually(lambda: left() == {}, "nothing that is left", seconds=5)
 
 
-async def test_one_that_sends_no_request(gateway, uncollected):
+async def test_a_client_without_a_request_leaves_no_memory(gateway, uncollected):
     client = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", gateway.ws_port))
     await asyncio.sleep(0.05)
     client.close()

@@ -87,7 +87,7 @@ def test_a_request_of_http_1_0_needs_no_host(secure, service):
 
 
 @pytest.mark.parametrize("service", ["ws", "wss"])
-def test_a_port_for_websockets_refuses_all_else_in_our_form(secure, service):
+def test_websocket_port_refuses_other_requests_with_a_json_error(secure, service):
     status, headers, error = ask(secure[service], b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (status, headers["upgrade"], error["error"]) == (426, "websocket", "upgrade_required")
     twice = b"Host: localhost\r\nOrigin: http://localhost\r\nOrigin: http://localhost\r\n"
@@ -121,7 +121,7 @@ def compressed(method: str, path: str, media_type: str, coding: str) -> bytes:
 
 @pytest.mark.parametrize("coding", ["gzip", "identity, br"])
 @pytest.mark.parametrize(("method", "path", "media_type"), BODIES)
-def test_a_compressed_body_is_refused_with_what_is_accepted(plain, method, path, media_type, coding):
+def test_a_compressed_body_is_refused_with_the_accepted_encodings(plain, method, path, media_type, coding):
     status, headers, error = ask(plain, compressed(method, path, media_type, coding))
     assert (status, headers["accept-encoding"], error["error"]) == (415, "identity", "unsupported_media_type")
     assert coding.split()[-1] in error["error_description"]

@@ -39,7 +39,7 @@ async def endless():
 
 
 async def test_a_body_of_50_mb_is_refused_without_being_kept(serve):
-    async with serve(http=HttpGateSettings(port=0, max_body=MIB)) as gateway, gateway.http() as http:
+    async with serve(http=HttpGateSettings(port=0, max_message=MIB)) as gateway, gateway.http() as http:
         for content in (b" " * (50 * MIB), endless()):
             answer = await http.post("/update", content=content, headers=UPDATE)
             assert answer.status_code == 413
@@ -61,13 +61,13 @@ async def test_a_header_beyond_the_limit_is_refused(serve):
         assert (await gateway.update("CLEAR ALL"))["added"] == 0
 
 
-async def test_what_is_no_http_gets_a_flat_error(gateway):
+async def test_invalid_http_gets_a_flat_error(gateway):
     answer = await raw(gateway, b"HELLO THERE\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert error_in(answer)["error"] == "invalid_request"
 
 
-async def test_a_client_that_sends_too_slowly_is_let_go(serve):
+async def test_too_slow_client_is_disconnected(serve):
     async with serve(http=HttpGateSettings(port=0, read_timeout=0.2)) as gateway:
         assert error_in(await raw(gateway, b"GET /health HT"))["error"] == "timeout"
         head = b"POST /update HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -120,7 +120,7 @@ async def test_pipelined_requests_are_answered_in_order(gateway):
     assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 5 + [b"404"]
 
 
-async def test_what_came_whole_is_answered_before_what_follows_is_refused(gateway):
+async def test_complete_requests_are_answered_before_a_later_one_is_refused(gateway):
     request = b"GET /query?query=ASK%7B%7D HTTP/1.1\r\nHost: localhost\r\n\r\n"
     head = b"POST /update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
     for rest in (b"HELLO THERE\r\n\r\n", head + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n"):
@@ -190,7 +190,7 @@ async def test_health_is_ready_only_when_the_engine_is(serve):
         assert (await http.get("/health")).json() == {"status": "ready", "version": "1.2.3"}
 
 
-async def test_views_are_shown_as_they_are_now(serve):
+async def test_views_are_evaluated_for_each_request(serve):
     unmapped: list[dict] = []
     views = Views(
         endpoints=lambda: {"http": "http://h", "ws": "ws://h/subscribe"},
@@ -220,7 +220,7 @@ async def test_metrics_count_requests_by_gate_primitive_and_status(gateway):
     assert 'edge_request_seconds_count{gate="http",primitive="query"} 2.0' in text
 
 
-async def test_a_fault_of_ours_is_a_flat_500_with_an_incident_number_and_the_gate_lives(serve, caplog):
+async def test_internal_error_is_a_500_with_an_incident_number(serve, caplog):
     def broken() -> object:
         raise ZeroDivisionError("secret detail")
 
@@ -245,7 +245,7 @@ class Never:
 
 async def test_a_query_that_takes_too_long_is_given_up(monkeypatch):
     engine = Never()
-    async with running(engine, http=HttpGateSettings(port=0, query_timeout=0.1)) as gateway, gateway.http() as http:
+    async with running(engine, query_timeout=0.1) as gateway, gateway.http() as http:
         answer = await http.get("/query?query=ASK%7B%7D")
         assert answer.status_code == 408
         assert answer.json()["error"] == "timeout"

@@ -12,7 +12,7 @@ PATH = "/api/engine"
 PHASES = ["t_update", "t_lutt", "t_booster", "t_notify", "t_total"]
 
 
-async def test_it_shows_counts_and_the_phases_of_all_updates(gateway):
+async def test_the_resource_shows_counts_and_phases_of_all_updates(gateway):
     client = await gateway.client()
     await client.subscribe("SELECT ?o { <urn:s> <urn:p> ?o }")
     for value in range(3):
@@ -63,7 +63,7 @@ async def test_put_changes_the_processing(gateway):
         (b'{"processing": "\xff"}', 400, "invalid_request"),
     ],
 )
-async def test_what_cannot_be_taken_changes_nothing(gateway, body, status, error):
+async def test_an_invalid_body_changes_nothing(gateway, body, status, error):
     before = gateway.engine.processing
     async with gateway.http() as http:
         answer = await http.put(PATH, content=body, headers={"Content-Type": "application/json"})
@@ -88,7 +88,7 @@ async def test_pages_of_other_origins_may_not_change_it(serve):
     assert "PUT" not in answer.headers["access-control-allow-methods"]
 
 
-async def test_before_the_engine_is_ready_it_says_so(engine):
+async def test_the_resource_is_unavailable_before_the_engine_is_ready(engine):
     async with running(engine, views=Views(ready=lambda: False)) as gateway, gateway.http() as http:
         for answer in (await http.get(PATH), await http.put(PATH, json={"processing": "parallel"})):
             assert (answer.status_code, answer.json()["error"]) == (503, "not_ready")

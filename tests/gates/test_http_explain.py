@@ -9,7 +9,6 @@ import pytest
 from gate_server import running
 
 from edge.engine.requests import QueryRequest
-from edge.gates.settings import HttpGateSettings
 from tests.support.waiting import eventually
 
 QUERY = "SELECT ?in { ?s <urn:in> ?in FILTER(?s = <urn:a>) }"
@@ -32,13 +31,13 @@ async def every_way(http, query: str, *parameters: tuple[str, str]):
     yield await http.post(url, content=query, headers={"Content-Type": "application/sparql-query"})
 
 
-async def test_it_is_asked_for_as_a_query_is(http):
+async def test_explain_accepts_the_requests_of_a_query(http):
     async for answer in every_way(http, QUERY):
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
-        told = answer.json()
-        assert (told["form"], told["kept"], told["reason"]) == ("SELECT", "incremental", "")
-        (((pattern,),), sharing) = told["parts"], told["sharing"]
+        received = answer.json()
+        assert (received["form"], received["kept"], received["reason"]) == ("SELECT", "incremental", "")
+        (((pattern,),), sharing) = received["parts"], received["sharing"]
         assert (pattern["pattern"], pattern["watched"]) == ("?s <urn:in> ?in", "<urn:a> <urn:in> ?in")
         assert (pattern["matches"], pattern["effect"], pattern["known"]) == (1, "direct", ["?s", "?in"])
         assert (sharing["open"], sharing["queries"], sharing["subscribers"]) == (["<urn:a>"], 0, 0)
@@ -52,7 +51,7 @@ async def test_the_dataset_counts(http):
         assert answer.json()["kept"] == "re-evaluated"
 
 
-async def test_it_knows_who_is_subscribed(gateway, http):
+async def test_explain_counts_the_subscribers(gateway, http):
     for _ in range(2):
         await (await gateway.client()).subscribe(QUERY)
     await (await gateway.client()).subscribe(QUERY.replace("urn:a", "urn:b"))
@@ -71,13 +70,13 @@ async def test_it_knows_who_is_subscribed(gateway, http):
         ("SELECT * { SERVICE <http://x/> { ?s ?p ?o } }", [], 403, "forbidden"),
     ],
 )
-async def test_refusals_are_those_of_a_query(http, query, more, status, error):
+async def test_errors_are_those_of_a_query(http, query, more, status, error):
     answer = await http.get("/explain?" + urlencode([("query", query), *more]))
     assert (answer.status_code, answer.json()["status_code"], answer.json()["error"]) == (status, status, error)
     assert answer.json()["error_description"]
 
 
-async def test_what_is_no_query_at_all(http):
+async def test_a_text_that_is_not_a_query_is_refused(http):
     assert (await http.get("/explain")).json()["error"] == "invalid_request"
     assert (await http.post("/explain", content=b"x")).json()["error"] == "unsupported_media_type"
     update = {"Content-Type": "application/sparql-update"}
@@ -88,9 +87,9 @@ async def test_what_is_no_query_at_all(http):
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
 
 
-async def test_a_busy_engine_is_waited_for_no_longer_than_for_a_query(engine):
+async def test_explain_waits_no_longer_than_a_query(engine):
     held = engine._engine.writing
-    async with running(engine, http=HttpGateSettings(port=0, query_timeout=0.2)) as gateway, gateway.http() as http:
+    async with running(engine, query_timeout=0.2) as gateway, gateway.http() as http:
         with held:
             update = asyncio.create_task(gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }"))
             await eventually(lambda: engine.pending_updates, "the update is taken")

@@ -56,7 +56,7 @@ async def get(http, query, accept):
         (f"{CSV.upper()}; Q=1.0", f"{CSV}; charset=utf-8"),
     ],
 )
-async def test_select_and_ask_come_in_the_format_that_is_liked_best(http, accept, expected):
+async def test_select_and_ask_use_the_preferred_format(http, accept, expected):
     for query in (SELECT, "ASK {}"):
         answer = await get(http, query, accept)
         assert answer.status_code == 200, answer.text
@@ -78,7 +78,7 @@ async def test_select_and_ask_come_in_the_format_that_is_liked_best(http, accept
         ("application/rdf+xml;q=0.9, text/turtle;q=0.1", "application/rdf+xml"),
     ],
 )
-async def test_construct_and_describe_come_in_the_format_that_is_liked_best(http, accept, expected):
+async def test_construct_and_describe_use_the_preferred_format(http, accept, expected):
     for query in (CONSTRUCT, "DESCRIBE <urn:a>"):
         if query.startswith("DESCRIBE") and "xml" in expected:
             continue  # the predicate urn:p has no form in RDF/XML
@@ -91,14 +91,14 @@ async def test_construct_and_describe_come_in_the_format_that_is_liked_best(http
     ("query", "accept"),
     [(SELECT, "image/png"), (SELECT, TURTLE), ("ASK {}", TURTLE), (CONSTRUCT, CSV), (CONSTRUCT, "*/*;q=0")],
 )
-async def test_what_cannot_be_given_is_406(http, query, accept):
+async def test_an_unsupported_format_is_406(http, query, accept):
     answer = await get(http, query, accept)
     assert answer.status_code == 406
     assert answer.json()["error"] == "not_acceptable"
     assert "ask for one of" in answer.json()["error_description"]
 
 
-async def test_every_format_says_the_same(http):
+async def test_every_format_has_the_same_result(http):
     plain = json.loads((await get(http, SELECT, JSON)).text)["results"]["bindings"]
     literals = [(row["v"]["value"], row["v"].get("xml:lang")) for row in plain]
     assert sorted(literals, key=str) == [("7", None), ('x, "y"\n<&', None), ("é", "fr")]
@@ -134,7 +134,7 @@ async def test_graphs_read_back_the_same(http):
         assert str(quad.triple) == '<urn:a> <http://ex.org/p> "5"^^<http://www.w3.org/2001/XMLSchema#integer>'
 
 
-async def test_what_xml_cannot_carry_is_said_so_and_not_sent_broken(gateway, http):
+async def test_text_that_xml_cannot_carry_is_an_error(gateway, http):
     await gateway.update("INSERT DATA { <urn:bell> <urn:rings> '\\u0007' . <urn:bell> <http://ex.org/1> 1 }")
     answer = await get(http, "SELECT ?o { <urn:bell> <urn:rings> ?o }", XML)
     assert answer.status_code == 406
@@ -163,5 +163,5 @@ async def test_a_large_result_comes_whole(http):
         ("a/b;q=0", None),
     ],
 )
-def test_choose(accept, expected):
+def test_content_negotiation(accept, expected):
     assert choose(accept, ["a/b", "c/d"]) == expected

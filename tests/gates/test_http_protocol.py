@@ -82,7 +82,7 @@ async def every_update(http, update: str, parameters: list[tuple[str, str]]):
         yield await http.post(f"{path}?{urlencode(parameters)}", content=update, headers=kind(UPDATE))
 
 
-async def test_update_by_every_operation_tells_what_it_did(http):
+async def test_update_by_every_operation_returns_its_counts(http):
     number = 0
     async for answer in every_update(http, "INSERT { <urn:n> <urn:is> ?n } WHERE { BIND(RAND() AS ?n) }", []):
         number += 1
@@ -91,8 +91,8 @@ async def test_update_by_every_operation_tells_what_it_did(http):
         assert (body["added"], body["removed"]) == (1, 0)
         assert body["response"]["isJson"] is False
         assert isinstance(body["response"]["body"], str)
-    nothing = await http.post("/update", content="DELETE DATA { <urn:no> <urn:no> 1 }", headers=kind(UPDATE))
-    assert (nothing.json()["added"], nothing.json()["removed"]) == (0, 0)
+    unchanged = await http.post("/update", content="DELETE DATA { <urn:no> <urn:no> 1 }", headers=kind(UPDATE))
+    assert (unchanged.json()["added"], unchanged.json()["removed"]) == (0, 0)
     assert (
         len((await http.get("/query", params={"query": "SELECT * { <urn:n> ?p ?o }"})).json()["results"]["bindings"])
         == number

@@ -65,7 +65,7 @@ def ask(socket: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
     return json.loads(socket.recv(120))  # type: ignore[no-any-return]
 
 
-def test_others_are_served_and_a_subscriber_sees_all_of_it_at_once(open_site):
+def test_a_large_update_delays_no_other_and_is_one_notification(open_site):
     site = open_site()
     with site.connect() as subscriber, site.connect() as victim:
         ask(subscriber, {"subscribe": {"sparql": "SELECT ?s { ?s <urn:big> ?o }"}})
@@ -82,7 +82,7 @@ def test_others_are_served_and_a_subscriber_sees_all_of_it_at_once(open_site):
             assert len(notification[rows]["results"]["bindings"]) == COUNT
 
 
-def test_what_was_acknowledged_is_there_after_kill_and_what_was_not_is_there_whole_or_not(open_site):
+def test_a_killed_gateway_keeps_acknowledged_updates_and_no_partial_ones(open_site):
     site = open_site()
     assert site.post(data()).result().status_code == 200
     site.gateway.kill()
@@ -107,7 +107,7 @@ class _SlowServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _SlowHandler)
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.go_on = threading.Event()
 
 
@@ -115,7 +115,7 @@ class _SlowHandler(BaseHTTPRequestHandler):
     server: _SlowServer
 
     def do_GET(self) -> None:
-        self.server.asked.set()
+        self.server.requested.set()
         self.send_response(200)
         self.send_header("Content-Type", "application/n-triples")
         self.end_headers()
@@ -133,7 +133,7 @@ def test_others_are_served_while_a_document_is_fetched(open_site):
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         loading = site.post(f"LOAD <http://127.0.0.1:{server.server_port}/>")
-        assert server.asked.wait(30)
+        assert server.requested.wait(30)
         for number in range(10):
             answer = ask(victim, {"update": {"sparql": f"INSERT DATA {{ <urn:s> <urn:small> {number} }}"}})
             assert "error" not in answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from edge.engine.wakeups import together
 from edge.gates.loop_dispatcher import LoopDispatcher
 from tests.support.waiting import eventually
 
@@ -61,7 +62,7 @@ async def test_other_work_has_its_turn_within_a_burst():
     assert seen[0] < 5000
 
 
-async def test_a_receiver_that_fails_holds_nobody_up(caplog):
+async def test_a_failing_receiver_delays_no_other(caplog):
     bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
 
     def fail(item):
@@ -73,8 +74,59 @@ async def test_a_receiver_that_fails_holds_nobody_up(caplog):
     assert "bridge.fault" in caplog.text
 
 
-def test_a_loop_that_is_gone_is_no_error():
+def test_a_closed_loop_is_not_an_error():
     loop = asyncio.new_event_loop()
     bridge = LoopDispatcher(loop)
     loop.close()
     bridge.put(print, 1)
+
+
+async def test_a_function_runs_once_after_the_items_of_a_turn():
+    bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
+
+    def receive(item):
+        if not got:
+            bridge.afterwards(lambda: got.append("end"))
+        got.append(item)
+
+    for number in range(3):
+        bridge.put(receive, number)
+    await eventually(lambda: "end" in got, "the end of the turn")
+    assert got == [0, 1, 2, "end"]
+
+
+async def test_a_function_outside_of_a_turn_runs_soon():
+    bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
+    bridge.afterwards(lambda: got.append(1))
+    bridge.afterwards(lambda: got.append(2))
+    await eventually(lambda: got == [1, 2], "both")
+
+
+async def test_the_notifications_of_a_commit_wake_the_loop_once_at_its_end():
+    loops = [CountingLoop(asyncio.get_running_loop()) for _ in range(2)]
+    bridges, got = [LoopDispatcher(loop) for loop in loops], []  # type: ignore[arg-type]
+    with together():
+        for number in range(200):
+            bridges[number % 2].put(got.append, number)
+        assert [loop.wakeups for loop in loops] == [0, 0]
+    assert [loop.wakeups for loop in loops] == [1, 1]
+    await eventually(lambda: len(got) == 200, "delivery")
+
+
+async def test_many_notifications_do_not_wait_for_the_end_of_the_commit():
+    loop = CountingLoop(asyncio.get_running_loop())
+    bridge = LoopDispatcher(loop)  # type: ignore[arg-type]
+    with together():
+        for number in range(2000):
+            bridge.put(lambda _: None, number)
+        assert loop.wakeups == 1
+
+
+async def test_other_threads_wake_the_loop_while_a_commit_is_handed_over():
+    bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
+    with together():
+        bridge.put(got.append, 1)
+        thread = threading.Thread(target=bridge.put, args=(got.append, 2))
+        thread.start()
+        await eventually(lambda: got == [1, 2], "delivery")
+    thread.join()

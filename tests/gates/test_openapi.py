@@ -27,14 +27,14 @@ def operations(paths):
     return {(path, method.upper()) for path, methods in paths.items() for method in methods if method != "parameters"}
 
 
-async def test_it_is_openapi_and_of_this_version(gateway):
-    told = await description(gateway)
-    schemathesis.openapi.from_dict(told).validate()
-    assert told["info"]["version"] == __version__
+async def test_the_document_is_openapi_of_this_version(gateway):
+    received = await description(gateway)
+    schemathesis.openapi.from_dict(received).validate()
+    assert received["info"]["version"] == __version__
 
 
-async def test_it_tells_every_path_and_method_and_no_other(gateway):
-    told = operations((await description(gateway))["paths"])
+async def test_the_document_lists_exactly_the_served_paths_and_methods(gateway):
+    received = operations((await description(gateway))["paths"])
     rate_limit = RateLimit(LimitSettings())
     made = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, rate_limit, authority=object())
     routes = made.app().routes
@@ -44,15 +44,15 @@ async def test_it_tells_every_path_and_method_and_no_other(gateway):
         if route.path not in FILES
         for method in route.methods - {"HEAD", "OPTIONS"}
     }
-    assert told == there
+    assert received == there
 
 
-async def test_it_tells_every_error(gateway):
-    told = (await description(gateway))["components"]["schemas"]["Error"]["properties"]["error"]["enum"]
+async def test_the_document_lists_every_error(gateway):
+    received = (await description(gateway))["components"]["schemas"]["Error"]["properties"]["error"]["enum"]
     over_http = {error.error for error in tree(EdgeError) if error.__module__ == EdgeError.__module__}
     over_http |= {EvaluationFailed.error}
     over_http -= {Unauthorized.error, SubscriptionFailed.error, UpgradeRequired.error}
-    assert told == sorted(over_http)
+    assert received == sorted(over_http)
 
 
 def tree(kind):

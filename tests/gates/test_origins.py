@@ -32,7 +32,7 @@ def test_pages_of_this_machine_are_loopback(origin):
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_pages_of_others_are_not(origin):
+def test_foreign_origins_are_refused(origin):
     for host in ("127.0.0.1:8000", "localhost", "", None):
         assert not origin_allowed(origin, host, ["loopback"])
         assert origin_allowed(origin, host, ["*"])
@@ -45,7 +45,7 @@ def test_pages_of_the_gateways_own_name_may_come_from_any_port():
 
 
 @given(st.text(max_size=30), st.text(max_size=30) | st.none())
-def test_whatever_a_page_says_it_gets_an_answer(origin, host):
+def test_any_origin_header_is_handled(origin, host):
     assert origin_allowed(origin, host, ["loopback"]) in (True, False)
     assert host_allowed(host, ["gateway"]) in (True, False)
 
@@ -133,9 +133,10 @@ async def test_names_that_are_listed_are_answered(serve):
 
 
 @pytest.mark.parametrize(
-    ("origins", "told"), [(("https://app.example",), "true"), (("*",), None), (("*", "https://app.example"), "true")]
+    ("origins", "received"),
+    [(("https://app.example",), "true"), (("*",), None), (("*", "https://app.example"), "true")],
 )
-async def test_only_pages_that_are_named_come_in_from_another_network(serve, origins, told):
+async def test_only_pages_that_are_named_come_in_from_another_network(serve, origins, received):
     """Private Network Access: a page of the internet that sends a request to the local network."""
     asked = {
         "Origin": "https://app.example",
@@ -145,4 +146,4 @@ async def test_only_pages_that_are_named_come_in_from_another_network(serve, ori
     async with serve(http=HttpGateSettings(port=0, cors_origins=origins)) as gateway, gateway.http() as http:
         answer = await http.options("/update", headers=asked)
     assert answer.status_code == 204
-    assert answer.headers.get("access-control-allow-private-network") == told
+    assert answer.headers.get("access-control-allow-private-network") == received

@@ -47,7 +47,7 @@ def goes(rate_limit: RateLimit, who: str, now: float) -> bool:
 
 
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.floats(0, 3), max_size=80))
-def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_never_refused(rate, burst, pauses):
+def test_a_client_is_refused_only_beyond_rate_and_burst(rate, burst, pauses):
     rate_limit = RateLimit(LimitSettings(rate=rate, burst=burst))
     now, sent = 100.0, []
     for pause in pauses:
@@ -61,7 +61,7 @@ def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_neve
     assert all(goes(steady, "one", 100.0 + number * 1.001 / rate) for number in range(100))
 
 
-def test_a_client_that_is_refused_may_go_on_after_the_time_it_was_told():
+def test_a_refused_client_may_continue_after_the_reported_time():
     rate_limit = RateLimit(LimitSettings(rate=2, burst=4))
     assert [goes(rate_limit, "one", 0.0) for _ in range(6)] == [True] * 4 + [False] * 2
     with pytest.raises(TooManyRequests) as refused:
@@ -71,14 +71,14 @@ def test_a_client_that_is_refused_may_go_on_after_the_time_it_was_told():
     assert goes(rate_limit, "one", 0.0 + refused.value.retry_after)
 
 
-def test_clients_that_are_quiet_are_forgotten():
+def test_idle_clients_of_the_rate_limit_are_evicted():
     rate_limit = RateLimit(LimitSettings(rate=1000, burst=10))
     for number in range(10_000):
         rate_limit.request(f"client {number}", number / 100)
-    assert len(rate_limit._requests._due) <= 1001
+    assert len(rate_limit._requests._full_at) <= 1001
 
 
-def test_no_rate_is_no_limit():
+def test_without_a_rate_nothing_is_limited():
     rate_limit = RateLimit(LimitSettings(rate=0, burst=1))
     assert all(goes(rate_limit, "one", 0.0) for _ in range(100))
 
@@ -95,7 +95,7 @@ def test_programs_on_this_machine_are_different_clients(host, local):
 # At the gates
 
 
-async def test_http_refuses_what_is_too_much_with_the_time_to_wait(serve):
+async def test_http_refuses_excess_requests_with_retry_after(serve):
     async with serve(limits=LimitSettings(rate=SLOW, burst=2)) as gateway, gateway.http() as http:
         answers = [await http.get("/query", params={"query": "ASK {}"}) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -118,9 +118,13 @@ async def test_a_websocket_is_refused_with_the_alias_and_lives(serve):
             {"unsubscribe": {"spuid": "x", "alias": "again"}},
         ):
             await client.send(message)
-            told = await client.receive()
-            assert (told["error"], told["alias"], told["status_code"]) == ("too_many_requests", "again", 429)
-            assert told["retry_after"] > 900
+            received = await client.receive()
+            assert (received["error"], received["alias"], received["status_code"]) == (
+                "too_many_requests",
+                "again",
+                429,
+            )
+            assert received["retry_after"] > 900
         await client.send("this is no JSON, either")
         assert (await client.receive())["error"] == "too_many_requests"
         await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
@@ -141,7 +145,7 @@ async def test_an_identity_is_one_client_on_all_gates_and_connections(serve):
         assert codes == [200, 429, 200, 200]
 
 
-async def test_strangers_are_counted_too(serve):
+async def test_unauthenticated_clients_are_counted(serve):
     async with serve(guard=ByName(), limits=LimitSettings(rate=SLOW, burst=2)) as gateway, gateway.http() as http:
         codes = [(await http.get("/query", params={"query": "ASK {}"})).status_code for _ in range(3)]
         assert codes == [401, 401, 429]
@@ -171,7 +175,7 @@ async def test_subscriptions_are_counted_over_all_connections_of_a_client(serve,
         assert "notification" in await subscribe(second, "one")
 
 
-async def test_a_subscription_that_is_refused_takes_no_place(serve):
+async def test_a_refused_subscription_takes_no_slot(serve):
     async with serve(limits=LimitSettings(max_subscriptions=1)) as gateway:
         client = await gateway.client()
         for _ in range(3):
@@ -180,7 +184,7 @@ async def test_a_subscription_that_is_refused_takes_no_place(serve):
         await client.subscribe()
 
 
-async def test_who_has_all_it_may_have_can_be_back_before_its_loss_is_noticed(serve):
+async def test_a_client_at_its_quota_can_resume_before_its_loss_is_detected(serve):
     async with serve(guard=ByName(), limits=LimitSettings(max_subscriptions=1)) as gateway:
         lost, again = await gateway.client(), await gateway.client()
         subscription = {"sparql": ALL, "authorization": "one", "resume": True}
@@ -248,11 +252,11 @@ async def test_on_this_machine_connections_are_not_counted_by_address(serve):
 async def test_one_client_that_floods_does_not_fill_the_queue(engine, serve):
     """Its updates are refused; those of others are executed."""
     async with serve() as gateway, gateway.http() as http:
-        told = []
+        received = []
         original = engine.update
 
         def spy(requests, *more):
-            told.append(requests[0].source)
+            received.append(requests[0].source)
             return original(requests, *more)
 
         engine.update = spy
@@ -262,6 +266,6 @@ async def test_one_client_that_floods_does_not_fill_the_queue(engine, serve):
         headers = {"Content-Type": "application/sparql-update"}
         for number in range(2):
             await http.post("/update", content=f"INSERT DATA {{ <urn:a> <urn:b> {number + 2} }}", headers=headers)
-        assert told[1] == told[2]
-        assert len(set(told)) == 2
-        assert all(source.startswith("127.0.0.1:") for source in told)
+        assert received[1] == received[2]
+        assert len(set(received)) == 2
+        assert all(source.startswith("127.0.0.1:") for source in received)

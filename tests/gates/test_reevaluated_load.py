@@ -44,11 +44,11 @@ async def test_updates_wait_for_no_evaluation_and_every_subscriber_converges(gat
     right = {str(n): Counter((str(v),) for v in range(UPDATES)[-(n + 1) :]) for n in range(COUNT)}
     sequences = Counter(dict.fromkeys(results, 0))
     while results != right:
-        told = await subscriber.notification()
-        alias = told["alias"]
-        sequences[alias] += told.get("merged", 1)
-        assert told["sequence"] == sequences[alias]
-        removed = Counter(rows(told["removedResults"]))
-        assert removed <= results[alias], json.dumps(told)
-        results[alias] = results[alias] - removed + Counter(rows(told["addedResults"]))
+        received = await subscriber.notification()
+        alias = received["alias"]
+        sequences[alias] += received.get("merged", 1)
+        assert received["sequence"] == sequences[alias]
+        removed = Counter(rows(received["removedResults"]))
+        assert removed <= results[alias], json.dumps(received)
+        results[alias] = results[alias] - removed + Counter(rows(received["addedResults"]))
     assert sum(sequences.values()) < COUNT * UPDATES, "states were skipped"

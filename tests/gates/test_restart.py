@@ -26,7 +26,7 @@ from tests.support.waiting import eventually
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 
-class House:
+class Harness:
     """A series of gateways on one data directory, in this process."""
 
     def __init__(self, directory: Path) -> None:
@@ -35,7 +35,7 @@ class House:
         self.clients: list[Client] = []
 
     @contextlib.asynccontextmanager
-    async def run(self, limits: dict[str, int] | None = None, **subscriptions: Any) -> AsyncIterator[House]:
+    async def run(self, limits: dict[str, int] | None = None, **subscriptions: Any) -> AsyncIterator[Harness]:
         anywhere = {"port": 0}
         settings = {"data_dir": self.directory, "http": anywhere, "ws": anywhere, "subscriptions": subscriptions}
         settings |= {"mqtt": {"enabled": False}, "host": {"enabled": False}, "limits": limits or {}}
@@ -61,8 +61,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path / "data")
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "data")
 
 
 def put(*numbers: int) -> str:
@@ -77,17 +77,17 @@ def bag(results: dict[str, Any]) -> list[int]:
     return sorted(int(value) for (value,) in rows(results))
 
 
-async def test_after_a_stop_whoever_comes_back_gets_the_net_change_under_the_same_spuid_and_goes_on(house):
-    async with house.run():
-        await house.update(put(1, 2))
-        client = await house.client()
+async def test_a_client_that_returns_after_a_stop_gets_a_merged_delta_with_the_same_spuid(harness):
+    async with harness.run():
+        await harness.update(put(1, 2))
+        client = await harness.client()
         first = await client.subscribe(VALUES, "mine", resume=True)
         for change in (put(3), put(4), take(4), take(1)):
-            await house.update(change)
-    async with house.run():
-        assert house.metric("edge_parked_subscriptions", gate="restart") == 1
-        await house.update(put(5))
-        client = await house.client()
+            await harness.update(change)
+    async with harness.run():
+        assert harness.metric("edge_parked_subscriptions", gate="restart") == 1
+        await harness.update(put(5))
+        client = await harness.client()
         missed = await client.subscribe(VALUES, "again", spuid=first["spuid"], sequence=1)
         assert (missed["spuid"], missed["alias"], missed["sequence"], missed["merged"]) == (
             first["spuid"],
@@ -97,20 +97,20 @@ async def test_after_a_stop_whoever_comes_back_gets_the_net_change_under_the_sam
         )
         assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([5], [1])
         assert missed["addedResults"]["head"] == first["addedResults"]["head"]
-        assert house.metric("edge_parked_subscriptions", gate="restart") == 0
-        await house.update(put(6))
+        assert harness.metric("edge_parked_subscriptions", gate="restart") == 0
+        await harness.update(put(6))
         later = await client.notification()
         assert (later["spuid"], later["alias"], later["sequence"]) == (first["spuid"], "again", 6)
-        before = house.gateway._engine.subscriptions
+        before = harness.gateway._engine.subscriptions
         await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
-        assert house.gateway._engine.subscriptions == before - 1
-    async with house.run():
-        assert house.metric("edge_parked_subscriptions", gate="restart") == 0
+        assert harness.gateway._engine.subscriptions == before - 1
+    async with harness.run():
+        assert harness.metric("edge_parked_subscriptions", gate="restart") == 0
 
 
-async def test_a_client_that_answers_the_close_of_a_stopping_gateway_with_another_code_may_come_back(house):
-    async with house.run():
-        client = await house.client()
+async def test_a_client_may_resume_after_any_close_code_of_a_stopping_gateway(harness):
+    async with harness.run():
+        client = await harness.client()
         first = await client.subscribe(VALUES, resume=True)
         protocol = client.socket.protocol
         send = protocol.send_frame
@@ -119,70 +119,70 @@ async def test_a_client_that_answers_the_close_of_a_stopping_gateway_with_anothe
             send(Frame(frame.opcode, CloseCode.NORMAL_CLOSURE.to_bytes(2)) if frame.opcode is Opcode.CLOSE else frame)
 
         protocol.send_frame = answer
-    async with house.run():
-        client = await house.client()
+    async with harness.run():
+        client = await harness.client()
         again = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
         assert again["spuid"] == first["spuid"]
 
 
-async def test_two_restarts_and_those_lost_before_the_first_are_one_absence(house):
-    async with house.run():
-        lost, left = await house.client(), await house.client()
+async def test_two_restarts_and_those_lost_before_the_first_are_one_absence(harness):
+    async with harness.run():
+        lost, left = await harness.client(), await harness.client()
         first = await lost.subscribe(VALUES, resume=True)
         gone = await left.subscribe(VALUES, resume=True)
-        await house.update(put(1))
+        await harness.update(put(1))
         lost.socket.transport.abort()
-        await eventually(lambda: house.metric("edge_parked_subscriptions", gate="ws") == 1, "the loss")
+        await eventually(lambda: harness.metric("edge_parked_subscriptions", gate="ws") == 1, "the loss")
         await left.socket.close()
-        await house.update(put(2))
-    async with house.run():
-        await house.update(put(3))
-    async with house.run():
-        client = await house.client()
+        await harness.update(put(2))
+    async with harness.run():
+        await harness.update(put(3))
+    async with harness.run():
+        client = await harness.client()
         missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=1)
         assert (missed["spuid"], missed["sequence"], bag(missed["addedResults"])) == (first["spuid"], 3, [2, 3])
-        anew = await client.subscribe(VALUES, spuid=gone["spuid"], sequence=1)
-        assert anew["spuid"] != gone["spuid"], "who said goodbye is not waited for"
+        restarted = await client.subscribe(VALUES, spuid=gone["spuid"], sequence=1)
+        assert restarted["spuid"] != gone["spuid"], "who said goodbye is not waited for"
 
 
-async def test_the_window_begins_with_the_gateway(house):
-    async with house.run():
-        first = await (await house.client()).subscribe(VALUES, resume=True)
-    async with house.run(resume_for=0.2):
+async def test_the_window_begins_with_the_gateway(harness):
+    async with harness.run():
+        first = await (await harness.client()).subscribe(VALUES, resume=True)
+    async with harness.run(resume_for=0.2):
         await eventually(
-            lambda: house.metric("edge_parked_subscriptions", gate="restart") == 0, "the end of the subscription"
+            lambda: harness.metric("edge_parked_subscriptions", gate="restart") == 0, "the end of the subscription"
         )
-        again = await (await house.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        again = await (await harness.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
         assert (again["spuid"] != first["spuid"], again["sequence"]) == (True, 0)
 
 
 @pytest.mark.parametrize("wrong", [{"sparql": "SELECT * { <urn:set> <urn:has> ?n }"}, {"sequence": 2}, {"spuid": "x"}])
-async def test_what_was_never_told_begins_anew(house, wrong):
-    async with house.run():
-        first = await (await house.client()).subscribe(VALUES, resume=True)
-        await house.update(put(1))
-    async with house.run():
-        await house.update(put(2))  # notification 2 exists by now, but no client has received it
-        client = await house.client()
+async def test_a_sequence_that_was_never_sent_restarts_the_subscription(harness, wrong):
+    async with harness.run():
+        first = await (await harness.client()).subscribe(VALUES, resume=True)
+        await harness.update(put(1))
+    async with harness.run():
+        await harness.update(put(2))  # notification 2 exists by now, but no client has received it
+        client = await harness.client()
         again = await client.subscribe(**{"sparql": VALUES, "spuid": first["spuid"], "sequence": 1, **wrong})
         assert (again["spuid"] != first["spuid"], again["sequence"]) == (True, 0)
         assert bag(again["addedResults"]) == [1, 2]
 
 
-async def test_it_can_be_switched_off(house):
-    async with house.run():
-        first = await (await house.client()).subscribe(VALUES, resume=True)
-    async with house.run(resume_for=0):
-        again = await (await house.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
+async def test_resume_can_be_disabled(harness):
+    async with harness.run():
+        first = await (await harness.client()).subscribe(VALUES, resume=True)
+    async with harness.run(resume_for=0):
+        again = await (await harness.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
         assert again["spuid"] != first["spuid"]
 
 
-async def test_those_that_are_too_many_begin_anew(house):
-    async with house.run():
-        client = await house.client()
+async def test_subscriptions_beyond_the_limit_restart(harness):
+    async with harness.run():
+        client = await harness.client()
         firsts = [await client.subscribe(VALUES, resume=True) for _ in range(5)]
-    async with house.run(max_parked=2):
-        client = await house.client()
+    async with harness.run(max_parked=2):
+        client = await harness.client()
         answers = [await client.subscribe(VALUES, spuid=first["spuid"], sequence=0) for first in firsts]
         same = [answer["spuid"] == first["spuid"] for first, answer in zip(firsts, answers, strict=True)]
         assert same == [False, False, False, True, True]
@@ -248,7 +248,7 @@ async def _publish(url: str, author: random.Random) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_killed_again_and_again_under_load_nobody_begins_anew_and_everybody_has_the_result(tmp_path):
+async def test_repeated_kills_under_load_restart_no_subscription(tmp_path):
     author = random.Random(5)
     followers = [Follower(number, author) for number in range(12)]
     settings = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
@@ -279,39 +279,41 @@ async def test_killed_again_and_again_under_load_nobody_begins_anew_and_everybod
         gateway.stop()
 
 
-async def test_without_security_a_restored_subscription_counts_for_the_client_that_had_it_and_then_for_its_heir(house):
+async def test_without_security_a_restored_subscription_counts_for_its_current_client(
+    harness,
+):
     query = VALUES.replace("SELECT", "SELECT DISTINCT") + " # " + "x" * 10_000
 
     def address(client: Client) -> str:
         host, port = client.socket.local_address[:2]
         return f"{host}:{port}"
 
-    async with house.run():
-        client = await house.client()
-        await house.update(put(*range(1000)))
+    async with harness.run():
+        client = await harness.client()
+        await harness.update(put(*range(1000)))
         first = await client.subscribe(query, resume=True)
         before = address(client)
-        held = house.gateway._quota.held(before)
+        held = harness.gateway._quota.held(before)
         assert held > 100_000
-    async with house.run():
-        assert house.gateway._quota.held(before) == pytest.approx(held, rel=0.05)
-        client = await house.client()
+    async with harness.run():
+        assert harness.gateway._quota.held(before) == pytest.approx(held, rel=0.05)
+        client = await harness.client()
         again = await client.subscribe(query, spuid=first["spuid"], sequence=0)
         assert again["spuid"] == first["spuid"]
-        await house.update(put(1))
-        assert house.gateway._quota.held(before) == 0
-        assert house.gateway._quota.held(address(client)) == pytest.approx(held, rel=0.05)
+        await harness.update(put(1))
+        assert harness.gateway._quota.held(before) == 0
+        assert harness.gateway._quota.held(address(client)) == pytest.approx(held, rel=0.05)
         await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
-        assert house.gateway._quota.held(address(client)) == 0
+        assert harness.gateway._quota.held(address(client)) == 0
 
 
-async def test_without_security_changes_that_nobody_comes_back_for_are_bounded_after_a_restart(house):
-    async with house.run():
-        await (await house.client()).subscribe(VALUES, resume=True)
-    async with house.run(limits={"max_client_bytes": 1_048_576}):
+async def test_without_security_unclaimed_changes_are_bounded_after_a_restart(harness):
+    async with harness.run():
+        await (await harness.client()).subscribe(VALUES, resume=True)
+    async with harness.run(limits={"max_client_bytes": 1_048_576}):
         for number in range(0, 20_000, 2000):
-            await house.update(put(*range(number, number + 2000)))
+            await harness.update(put(*range(number, number + 2000)))
             # The writer answers the update; the event loop ends subscriptions beyond the limit.
-            await eventually(lambda: house.gateway._quota.total <= 1_048_576, "room")
-        await eventually(lambda: not house.metric("edge_parked_subscriptions", gate="restart"), "its end")
-        await eventually(lambda: house.gateway._quota.total == 0, "release")
+            await eventually(lambda: harness.gateway._quota.total <= 1_048_576, "room")
+        await eventually(lambda: not harness.metric("edge_parked_subscriptions", gate="restart"), "its end")
+        await eventually(lambda: harness.gateway._quota.total == 0, "release")

@@ -43,7 +43,7 @@ async def vanish(gateway: Any, client: Client) -> None:
     await eventually(lambda: gateway.metric("edge_connections", gate="ws") < before, "the loss")
 
 
-async def test_who_comes_back_gets_the_net_change_under_the_same_spuid_and_goes_on(gateway, engine):
+async def test_a_returning_client_gets_a_merged_delta_with_the_same_spuid(gateway, engine):
     await update(gateway, put(1, 2))
     client = await gateway.client()
     first = await client.subscribe(VALUES, "mine", resume=True)
@@ -69,7 +69,7 @@ async def test_who_comes_back_gets_the_net_change_under_the_same_spuid_and_goes_
     assert engine.subscriptions == 0
 
 
-async def test_when_nothing_was_missed_the_answer_is_empty_with_the_same_sequence(gateway):
+async def test_a_resumption_without_missed_changes_is_empty_with_the_same_sequence(gateway):
     await update(gateway, put(1))
     client = await gateway.client()
     first = await client.subscribe(VALUES, resume=True)
@@ -80,7 +80,7 @@ async def test_when_nothing_was_missed_the_answer_is_empty_with_the_same_sequenc
     assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([], [])
 
 
-async def test_what_was_sent_and_never_arrived_is_told_again(gateway):
+async def test_lost_notifications_are_sent_again(gateway):
     client = await gateway.client()
     first = await client.subscribe(VALUES, resume=True)
     for number in range(1, 6):
@@ -100,8 +100,8 @@ async def test_a_client_is_back_before_the_gateway_knows_that_it_was_gone(gatewa
     missed = await client.subscribe(VALUES, "new", spuid=first["spuid"], sequence=0)
     assert (missed["spuid"], missed["sequence"], bag(missed["addedResults"])) == (first["spuid"], 1, [1])
     await lost.notification()
-    told = await lost.receive()
-    assert (told["error"], told["spuid"], told["alias"]) == ("subscription_failed", first["spuid"], "old")
+    received = await lost.receive()
+    assert (received["error"], received["spuid"], received["alias"]) == ("subscription_failed", first["spuid"], "old")
     await update(gateway, put(2))
     assert bag((await client.notification())["addedResults"]) == [2]
     assert (await lost.ask({"unsubscribe": {"spuid": first["spuid"]}}))["error"] == "not_found"
@@ -110,7 +110,7 @@ async def test_a_client_is_back_before_the_gateway_knows_that_it_was_gone(gatewa
 
 
 @pytest.mark.parametrize("sequence", [2, 1000])
-async def test_who_asks_for_what_was_never_told_leaves_a_living_subscription_alone(gateway, engine, sequence):
+async def test_an_invalid_resumption_does_not_affect_a_live_subscription(gateway, engine, sequence):
     owner, client = await gateway.client(), await gateway.client()
     first = await owner.subscribe(VALUES, "mine", resume=True)
     await update(gateway, put(1))
@@ -125,7 +125,7 @@ async def test_who_asks_for_what_was_never_told_leaves_a_living_subscription_alo
     assert engine.subscriptions == 2
 
 
-async def test_what_is_kept_of_what_was_sent_is_a_setting(engine, serve):
+async def test_a_setting_bounds_the_kept_notifications(engine, serve):
     for kept, same in ((100_000, True), (1_000, False)):
         async with serve(max_sent=kept) as gateway:
             client = await gateway.client()
@@ -161,7 +161,7 @@ async def test_a_subscription_can_be_resumed_again_and_again(gateway, engine):
     assert engine.subscriptions == 1
 
 
-async def test_what_waited_for_a_client_that_did_not_read_is_not_lost_with_the_connection(gateway):
+async def test_unread_notifications_survive_the_connection(gateway):
     client = await gateway.client(max_queue=1)
     first = await client.subscribe(VALUES, resume=True)
     client.socket.transport.pause_reading()
@@ -179,7 +179,7 @@ async def test_what_waited_for_a_client_that_did_not_read_is_not_lost_with_the_c
 
 
 @pytest.mark.parametrize("wrong", ["spuid", "sequence ahead", "query", "dataset"])
-async def test_what_cannot_be_resumed_begins_anew(gateway, engine, wrong):
+async def test_an_impossible_resumption_receives_the_full_result(gateway, engine, wrong):
     await update(gateway, put(1))
     client = await gateway.client()
     first = await client.subscribe(VALUES, resume=True)
@@ -204,7 +204,7 @@ async def test_what_cannot_be_resumed_begins_anew(gateway, engine, wrong):
     assert bag(body["addedResults"]) == ([] if wrong == "dataset" else [1, 2])
 
 
-async def test_too_late_is_a_fresh_beginning_and_nothing_is_left(engine, serve):
+async def test_a_client_that_returns_late_receives_the_full_result(engine, serve):
     async with serve(resume_for=0.05) as gateway:
         client = await gateway.client()
         first = await client.subscribe(VALUES, resume=True)
@@ -216,7 +216,7 @@ async def test_too_late_is_a_fresh_beginning_and_nothing_is_left(engine, serve):
         assert body["spuid"] != first["spuid"]
 
 
-async def test_a_sequence_that_is_too_far_back_is_a_fresh_beginning(gateway, engine):
+async def test_a_sequence_that_is_too_old_receives_the_full_result(gateway, engine):
     client = await gateway.client()
     first = await client.subscribe(VALUES, resume=True)
     for number in range(30):
@@ -230,7 +230,7 @@ async def test_a_sequence_that_is_too_far_back_is_a_fresh_beginning(gateway, eng
 
 
 @pytest.mark.parametrize("code", [1000, None])
-async def test_whoever_says_goodbye_leaves_nothing(gateway, engine, code):
+async def test_a_client_that_unsubscribes_leaves_nothing_to_resume(gateway, engine, code):
     client = await gateway.client()
     await client.subscribe(VALUES, resume=True)
     if code is None:
@@ -243,7 +243,7 @@ async def test_whoever_says_goodbye_leaves_nothing(gateway, engine, code):
     assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
 
 
-async def test_nothing_is_kept_for_those_that_did_not_ask(gateway, engine):
+async def test_nothing_is_kept_for_subscriptions_that_are_not_resumable(gateway, engine):
     client = await gateway.client()
     await client.subscribe(VALUES)
     await vanish(gateway, client)
@@ -251,7 +251,7 @@ async def test_nothing_is_kept_for_those_that_did_not_ask(gateway, engine):
     await eventually(lambda: engine.subscriptions == 0, "the end of the subscription")
 
 
-async def test_the_first_that_was_lost_goes_first_when_there_are_too_many(engine, serve):
+async def test_the_oldest_suspended_subscription_is_evicted_first(engine, serve):
     async with serve(max_parked=2) as gateway:
         firsts = []
         for _ in range(3):
@@ -268,7 +268,7 @@ async def test_the_first_that_was_lost_goes_first_when_there_are_too_many(engine
         ]
 
 
-async def test_it_can_be_switched_off(engine, serve):
+async def test_resume_can_be_disabled(engine, serve):
     async with serve(resume_for=0) as gateway:
         client = await gateway.client()
         first = await client.subscribe(VALUES, resume=True)
@@ -278,7 +278,7 @@ async def test_it_can_be_switched_off(engine, serve):
         assert (await client.subscribe(VALUES, spuid=first["spuid"], sequence=0))["spuid"] != first["spuid"]
 
 
-async def test_when_the_gate_stops_alone_its_clients_can_come_back(engine, serve):
+async def test_clients_can_resume_after_a_restart_of_the_gate(engine, serve):
     async with serve() as gateway:
         lost, client = await gateway.client(), await gateway.client()
         firsts = [await lost.subscribe(VALUES, resume=True), await client.subscribe(VALUES, resume=True)]
@@ -293,7 +293,7 @@ async def test_when_the_gate_stops_alone_its_clients_can_come_back(engine, serve
             assert (missed["spuid"], bag(missed["addedResults"])) == (first["spuid"], [1])
 
 
-async def test_when_the_gateway_stops_the_engine_is_left_what_it_may_keep(engine, serve):
+async def test_durable_subscriptions_stay_in_the_engine_when_the_gateway_stops(engine, serve):
     async with serve() as gateway:
         lost, client = await gateway.client(), await gateway.client()
         await lost.subscribe(VALUES, resume=True)
@@ -307,13 +307,13 @@ async def test_when_the_gateway_stops_the_engine_is_left_what_it_may_keep(engine
 
 
 @pytest.mark.parametrize("members", [{"spuid": "x"}, {"sequence": 1}, {"spuid": "x", "sequence": -1}])
-async def test_half_a_resumption_is_refused(gateway, members):
+async def test_incomplete_resume_request_is_refused(gateway, members):
     client = await gateway.client()
     answer = await client.ask({"subscribe": {"sparql": VALUES, "alias": "mine", **members}})
     assert (answer["error"], answer["alias"]) == ("invalid_request", "mine")
 
 
-async def test_a_thousand_clients_that_come_and_vanish_leave_nothing(engine, serve):
+async def test_a_thousand_vanished_clients_leave_nothing(engine, serve):
     async with serve(resume_for=0.2, max_parked=50) as gateway:
 
         async def cycles(count: int) -> None:
@@ -339,7 +339,7 @@ async def test_a_thousand_clients_that_come_and_vanish_leave_nothing(engine, ser
         assert after - before < 500_000, "less than half a kilobyte a client: nothing of them is kept"
 
 
-async def test_a_client_that_answers_no_ping_may_come_back_like_any_other(engine, serve):
+async def test_a_client_without_pongs_may_resume(engine, serve):
     async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
         dead = await gateway.client(ping_interval=None)
         first = await dead.subscribe(VALUES, resume=True)

@@ -107,7 +107,7 @@ async def test_requests_in_work_are_bounded_and_none_is_lost(engine):
         assert answers == [str(number) for number in range(40)]
 
 
-async def test_a_subscription_that_fails_later_is_told_with_alias_and_spuid(engine):
+async def test_a_later_failure_is_reported_with_alias_and_spuid(engine):
     held = Held(engine)
     async with running(held) as gateway:
         client = await gateway.client()

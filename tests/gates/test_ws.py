@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from edge.gates.settings import WsGateSettings
+from tests.support.settings import unchecked
 from tests.support.waiting import eventually
 
 EMPTY = {"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": []}}
@@ -28,7 +29,7 @@ async def test_the_answer_to_a_subscribe_is_everything_as_sequence_0_with_remove
     assert first["removedResults"] == EMPTY
 
 
-async def test_notifications_tell_what_changed_and_count_up(gateway):
+async def test_notifications_have_the_changes_and_increasing_sequences(gateway):
     client = await gateway.client()
     first = await client.subscribe(alias="mine")
     await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
@@ -64,7 +65,7 @@ async def test_construct_subscription_notifies_with_triples(gateway):
     assert rows(notification["addedResults"]) == [("urn:a", "urn:q", "x")]
 
 
-async def test_after_unsubscribed_comes_nothing_more(gateway):
+async def test_no_notification_follows_unsubscribed(gateway):
     client = await gateway.client()
     first = await client.subscribe(alias="mine")
     answer = await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
@@ -149,7 +150,7 @@ async def test_text_in_64_byte_fragments_is_understood(gateway):
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/subscribe/", "/secure/subscribe"])
-async def test_another_path_is_told_the_right_one_and_closed(gateway, path):
+async def test_another_path_gets_the_right_path_and_is_closed(gateway, path):
     client = await gateway.client(f"ws://127.0.0.1:{gateway.ws_port}{path}")
     answer = await client.receive()
     assert (answer["error"], answer["status_code"]) == ("not_found", 404)
@@ -222,7 +223,7 @@ async def test_limits_of_subscriptions_and_connections(serve):
         assert "ws.max_connections)" in error["error_description"]
 
 
-async def test_a_client_that_is_dead_is_found_by_pings(serve):
+async def test_a_dead_client_is_detected_by_pings(serve):
     async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
         client = await gateway.client(ping_interval=None)
         await client.subscribe()
@@ -231,7 +232,7 @@ async def test_a_client_that_is_dead_is_found_by_pings(serve):
         client.socket.transport.resume_reading()
 
 
-async def test_clients_are_told_when_the_gateway_stops(engine, serve):
+async def test_clients_are_notified_when_the_gateway_stops(engine, serve):
     async with serve() as gateway:
         client, deaf = await gateway.client(), await gateway.client()
         await client.subscribe()
@@ -254,8 +255,8 @@ async def test_pages_of_other_origins_are_refused_where_origins_are_listed(serve
             assert (await client.subscribe())["sequence"] == 0
 
 
-async def test_without_security_nobody_has_to_say_who_he_is(serve):
-    async with serve(ws=WsGateSettings(port=0, authorize_within=0.05)) as gateway:
+async def test_without_security_no_credentials_are_required(serve):
+    async with serve(ws=unchecked(WsGateSettings, port=0, authorize_within=0.05)) as gateway:
         client = await gateway.client()
         await asyncio.sleep(0.3)
         assert (await client.subscribe())["sequence"] == 0

@@ -34,3 +34,24 @@ async def test_nothing_is_written_to_a_connection_that_is_lost(socket, caplog):
         connection.write("an answer")
     assert await connection.write_and_wait("another") is False
     assert caplog.messages == []
+
+
+async def test_messages_of_one_turn_of_the_event_loop_are_one_write(socket, monkeypatch):
+    written: list[bytes] = []
+    write = socket.transport.write
+    monkeypatch.setattr(socket.transport, "write", lambda data: (written.append(data), write(data)))
+    connection = WsConnection(socket, write_timeout=5, close_timeout=5)
+    for number in range(10):
+        connection.write(f"message {number}")
+    assert not written
+    assert connection.unsent > 0
+    await asyncio.sleep(0)
+    assert len(written) == 1
+    assert connection.unsent == 0
+
+
+async def test_many_bytes_do_not_wait_for_the_end_of_the_turn(socket):
+    connection = WsConnection(socket, write_timeout=5, close_timeout=5)
+    for _ in range(1000):
+        connection.write("x" * 10_000)
+        assert sum(map(len, socket.protocol.writes)) < 16 * 1024

@@ -29,7 +29,7 @@ async def test_an_update_has_the_dataset_of_its_message(gateway):
     assert answer == {"updated": {"added": 1, "removed": 0}}
 
 
-async def test_what_is_wrong_with_an_update_is_said_with_its_alias(gateway):
+async def test_an_invalid_update_gets_an_error_with_its_alias(gateway):
     client = await gateway.client()
     for members, error, status in (
         ({"sparql": "INSERT DATA { oops }"}, "parsing_failed", 400),
@@ -49,7 +49,7 @@ async def test_updates_are_answered_in_their_order(gateway):
     assert [(await client.receive())["updated"]["alias"] for _ in range(50)] == [str(number) for number in range(50)]
 
 
-async def test_an_update_whose_client_has_left_is_carried_out(gateway, engine):
+async def test_an_update_of_a_disconnected_client_is_executed(gateway, engine):
     client = await gateway.client()
     await client.send({"update": {"sparql": "INSERT DATA { <urn:a> <urn:b> 1 }"}})
     await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from typing import Final
 from aiocoap import Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 
+from edge.compat.aiocoap import block_of
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.gates.coap.formats import incomplete
 from edge.gates.coap.requests import peer
@@ -46,12 +47,14 @@ class Blocks:
         """
         block = request.opt.block1
         if (0 if block is None else block.start) + len(request.payload) > self._max_body:
-            raise TooLarge(f"The body is longer than {self._max_body} bytes, the limit coap.max_body; send less")
+            raise TooLarge(f"The body is longer than {self._max_body} bytes, the limit coap.max_message; send less")
         if block is None:
             return None
         key = _key(request)
+        # Block 0 begins a new body, even if an earlier one of this client is incomplete.
         stored = None if block.block_number == 0 else self._requests.take(key)
         before = b"" if stored is None else stored.content
+        # Blocks arrive in order (RFC 7959, section 2.5), so the stored length is the expected offset.
         if len(before) != block.start or (block.more and len(request.payload) != block.size):
             return incomplete(request, "Blocks before this one are missing; send the body again from the first block")
         if block.more:
@@ -71,7 +74,7 @@ class Blocks:
         answer = Message(code=Code(transfer.content[0]))
         answer.payload = answer.opt.decode(transfer.content[1:])
         if block.start >= len(answer.payload):
-            return incomplete(request, "There is no such block; request the transfer again from the first block")
+            return incomplete(request, "The block does not exist; request the transfer again from the first block")
         answer = _cut(answer, request, block.block_number)
         transfer.went(block.start, len(answer.payload))
         return answer
@@ -83,13 +86,16 @@ class Blocks:
         answer.opt.block1 = request.opt.block1
         limit = request.remote.maximum_payload_size
         if request.opt.block2 is not None:
+            # The client may ask for smaller blocks than the transport allows.
             limit = min(limit, request.opt.block2.size)
         if len(answer.payload) <= limit:
             return answer
         notifies = answer.opt.observe is not None
         if not notifies:
             self._check_free(request)
+        # By the ETag the client notices that blocks belong to different representations (RFC 7959, section 2.4).
         answer.opt.etag = hashlib.blake2b(answer.payload, digest_size=8).digest()
+        # Both options belong to the first response only.
         stored = answer.copy(observe=None, block1=None)
         content = bytes([stored.code]) + stored.opt.encode() + b"\xff" + stored.payload
         transfer = Transfer(content, len(stored.payload), notifies=notifies)
@@ -111,7 +117,7 @@ class Blocks:
 def _cut(answer: Message, request: Message, number: int) -> Message:
     remote = request.remote
     exponent = remote.maximum_block_size_exp if request.opt.block2 is None else request.opt.block2.size_exponent
-    return answer._extract_block(number, exponent, remote.maximum_payload_size)
+    return block_of(answer, number, exponent, remote.maximum_payload_size)
 
 
 def _key(request: Message) -> Hashable:

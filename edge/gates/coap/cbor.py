@@ -35,6 +35,7 @@ _INDEFINITE: Final = 31
 def read_cbor(payload: bytes) -> Json:
     """Parse a body to JSON values; map keys may be integers. Raises `InvalidRequest`, `TooLarge`."""
     try:
+        # Duplicate keys are refused as in JSON: decoders disagree on which one counts (RFC 8949, section 5.6).
         item = cbor2.loads(_marked(payload), max_depth=_MAX_DEPTH, allow_duplicate_keys=False)
         return _Plain().value(item)
     except (cbor2.CBORError, ValueError, OverflowError, EOFError) as error:
@@ -67,6 +68,7 @@ def _scalar(item: object) -> Json:
     if isinstance(item, str | bool | int | float):
         return item
     if isinstance(item, bytes):
+        # Base64url without padding (RFC 8949, section 6.1).
         return base64.urlsafe_b64encode(item).rstrip(b"=").decode()
     if isinstance(item, Decimal | Fraction):
         return float(item)

@@ -66,6 +66,7 @@ class ContextGuard:
     def access(self, authorization: str | None) -> Access:
         """Return the client's permissions by context or token. Raises as `Guard.access` does."""
         secret, _, kid = (authorization or "").rpartition(".")
+        # In constant time: the response time must not reveal the secret.
         if hmac.compare_digest(secret.encode(), self._secret.encode()):
             return self.contexts.access(bytes.fromhex(kid))
         if not authorization:

@@ -7,15 +7,15 @@ import asyncio
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard, Contexts
 from edge.gates.coap.observe import ObserveRegistry
-from edge.gates.coap.protection import ProtectedSite
+from edge.gates.coap.oscore_site import OscoreSite
 from edge.gates.coap.site import Readings, Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.rate_limit import RateLimit
-from edge.gates.session import Sessions
-from edge.gates.settings import CoapGateSettings, SessionLimits
+from edge.gates.sessions import Sessions
+from edge.gates.settings import QUERY_TIMEOUT, CoapGateSettings, SessionLimits
 from edge.metrics import Metrics
 
 _GATE = "coap"
@@ -37,10 +37,13 @@ class CoapGate:
         rate_limit: RateLimit | None = None,
         contexts: Contexts | None = None,
         own_topics: str = "",
+        plain: bool = True,
+        query_timeout: float = QUERY_TIMEOUT,
     ) -> None:
         """`contexts`: OSCORE contexts of clients. Without OSCORE, tokens are accepted on loopback addresses only.
 
-        `own_topics`: topic prefix of the MQTT gate, if there is one.
+        `own_topics`: topic prefix of the MQTT gate, if there is one. `plain`: whether requests without OSCORE are
+        accepted.
         """
         self._engine = engine
         self._settings = settings
@@ -50,6 +53,8 @@ class CoapGate:
         self._rate_limit = rate_limit
         self._contexts = contexts
         self._own_topics = own_topics
+        self._plain = plain
+        self._query_timeout = query_timeout
         self._endpoint: Endpoint | None = None
         self._observations: ObserveRegistry
         self._all_blocks: list[Blocks] = []
@@ -65,9 +70,11 @@ class CoapGate:
             guard=shared or self._guard,
             gate=_GATE,
             limits=SessionLimits(
-                max_message=2 * settings.max_body,  # the JSON form is longer than the body
+                max_message=2 * settings.max_message,  # the JSON form is longer than the body
                 max_result=settings.max_result,
-                query_timeout=settings.query_timeout,
+                query_timeout=self._query_timeout,
+                # A session of CoAP has one request or one subscription. The limits of all clients are those of the
+                # site.
                 max_subscriptions=1,
                 max_pending_requests=1,
                 max_pending_answers=1,
@@ -77,7 +84,7 @@ class CoapGate:
             ),
             rate_limit=self._rate_limit,
         )
-        blocks = self._blocks(settings.max_body, settings.max_blocks, sessions)
+        blocks = self._blocks(settings.max_message, settings.max_blocks, sessions)
         site = Site(
             sessions,
             blocks,
@@ -99,10 +106,10 @@ class CoapGate:
         self._endpoint = endpoint
         return port
 
-    def _protected(self, site: Site, sessions: Sessions, guard: ContextGuard) -> ProtectedSite:
-        longest = self._settings.max_body + _OVERHEAD
+    def _protected(self, site: Site, sessions: Sessions, guard: ContextGuard) -> OscoreSite:
+        longest = self._settings.max_message + _OVERHEAD
         blocks = self._blocks(longest, 2 * longest, sessions)
-        return ProtectedSite(site, sessions, guard, blocks, plain=self._settings.plain)
+        return OscoreSite(site, sessions, guard, blocks, plain=self._plain)
 
     def _blocks(self, max_body: int, max_kept: int, sessions: Sessions) -> Blocks:
         self._all_blocks.append(Blocks(max_body, max_kept, sessions.rate_limit.bytes))

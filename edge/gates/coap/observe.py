@@ -17,7 +17,8 @@ from edge.gates.coap.quota import Quota
 from edge.gates.coap.transfers import Transfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.rate_limit import client_of
-from edge.gates.session import Session, Sessions
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
 from edge.protocol.errors import NotFound, NotReady, TooManyRequests
 
@@ -34,6 +35,7 @@ class ObservedSubscription:
 
     def __init__(self, registry: ObserveRegistry, message: dict[str, Any], access: Access, peer: str) -> None:
         """`message`: the subscribe message; `access`: permissions of its client; `peer`: origin of the request."""
+        # Not guessable: without security, the name in the path is all that protects a subscription.
         self.name = secrets.token_urlsafe(12)
         self.client = access.client
         self.who = client_of(access, peer)
@@ -67,6 +69,7 @@ class ObservedSubscription:
 
     async def _serve(self, pipe: Pipe) -> Message | None:
         """Serve an observer over one line. None: it needs a new line, because it did not accept all of this one."""
+        # The first observer takes the line of the POST request, whose sequence 0 it has not received yet.
         line = await self.begin() if self._taken or self._line is None else self._line
         if "error" in line.first.result():
             if line is self._line:
@@ -83,12 +86,14 @@ class ObservedSubscription:
         finally:
             self._registry.observers.discard(task)
             line.leave(pipe)
+            # A later observer has replaced the line otherwise, and this subscription is not unobserved.
             if line is self._line:
                 self._wait_for_observer()
 
     def as_query(self, authorization: str | None) -> dict[str, Any]:
         """Return the message that queries its complete result once."""
         body = {**self.message["subscribe"], "authorization": authorization}
+        # A query has no such member.
         body.pop("timeout", None)
         return {"query": body}
 
@@ -157,11 +162,12 @@ class ObserveRegistry:
         """Return a subscription of this client. Raises `NotFound`."""
         subscription = self._followed.get(name)
         if subscription is None or subscription.client != client:
-            raise NotFound(f'There is no subscription "{name}"; make one with POST /subscribe')
+            raise NotFound(f'Subscription "{name}" does not exist; make one with POST /subscribe')
         return subscription
 
     def forget(self, subscription: ObservedSubscription) -> None:
         """Remove an ended subscription."""
+        # May be called twice: by the end of the subscription, and by its failed start.
         if self._followed.pop(subscription.name, None) is not None:
             self._quota.release(subscription.who)
 
@@ -171,6 +177,7 @@ class ObserveRegistry:
             self.forget(subscription)
             subscription.stop()
         if self.observers:
+            # Without a limit, an unreachable observer would delay the stop by the retransmissions of CoAP.
             await asyncio.wait(self.observers, timeout=_NOTIFY_TIMEOUT)
 
     def number(self) -> int:
@@ -259,6 +266,7 @@ class _Line:
         endpoint, remote = self._registry.endpoint, pipe.request.remote
         while not self._over.done():
             await asyncio.wait([self._over], timeout=self._registry.ping)
+            # A message in flight proves reachability by itself: its acknowledgement or timeout comes anyway.
             if not (self._over.done() or endpoint.busy(remote)):
                 endpoint.ping(remote)
         last = self._over.result()
@@ -291,6 +299,7 @@ class _Line:
 
     def _notify(self, pipe: Pipe, content: dict[str, Any]) -> None:
         message = answer(pipe.request, content["notification"], Code.CONTENT)
+        # Ordered by this number; the sequence of the subscription is in the payload.
         message.opt.observe = self._registry.number()
         message.opt.max_age = _DAY
         try:
@@ -300,6 +309,7 @@ class _Line:
             self._finish(lambda request: refused(request, failure))
             return
         self._transfer = None if message.opt.block2 is None else self._registry.blocks.transfer(pipe.request)
+        # Confirmable: a lost notification would leave a gap in the deltas (RFC 7641 allows either kind).
         message.transport_tuning = Reliable()
         pipe.add_response(message, is_last=False)
 

@@ -1,4 +1,4 @@
-"""OSCORE security context in use (RFC 8613): decrypts requests and encrypts responses.
+"""OSCORE security context (RFC 8613): decryption of requests, encryption of responses, and replay protection.
 
 The import takes 5 MB of memory, so it happens when a client first uses a context.
 """
@@ -14,19 +14,17 @@ from aiocoap.oscore import (
     DEFAULT_ALGORITHM,
     DEFAULT_HASHFUNCTION,
     DEFAULT_WINDOWSIZE,
-    CanProtect,
-    CanUnprotect,
     DecodeError,
     ProtectionInvalid,
     ReplayError,
     ReplayErrorWithEcho,
     ReplayWindow,
     RequestIdentifiers,
-    SecurityContextUtils,
     algorithms,
     hashfunctions,
 )
 
+from edge.compat.aiocoap_oscore import StoredContext
 from edge.gates.coap.contexts import Contexts, SharedKeys
 from edge.gates.coap.formats import diagnosed
 
@@ -40,7 +38,7 @@ _SUCCESS: Final = 1 << 1
 """Bit of No-Response that suppresses 2.xx responses (RFC 7967)."""
 
 
-class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: ignore[misc]  # the library has no types
+class SecurityContext(StoredContext):
     """The library's context, with sequence numbers from the data directory.
 
     The replay window is held in memory only. After a start, each client's first request gets an Echo challenge
@@ -63,6 +61,8 @@ class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: 
 
     def new_sequence_number(self) -> int:
         """Return a number that was never used before. Raises `InvalidClient`, `StorageFailed`, `ContextUnavailable`."""
+        # Reserved on disk before they are used: the reuse of a number would break the encryption (RFC 8613, appendix
+        # B.1.1).
         if self.sender_sequence_number == self._reserved:
             self.sender_sequence_number = self._contexts.reserve(self.recipient_id, _STEP)
             self._reserved = self.sender_sequence_number + _STEP
@@ -98,16 +98,6 @@ class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: 
         sealed.opt.observe = None if last else number
         sealed.opt.no_response = _SUCCESS if unwanted else None  # the outer code is always one of success
         return sealed
-
-    def post_seqnoincrease(self) -> None:
-        """Do nothing: the number is stored already."""
-
-    def _post_decrypt_checks(
-        self, aad: bytes, plaintext: bytes, protected_message: Message, request_id: RequestIdentifiers
-    ) -> None:
-        inner = Message(code=plaintext[0])
-        inner.opt.decode(plaintext[1:])
-        request_id.observe = inner.opt.observe
 
 
 def _nothing() -> None:

@@ -20,7 +20,7 @@ class Quota:
         """Take a slot for a client. Raises `TooManyRequests`."""
         slots = self._slots
         if not slots.take(who, 1):
-            mine = slots.held.get(who, 0)
+            mine = slots.held(who)
             raise TooManyRequests(
                 f"This client has {mine} {self._what}, and all clients together have {slots.taken} of {slots.limit} "
                 f"({self._key}); one may have as many as it leaves to others. Try again later",

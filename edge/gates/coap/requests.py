@@ -91,7 +91,7 @@ def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
             continue
         elif name not in _TEXTS[primitive]:
             known = ", ".join((text_parameter, *_TEXTS[primitive], *_LISTS[primitive]))
-            raise InvalidRequest(f'There is no parameter "{name}" here; the parameters are {known}')
+            raise InvalidRequest(f'Parameter "{name}" does not exist here; the parameters are {known}')
         if name in members:
             raise _duplicate(name)
         members[name] = value
@@ -122,11 +122,12 @@ def _body(request: Message) -> dict[str, Any]:
 def _no_text(primitive: Primitive, members: dict[str, Any], parameter: str) -> InvalidRequest:
     if primitive in members:
         return InvalidRequest(
-            f'The member "sparql" is missing; the path says already that this is "{primitive}", so send what is inside'
+            'The member "sparql" is missing. The path already names the request: '
+            f'send only the object inside "{primitive}"'
         )
     if members:
-        return InvalidRequest(f'There is no text: the member "sparql" is missing, or the parameter "{parameter}"')
-    return InvalidRequest(f'There is no text: send it as the body, or as the parameter "{parameter}"')
+        return InvalidRequest(f'The text is missing: add the member "sparql", or the parameter "{parameter}"')
+    return InvalidRequest(f'The text is missing: send it as the body, or as the parameter "{parameter}"')
 
 
 def _duplicate(name: str) -> InvalidRequest:

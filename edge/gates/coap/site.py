@@ -39,8 +39,8 @@ from edge.gates.coap.requests import Primitive, check_options, peer, read_messag
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.rate_limit import client_of
-from edge.gates.session import Session, Sessions
-from edge.gates.subscriptions import as_error
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
 from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
 from edge.protocol.topics import is_topic
 
@@ -97,7 +97,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         except RenderableError:
             raise
         except Exception as failure:  # noqa: BLE001 - an internal error is reported and logged, and ends only this request
-            error = as_error(failure, None, self._sessions.metrics)
+            error = self._sessions.as_error(failure, None)
             self._sessions.answered("message", error.status_code, started)
             response = refused(request, error)
         response = self._in_blocks(request, response)

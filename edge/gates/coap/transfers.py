@@ -44,6 +44,7 @@ class Transfer:
 
     def went(self, start: int, length: int) -> None:
         """Count a transferred block; blocks may be repeated."""
+        # Only a block that continues the transferred part counts, so a client cannot skip blocks.
         if start <= self._gone < start + length:
             self._gone = start + length
         if self._gone >= self._length:
@@ -56,6 +57,7 @@ class Transfer:
 
     async def end(self) -> bool:
         """Wait until the transfer ends. Returns whether it is complete."""
+        # Each request for a block extends the lifetime, so the deadline is computed again after a timeout.
         while self.moves:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.left):
@@ -94,6 +96,7 @@ class Transfers:
     def put(self, key: Hashable, transfer: Transfer, account: str) -> None:
         """Store a transfer in place of one with the same key. Raises `TooManyRequests`; then neither is stored."""
         self.take(key)
+        # May raise; the transfer with the same key is removed by then, so the quota has its bytes.
         transfer.charge = self._quota.charge(account, _OVERHEAD + len(transfer.content))
         self._transfers[key] = transfer
         self._size += len(transfer.content)
@@ -120,6 +123,7 @@ class Transfers:
 
     def _wait(self) -> None:
         """Schedule the expiry of the oldest transfer."""
+        # One timer for all: they are ordered by last use, so the first one expires first.
         if self._transfers and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, self._oldest_left), self._expire)
 

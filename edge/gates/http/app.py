@@ -32,9 +32,10 @@ from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
-from edge.gates.settings import HttpGateSettings
+from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.access import Access
+from edge.protocol.due_time import When, check_id
 from edge.protocol.errors import (
     EdgeError,
     Forbidden,
@@ -45,7 +46,6 @@ from edge.protocol.errors import (
     NotReady,
     RequestTimeout,
 )
-from edge.protocol.moments import When, check_id
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -98,6 +98,7 @@ class Routes:
         guard: Guard,
         rate_limit: RateLimit,
         authority: Authority | None,
+        query_timeout: float = QUERY_TIMEOUT,
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -106,13 +107,14 @@ class Routes:
         self._guard = guard
         self._rate_limit = rate_limit
         self._authority = authority
+        self._query_timeout = query_timeout
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
         routes = [
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
-            _route("/history", "update", self._sparql(["update"], beside=True), ["POST"]),
+            _route("/history", "update", self._sparql(["update"], to_ledger=True), ["POST"]),
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
@@ -156,7 +158,7 @@ class Routes:
         return [
             _route("/secure/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/secure/update", "update", self._sparql(["update"]), ["POST"]),
-            _route("/secure/history", "update", self._sparql(["update"], beside=True), ["POST"]),
+            _route("/secure/history", "update", self._sparql(["update"], to_ledger=True), ["POST"]),
             _route("/oauth/register", "register", register, ["POST"]),
             _route("/oauth/token", "token", token, ["GET", "POST"]),
             _route("/api/enrolment", "api", enrolment, ["GET"]),
@@ -195,8 +197,8 @@ class Routes:
         if not self._views.ready():
             raise _not_ready()
 
-    def _sparql(self, accepted: list[Primitive], *, beside: bool = False) -> _Endpoint:
-        """Return an endpoint for SPARQL operations. With `beside`, updates go to the history instead of the graph."""
+    def _sparql(self, accepted: list[Primitive], *, to_ledger: bool = False) -> _Endpoint:
+        """Return an endpoint for SPARQL operations. With `to_ledger`, updates go to the history, not the graph."""
 
         async def endpoint(request: Request) -> Response:
             self._check_ready()
@@ -207,14 +209,14 @@ class Routes:
             check(access, operation.primitive)
             who = client_of(access, _peer(request))
             if operation.primitive == "update":
-                return await self._update(operation, access, who, beside=beside)
+                return await self._update(operation, access, who, to_ledger=to_ledger)
             return await self._query(operation, access, who, request.headers.get("accept"))
 
         return endpoint
 
     async def _query(self, operation: Operation, access: Access, who: str, accept: str | None) -> Response:
         check_acceptable(accept)
-        timeout = self._settings.query_timeout
+        timeout = self._query_timeout
 
         def read(answer: Answer) -> tuple[str, bytes]:
             return serialize(answer, accept, self._settings.max_result, timeout)
@@ -229,8 +231,8 @@ class Routes:
             ) from None
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
-    async def _update(self, operation: Operation, access: Access, who: str, *, beside: bool) -> Response:
-        request = UpdateRequest(operation.text, operation.dataset, access=access, source=who, beside=beside)
+    async def _update(self, operation: Operation, access: Access, who: str, *, to_ledger: bool) -> Response:
+        request = UpdateRequest(operation.text, operation.dataset, access=access, source=who, to_ledger=to_ledger)
         if operation.when is not None:
             return await self._schedule(request, operation.when, operation.name)
         (outcome,) = await _shielded(self._engine.update([request]))
@@ -287,7 +289,7 @@ class Routes:
         check(self._access(request), "administer")
         operation = await read_operation(request, ["query"], self._settings)
         check(access := self._recheck(request), "administer")
-        timeout = self._settings.query_timeout
+        timeout = self._query_timeout
         try:
             async with asyncio.timeout(timeout):
                 result = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))

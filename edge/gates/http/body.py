@@ -62,7 +62,7 @@ async def read_text(request: Request, settings: HttpGateSettings, most: int | No
         raise UnsupportedMediaType(f'The charset "{charset}" is not understood: send UTF-8')
     charge: Charge | None = request.scope.get(CHARGE)
     try:
-        most = settings.max_body if most is None else min(most, settings.max_body)
+        most = settings.max_message if most is None else min(most, settings.max_message)
         return (await _read(request, settings, most, charge)).decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -108,7 +108,7 @@ def _check_encoding(request: Request) -> None:
 
 
 async def _read(request: Request, settings: HttpGateSettings, limit: int, charge: Charge | None) -> bytearray:
-    too_large = TooLarge(f"The body is longer than {limit} bytes, the limit http.max_body; send it in parts")
+    too_large = TooLarge(f"The body is longer than {limit} bytes, the limit http.max_message; send it in parts")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise too_large

@@ -105,6 +105,8 @@ class Boundary:
 
     def _add_headers(self, headers: MutableHeaders, origin: str | None) -> None:
         headers["X-Content-Type-Options"] = "nosniff"
+        # A shared cache must not return the response for one origin to pages of another (Fetch standard, CORS and HTTP
+        # caches).
         if ANY not in self._origins:
             headers.add_vary_header("Origin")
         if origin is not None:
@@ -118,6 +120,8 @@ class Boundary:
             "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
             "Vary": "Access-Control-Request-Headers",
         }
+        # Private Network Access needs a listed origin: `*` alone must not open a local gateway to pages of the
+        # internet.
         named = headers["origin"] in self._origins
         if named and headers.get("access-control-request-private-network") == "true":
             answer["Access-Control-Allow-Private-Network"] = "true"

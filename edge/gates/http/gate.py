@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import socket
 import ssl
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from edge.compat.uvicorn import EmbeddedServer
 from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.origins import ANY
 from edge.gates.rate_limit import RateLimit
-from edge.gates.settings import HttpGateSettings, LimitSettings
+from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings, LimitSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.metrics import Metrics
 
@@ -39,23 +35,27 @@ class HttpGate:
         rate_limit: RateLimit | None = None,
         authority: Authority | None = None,
         tls: ssl.SSLContext | None = None,
+        query_timeout: float = QUERY_TIMEOUT,
+        stop_timeout: float = 2.0,
     ) -> None:
-        """Without `tls`: plain HTTP."""
+        """Without `tls`: plain HTTP. `stop_timeout`: seconds for open requests to finish when the gate stops."""
         if tls is not None:
-            settings = replace(settings, hosts=(ANY,))  # the certificate protects against DNS rebinding
+            settings = settings.model_copy(update={"hosts": (ANY,)})  # the certificate protects against DNS rebinding
         self._settings = settings
+        self._stop_timeout = stop_timeout
         rate_limit = rate_limit or RateLimit(LimitSettings())
-        self._app = Routes(engine, settings, metrics, views or Views(), guard, rate_limit, authority).app()
+        routes = Routes(engine, settings, metrics, views or Views(), guard, rate_limit, authority, query_timeout)
+        self._app = routes.app()
         self._tls = tls
         self._connections = metrics.connections.labels("http" if tls is None else "https")
-        self._server: _Server | None = None
+        self._server: EmbeddedServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
         settings = self._settings
         listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
-        protocol = limited_protocol(settings, listener.known)
+        protocol = limited_protocol(settings, listener.mark_known)
         config = uvicorn.Config(
             self._app,
             http=protocol,
@@ -67,9 +67,9 @@ class HttpGate:
             server_header=False,
             ssl_context_factory=_always(self._tls) if self._tls is not None else None,
             timeout_keep_alive=math.ceil(settings.keep_alive),
-            timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
+            timeout_graceful_shutdown=math.ceil(self._stop_timeout),
         )
-        server = _Server(config, protocol)
+        server = EmbeddedServer(config, protocol, backlog=AT_ONCE, handshake=HANDSHAKE)
         self._connections.set_function(lambda: len(server.server_state.connections))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         with listener.closed_on_failure():
@@ -93,39 +93,3 @@ class HttpGate:
 
 def _always(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
     return lambda *_: context
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server inside a larger process: without signal handlers, and with an event when it listens."""
-
-    def __init__(self, config: uvicorn.Config, protocol: type[HttpToolsProtocol]) -> None:
-        super().__init__(config)
-        self._protocol = protocol
-        self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it listens. Raises `OSError` where it cannot."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """The same as in the base, with a limit for TLS handshakes, which it has none for."""
-        await self.lifespan.startup()
-        config, loop = self.config, asyncio.get_running_loop()
-        protocol = partial(self._protocol, config, self.server_state, self.lifespan.state)
-        try:
-            self.servers = [
-                await loop.create_server(
-                    protocol,
-                    sock=listener,
-                    backlog=AT_ONCE,
-                    ssl=config.ssl,
-                    ssl_handshake_timeout=HANDSHAKE if config.ssl else None,
-                )
-                for listener in sockets or []
-            ]
-        except OSError as error:
-            self.up.set_exception(error)
-            raise
-        self.started = True
-        self.up.set_result(None)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

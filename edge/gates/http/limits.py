@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from edge.compat.asyncio_transports import Unlink
+from edge.compat.uvicorn import HookedProtocol
 from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
-from edge.unlink import Unlink
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
 _MAX_HEADERS = 200
@@ -23,7 +23,7 @@ _LINGER = 1.0
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
 
 
-class _LimitedProtocol(HttpToolsProtocol):
+class _LimitedProtocol(HookedProtocol):
     """uvicorn's HTTP/1.1 protocol with the configured limits, and errors in the protocol's form."""
 
     settings: ClassVar[HttpGateSettings]
@@ -57,13 +57,14 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # after a reset uvicorn leaves the timer, which refers to the connection
         self._unlink()
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
             return
         if self._in_header:
+            # May count some bytes of a body that arrive with the header; the check below runs only while the header is
+            # incomplete.
             self._header_bytes += len(data)
         super().data_received(data)
         # The parser buffers a long header internally, so the received bytes are counted too.
@@ -85,10 +86,12 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._in_header = False
         self._stop_deadline()
         self.known(self.transport.get_extra_info("peername"))
+        # The header is complete, so its exact size counts, not that of the received data.
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
             self._refuse(self._too_large())
             raise ValueError  # stops the parser
+        # RFC 9112, section 3.2: a missing or repeated Host is answered with 400.
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(wrong_hosts(hosts))
@@ -97,11 +100,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._tell_refusal()
+        self._send_refusal()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def request_started(self, cycle: RequestResponseCycle) -> None:
         self._answering = cycle
-        super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
         if self._in_header and len(self.headers or ()) > _MAX_HEADERS:
@@ -109,11 +111,9 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Do nothing: a server ignores upgrades that it does not support (RFC 9110, section 7.8)."""
-
     def _has_too_many(self) -> bool:
         host = self.client[0] if self.client else ""
+        # Local programs share one address, so a limit per address would hit unrelated ones.
         if is_local(host):
             return False
         clients = [other.client for other in self.connections if isinstance(other, HttpToolsProtocol)]
@@ -150,12 +150,13 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._answering.disconnected = True
             self._answering.message_event.set()
             self._answering = None
-        self._tell_refusal()
+        self._send_refusal()
 
-    def _tell_refusal(self) -> None:
+    def _send_refusal(self) -> None:
         error, answering = self._refusal, self._answering
         if error is None or self.transport.is_closing():
             return
+        # Called again by `on_response_complete`.
         if answering is not None and not answering.response_complete:
             return
         body = error.to_json().encode()
@@ -167,6 +168,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         # Closing with unread data resets the connection, and the client would lose the response.
         if self.transport.can_write_eof():
             self.transport.write_eof()
+        # The client gets this time to read the response.
         self.loop.call_later(_LINGER, self.transport.close)
 
 

@@ -50,6 +50,7 @@ def page_response(request: Request, ws_endpoint: str | None) -> Response:
         "Content-Security-Policy": _policy(request.headers.get("host", ""), ws_endpoint),
         "Referrer-Policy": "no-referrer",
     }
+    # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers=headers, media_type=file.media_type)

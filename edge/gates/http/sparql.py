@@ -11,8 +11,8 @@ from starlette.requests import Request
 from edge.engine.requests import Dataset
 from edge.gates.http.body import FORM, content_type, parse_parameters, read_form, read_text
 from edge.gates.settings import HttpGateSettings
+from edge.protocol.due_time import When, read_when
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
-from edge.protocol.moments import When, read_when
 
 Primitive = Literal["query", "update"]
 
@@ -110,4 +110,4 @@ def _dataset(primitive: Primitive, parameters: list[tuple[str, str]]) -> Dataset
         if name in given:
             raise InvalidRequest(f'"{name}" is for {other} requests; a {primitive} takes {default_name}, {named_name}')
     defaults, named = given.get(default_name), given.get(named_name)
-    return Dataset(None if defaults is None else tuple(defaults), None if named is None else tuple(named))
+    return Dataset.of(defaults, named)

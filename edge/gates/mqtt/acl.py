@@ -92,9 +92,11 @@ class ClientAcl:
     def _cached(self, known: dict[str, bool], filters: Iterable[str], topic: str) -> bool:
         allowed = known.get(topic)
         if allowed is None:
+            # A topic with wildcards would be compared like a filter, and a message to it is not valid.
             allowed = is_topic(topic) and self._within(filters, topic)
             if len(known) >= _CACHE_SIZE:
                 known.clear()
+            # Long topics are checked each time, which bounds the memory of the cache.
             if len(topic) <= _SHORT:
                 known[topic] = allowed
         return allowed

@@ -13,10 +13,11 @@ from edge.gates.mqtt.connection import BrokerConnection, IncomingMessage
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.gates.mqtt.topics import Topics
 from edge.gates.rate_limit import incoming
-from edge.gates.session import Session, Sessions
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
 from edge.protocol.messages import MAX_ALIAS, parse_message
-from edge.unlink import drop_error
+from edge.task_errors import drop_error
 
 _LONGEST_TOPIC = 1024
 _LONGEST_CORRELATION = 1024
@@ -70,6 +71,8 @@ class MqttClient:
         started = time.perf_counter()
         try:
             text = self._read(message)
+            # Charged before it is queued, because the quota may refuse it. A full inbox refuses it below, without a
+            # charge.
             if not self._inbox.full():
                 self._charge.set(self._charge.size + len(text))
             self._inbox.put_nowait(text)
@@ -99,8 +102,8 @@ class MqttClient:
     def give_way(self) -> None:
         """End the session to free a slot, and notify the client."""
         self._end(
-            "The gate is full (mqtt_gate.max_clients), and no client was silent for longer: the session has ended, and "
-            "its subscriptions with it; subscribe again, or resume"
+            "The gate is full (mqtt_gate.max_connections), and no client was silent for longer: the session has ended, "
+            "and its subscriptions with it; subscribe again, or resume"
         )
 
     def close(self) -> None:
@@ -151,11 +154,13 @@ class MqttClient:
             text = await self._inbox.get()
             self._charge.set(self._charge.size - len(text))
             self._session.receive(text)
+            # Back-pressure: further requests wait in the inbox, whose size is bounded.
             await self._session.room()
 
     def _check_idle(self) -> None:
         loop = asyncio.get_running_loop()
         left = self._last_message + self._idle_timeout - loop.time()
+        # A client with a will may be silent: the broker reports its end.
         if left <= 0 and not self._has_will:
             self._end(
                 f"Nothing came for {self._idle_timeout:g} s (mqtt_gate.idle_timeout): the session has ended, and its "
@@ -169,10 +174,7 @@ class MqttClient:
         self.close()
 
     def _end_subscription(self, spuid: str) -> None:
-        call = self._session.forget(spuid)
-        if call is not None:
-            call.drop()
-            self._session.end(spuid)
+        self._session.subscriptions.drop(spuid)
 
 
 def state_of(payload: bytes) -> str:
@@ -181,6 +183,7 @@ def state_of(payload: bytes) -> str:
     Both the word alone and the form of the gateway's own status are accepted: `{"status": "online"}`.
     """
     text = payload.decode(errors="replace").strip()
+    # The bound keeps a large payload from being parsed for a status.
     if text.startswith(("{", '"')) and len(text) <= _LONGEST_STATUS:
         with contextlib.suppress(ValueError):
             said = json.loads(text)

@@ -124,6 +124,7 @@ class BrokerConnection:
     def prepare(self, client: Client) -> None:
         """Configure a client that is about to connect."""
         topic, payload = self._will
+        # Before CONNECT, of which the will is a part (MQTT 3.1.1, section 3.1.2.5).
         client.will_set(topic, payload, qos=1, retain=True)
         client.on_message = self._message
         client.on_subscribe = self._subscribed
@@ -143,6 +144,7 @@ class BrokerConnection:
         self._dispatcher.put(self._done, (client, mid))
 
     def _subscribed(self, client: Client, _: object, __: int, codes: list[ReasonCode], ___: Properties | None) -> None:
+        # The gate serves from SUBACK on: earlier requests would not reach it.
         if refused := [code for code in codes if code.is_failure]:
             _log.error("mqtt_gate.subscription_refused", extra={"reason": str(refused[0]), "topics": self._filters})
         else:
@@ -167,6 +169,7 @@ class BrokerConnection:
 
     def _done(self, answer: tuple[Client, int]) -> None:
         client, mid = answer
+        # Message ids belong to a connection: a late answer of the previous one could have the id of a new message.
         if client is self._client:
             self._unanswered.pop(mid, _nothing)()
 
@@ -179,6 +182,7 @@ class BrokerConnection:
             return
         try:
             topic = message.topic
+        # paho decodes the topic on access.
         except UnicodeDecodeError:
             return
         properties = message.properties

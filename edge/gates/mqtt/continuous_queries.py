@@ -57,6 +57,7 @@ class ContinuousQueries:
             if texts.get(name) != query.text:
                 query.close()
                 del self._queries[name]
+                # A changed query keeps its last result until the next one replaces it.
                 if name not in texts:
                     self.clear(name)
         for name, text in texts.items():
@@ -114,6 +115,7 @@ class ContinuousQuery:
 
     def up(self) -> None:
         """Publish the result again after a new connection to the broker."""
+        # The acknowledgements of the old connection will not come.
         self._whole, self._busy, self._free_at = True, False, 0.0
         self._plan()
 
@@ -143,6 +145,7 @@ class ContinuousQuery:
         failure = future.exception()
         if failure is not None:
             self._failed(failure if isinstance(failure, EdgeError) else EdgeError(str(failure)))
+        # Closed while the subscription was being evaluated.
         elif self._closed:
             self._end(future.result().spuid)
         else:

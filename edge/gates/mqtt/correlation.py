@@ -34,6 +34,7 @@ class Correlation:
     def alias(self, reply: Reply) -> str:
         """Return the alias that encodes a reply."""
         parts = [reply.topic, reply.correlation.hex(), reply.alias]
+        # This alphabet needs no escapes in JSON, so that `take` finds the alias in the text of a message.
         return self._mark + base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
 
     def with_alias(self, request: Message, reply: Reply) -> str:

@@ -22,8 +22,8 @@ from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.unhandled_topics import UnhandledTopics
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.session import Sessions
-from edge.gates.settings import MqttGateSettings, SessionLimits
+from edge.gates.sessions import Sessions
+from edge.gates.settings import QUERY_TIMEOUT, MqttGateSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import MAX_ENCODED_ALIAS
@@ -61,14 +61,19 @@ class MqttGate:
         rate_limit: RateLimit | None = None,
         resume_registry: ResumeRegistry | None = None,
         strays: UnhandledTopics | None = None,
+        query_timeout: float = QUERY_TIMEOUT,
+        stop_timeout: float = 1.0,
     ) -> None:
         """`health` returns the health report, a JSON object. Without `resume_registry`, subscriptions cannot be
         resumed.
 
-        `strays`: shared with other users of the topics, so that each unhandled topic is logged once.
+        `strays`: shared with other users of the topics, so that each unhandled topic is logged once. `stop_timeout`:
+        seconds for the broker to acknowledge the last messages when the gate stops.
         """
         self._engine = engine
         self._settings = settings
+        self._query_timeout = query_timeout
+        self._stop_timeout = stop_timeout
         self._metrics = metrics
         self._make_link = make_link
         self._guard = guard
@@ -114,7 +119,7 @@ class MqttGate:
             section="mqtt_gate",
             another="ask under another NAME",
             max_alias=MAX_ENCODED_ALIAS,
-            limits=SessionLimits.of(settings),
+            limits=SessionLimits.of(settings, self._query_timeout),
             rate_limit=self._rate_limit,
             resume_registry=self._resume_registry,
         )
@@ -140,11 +145,12 @@ class MqttGate:
         self._continuous.close()
         self._end_sessions()
         published = asyncio.Event()
+        # A normal DISCONNECT discards the will (MQTT 3.1.1, section 3.14.4), so its message is sent here.
         if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=published.set):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.stop_timeout):
+                async with asyncio.timeout(self._stop_timeout):
                     await published.wait()
-        await asyncio.to_thread(self._wire.stop, self._settings.stop_timeout)
+        await asyncio.to_thread(self._wire.stop, self._stop_timeout)
 
     # Events of the connection
 
@@ -166,6 +172,7 @@ class MqttGate:
             return
         kind, name = read
         if kind == "query":
+            # The file of this query was removed while the gateway was not running.
             if message.retained and name not in self._continuous:
                 self._continuous.clear(name)
             return
@@ -187,9 +194,9 @@ class MqttGate:
         if not 0 < len(name) <= _LONGEST_NAME:
             self._unhandled.report(self._topics.request(name), f"NAME has 1 to {_LONGEST_NAME} characters")
             return None
-        limit = self._settings.max_clients
+        limit = self._settings.max_connections
         if len(self._clients) >= limit and not self._evict_idle():
-            error = TooManyRequests(f"All {limit} sessions are in use (mqtt_gate.max_clients); try again later")
+            error = TooManyRequests(f"All {limit} sessions are in use (mqtt_gate.max_connections); try again later")
             self._wire.publish(self._topics.response(name), error.to_json().encode())
             self._metrics.answered(_GATE, "message", error.status_code, 0.0)
             return None
@@ -209,7 +216,9 @@ class MqttGate:
         """End the longest idle session if it exceeds the idle timeout: clients may leave without notice."""
         if not self._full_logged:
             self._full_logged = True
-            _log.warning("mqtt_gate.full", extra={"sessions": len(self._clients), "setting": "mqtt_gate.max_clients"})
+            _log.warning(
+                "mqtt_gate.full", extra={"sessions": len(self._clients), "setting": "mqtt_gate.max_connections"}
+            )
         client = max(self._clients.values(), key=lambda client: client.silent)
         if client.silent < self._settings.idle_timeout:
             return False
@@ -219,7 +228,7 @@ class MqttGate:
     def _forget(self, name: str) -> None:
         if self._clients.pop(name, None) is not None:
             self._open.dec()
-            self._full_logged = self._full_logged and len(self._clients) >= _REARM * self._settings.max_clients
+            self._full_logged = self._full_logged and len(self._clients) >= _REARM * self._settings.max_connections
 
     def _end_sessions(self) -> None:
         if self._status is not None:
@@ -238,6 +247,7 @@ class MqttGate:
             for file, reason in found.faults.items():
                 _log.error("mqtt_gate.query_unreadable", extra={"file": str(file), "reason": reason})
         self._unreadable = found.faults
+        # A directory that is unreadable for a moment must not end its queries.
         if directory not in found.faults:
             self._continuous.follow(found.queries)
 

@@ -45,6 +45,7 @@ def read_queries(directory: Path) -> QueryFiles:
 
 def _name(file: Path) -> str:
     name = file.name.removesuffix(".rq")
+    # A file name that is not UTF-8 has surrogates here, and raises UnicodeError.
     name.encode()
     if set(name) & _NO_NAME:
         raise ValueError("the name is a level of a topic, which holds no + and no #")
@@ -53,6 +54,7 @@ def _name(file: Path) -> str:
 
 def _text(file: Path) -> str:
     with file.open("rb") as stream:
+        # Bounded while it is read: a size that is read before may change.
         text = stream.read(_LARGEST + 1)
     if len(text) > _LARGEST:
         raise ValueError(f"the file is larger than {_LARGEST} bytes")

@@ -73,5 +73,6 @@ class Topics:
         """Whether a topic belongs to the gate, in any direction."""
         match topic.removeprefix(f"{self.root}/").split("/"):
             case ["status"] | ["request" | "status" | "query", _] | ["response", _, *_] | ["query", _, "delta"]:
+                # An empty last level is not the name of a client.
                 return not topic.endswith("/")
         return False

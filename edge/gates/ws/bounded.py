@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection
@@ -10,11 +11,13 @@ from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.protocol import CLOSED, OPEN, Event
 from websockets.server import ServerProtocol
 
+from edge.compat.asyncio_transports import Unlink, limit_reads
+from edge.compat.websockets import held_bytes, release
 from edge.engine.admission.byte_quota import Charge
+from edge.engine.faults import without_frames
 from edge.gates.rate_limit import RateLimit, incoming, peer_of
-from edge.gates.ws.unlink import unlink
 from edge.protocol.errors import TooManyRequests
-from edge.unlink import Unlink
+from edge.task_errors import drop_error
 
 FRAME: Final = 200
 """Charge of a fragment in bytes in addition to its payload: the library keeps an object for each."""
@@ -26,6 +29,8 @@ _UNREAD_PONGS: Final = 64 * 1024
 """Maximum bytes of pongs that wait for a client that sends pings and does not read."""
 _LINGER: Final = 1.0
 """Seconds for a client to read the reason before it is disconnected."""
+
+_library_log = logging.getLogger("edge.gates.ws.library")
 
 
 class BoundedConnection(ServerConnection):
@@ -55,7 +60,7 @@ class BoundedConnection(ServerConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start. Reads smaller chunks than asyncio, so that one chunk of tiny frames does not block the loop."""
-        transport.max_size = _CHUNK  # type: ignore[attr-defined]  # of asyncio's socket transports
+        limit_reads(transport, _CHUNK)
         super().connection_made(transport)
         self._unlink = Unlink(transport)
         self._peer = peer_of(*self.remote_address[:2])
@@ -67,14 +72,14 @@ class BoundedConnection(ServerConnection):
         if self._charge is not None:
             self._charge.release()
         super().connection_lost(exc)
-        unlink(self)
+        _break_cycles(self)
         if self._unlink is not None:
             self._unlink()
 
     def _handled(self, _: asyncio.Task[None]) -> None:
         """Drop the handler's error, which may refer to the connection."""
         if self.protocol.state is CLOSED:
-            unlink(self)
+            _break_cycles(self)
 
     def data_received(self, data: bytes) -> None:
         """Process a chunk, and charge for the held data."""
@@ -85,10 +90,8 @@ class BoundedConnection(ServerConnection):
         """Charge the client for waiting bytes: unparsed, in fragments, or in unprocessed messages."""
         if self._charge is None or self._failed:
             return
-        queue = self.recv_messages.frames.queue if self.request is not None else ()
-        held = len(self.protocol.reader.buffer) + self._fragments + sum(len(frame.data) + FRAME for frame in queue)
         try:
-            self._charge.set(held)
+            self._charge.set(held_bytes(self, FRAME) + self._fragments)
         except TooManyRequests:
             self._fail(CloseCode.TRY_AGAIN_LATER, "too much waits (limits.max_client_bytes, limits.max_total_bytes)")
 
@@ -133,3 +136,18 @@ class BoundedConnection(ServerConnection):
             self.protocol.fail(code, reason)
             self.send_data()
         self.loop.call_later(_LINGER, self.transport.abort)
+
+
+def _break_cycles(connection: ServerConnection) -> None:
+    """Break the reference cycles of a lost connection, so that its memory is free at once. Called again after its
+    handler.
+
+    Sockets, their transports and the objects of the library refer to each other and to themselves. The garbage
+    collector seldom inspects long-lived objects (`edge.garbage`), and a client that does not read leaves up to some
+    megabytes behind.
+    """
+    keepalive, errors = release(connection, _library_log)
+    if keepalive is not None:
+        keepalive.add_done_callback(drop_error)
+    for error in errors:
+        without_frames(error)

@@ -22,8 +22,9 @@ from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
 from edge.gates.rate_limit import RateLimit, peer_of
 from edge.gates.resume import ResumeRegistry
-from edge.gates.session import Session, Sessions
-from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
+from edge.gates.settings import QUERY_TIMEOUT, LimitSettings, SessionLimits, WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 from edge.listener import AT_ONCE, HANDSHAKE, Listener, is_local
@@ -44,6 +45,8 @@ _REFUSALS: Final[dict[int, type[EdgeError]]] = {426: UpgradeRequired, 503: NotRe
 _FAREWELL = (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD)
 """Close codes of clients that will not return (RFC 6455, section 7.4.1); browsers send no code."""
 
+_PATH: Final = "/subscribe"
+
 logger = logging.getLogger(__name__)
 
 
@@ -60,10 +63,17 @@ class WsGate:
         rate_limit: RateLimit | None = None,
         resume_registry: ResumeRegistry | None = None,
         tls: ssl.SSLContext | None = None,
+        query_timeout: float = QUERY_TIMEOUT,
+        close_timeout: float = 2.0,
     ) -> None:
-        """Without `resume_registry`, subscriptions cannot be resumed. Without `tls`: plain WebSockets."""
+        """Without `resume_registry`, subscriptions cannot be resumed. Without `tls`: plain WebSockets.
+
+        `close_timeout`: seconds for a client to answer a close frame, also when the gate stops.
+        """
         self._engine = engine
         self._settings = settings
+        self._query_timeout = query_timeout
+        self._close_timeout = close_timeout
         self._metrics = metrics
         self._guard = guard
         self._rate_limit = rate_limit or RateLimit(LimitSettings())
@@ -81,7 +91,7 @@ class WsGate:
             self._metrics,
             guard=self._guard,
             gate=_GATE,
-            limits=SessionLimits.of(settings),
+            limits=SessionLimits.of(settings, self._query_timeout),
             rate_limit=self._rate_limit,
             resume_registry=self._resume_registry,
         )
@@ -101,7 +111,7 @@ class WsGate:
                 compression="deflate" if settings.compression else None,
                 ping_interval=settings.ping_interval or None,
                 ping_timeout=settings.ping_timeout,
-                close_timeout=settings.close_timeout,
+                close_timeout=self._close_timeout,
                 # The library closes the connection without an error on too large messages. Its limit is therefore
                 # higher.
                 max_size=2 * settings.max_message,
@@ -118,7 +128,7 @@ class WsGate:
         self._server = None
         server.close()
         try:
-            async with asyncio.timeout(self._settings.close_timeout):
+            async with asyncio.timeout(self._close_timeout):
                 await server.wait_closed()
         except TimeoutError:
             for socket in list(server.handlers):
@@ -127,12 +137,14 @@ class WsGate:
 
     def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
-        listener.known(socket.remote_address)
+        listener.mark_known(socket.remote_address)
         hosts = len(headers.get_all("Host"))
         if hosts != 1:
             return _refusal(wrong_hosts(hosts))
+        # The library's `get` raises an exception for a repeated header.
         if len(headers.get_all("Origin")) > 1:
             return _refusal(InvalidRequest('The request has several headers "Origin"; send one at most'))
+        # With TLS, the certificate does not match the name of another server.
         if self._tls is None and not host_allowed(headers.get("Host"), self._settings.hosts):
             return _refusal(
                 Forbidden(
@@ -144,6 +156,7 @@ class WsGate:
             return _refusal(
                 Forbidden("Pages of this origin may not subscribe; ws.origins of the settings lists who may")
             )
+        # `handlers` contains this connection already.
         if len(socket.server.handlers) > self._settings.max_connections:
             return _refusal(
                 TooManyRequests(
@@ -161,8 +174,7 @@ class WsGate:
             connection.close(CloseCode.POLICY_VIOLATION, "no message with a valid token came (ws.authorize_within)")
 
     def _paths(self) -> list[str]:
-        path = self._settings.path
-        return [path] if self._guard is OPEN_GUARD else [path, f"/secure{path}"]
+        return [_PATH] if self._guard is OPEN_GUARD else [_PATH, f"/secure{_PATH}"]
 
     async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
         path = socket.request.path.partition("?")[0] if socket.request is not None else ""
@@ -172,7 +184,10 @@ class WsGate:
             await _dismiss(socket, error)
             return
         connection = WsConnection(
-            socket, write_timeout=self._settings.ping_timeout, close_timeout=self._settings.close_timeout
+            socket,
+            write_timeout=self._settings.ping_timeout,
+            close_timeout=self._close_timeout,
+            later=sessions.bridge.afterwards,
         )
         session = Session(sessions, connection, peer_of(*socket.remote_address[:2]))
         self._open.inc()

@@ -13,6 +13,7 @@ from edge.gates.coap import CoapGate
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
+from tests.support.settings import unchecked
 
 
 class Gate:
@@ -41,7 +42,7 @@ def no_socket_is_left():
 
 @pytest.fixture
 def serving(engine):
-    """`async with serving(max_body=...) as gate`."""
+    """`async with serving(max_message=...) as gate`."""
 
     @asynccontextmanager
     async def start(rate_limit: RateLimit | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
@@ -52,7 +53,12 @@ def serving(engine):
             return 0 if topic == "unmapped" else 1
 
         gate = CoapGate(
-            engine, CoapGateSettings(port=0, **limits), metrics, readings, rate_limit=rate_limit, own_topics=own_topics
+            engine,
+            unchecked(CoapGateSettings, port=0, **limits),
+            metrics,
+            readings,
+            rate_limit=rate_limit,
+            own_topics=own_topics,
         )
         port = await gate.start()
         try:

@@ -27,7 +27,9 @@ from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 from edge.security.clients import Rights
 from edge.security.oscore import SharedContext
-from edge.security.security import Security, SecuritySettings
+from edge.security.security import Security
+from edge.security.settings import SecuritySettings
+from tests.support.settings import unchecked
 
 ASK = b"ASK {}"
 
@@ -61,7 +63,9 @@ class ProtectedGate:
 
 
 @asynccontextmanager
-async def protected_gate(engine: Any, data_dir: Path, **limits: Any) -> AsyncIterator[ProtectedGate]:
+async def protected_gate(
+    engine: Any, data_dir: Path, plain: bool = True, **limits: Any
+) -> AsyncIterator[ProtectedGate]:
     metrics, came = Metrics(), []
 
     async def readings(topic: str, payload: bytes) -> int:
@@ -69,8 +73,8 @@ async def protected_gate(engine: Any, data_dir: Path, **limits: Any) -> AsyncIte
         return 1
 
     security = Security(data_dir, SecuritySettings())
-    settings = CoapGateSettings(port=0, **limits)
-    gate = CoapGate(engine, settings, metrics, readings, guard=security.guard, contexts=security.contexts)
+    settings = unchecked(CoapGateSettings, port=0, **limits)
+    gate = CoapGate(engine, settings, metrics, readings, guard=security.guard, contexts=security.contexts, plain=plain)
     watch = asyncio.create_task(security.guard.run())
     port = await gate.start()
     try:
@@ -146,7 +150,7 @@ class Device:
             line.acknowledge(answer)
         return answer
 
-    async def stranger(self, message: Message) -> Message:
+    async def send_from_new_address(self, message: Message) -> Message:
         """Return the answer to another client that sends this message."""
         return await self.exchange(message, Datagrams(self.port))
 

@@ -10,13 +10,14 @@ from edge.engine.requests import UpdateRequest
 from edge.gates.coap import transfers
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings
+from tests.support.settings import unchecked
 from tests.support.waiting import eventually
 
 BLOCK = 1024
 
 
 def rate_limit(limit: int) -> RateLimit:
-    return RateLimit(LimitSettings(max_client_bytes=limit, max_total_bytes=4 * limit))
+    return RateLimit(unchecked(LimitSettings, max_client_bytes=limit, max_total_bytes=4 * limit))
 
 
 async def send(client: Datagrams, number: int, query: str = "a") -> Code:
@@ -26,7 +27,7 @@ async def send(client: Datagrams, number: int, query: str = "a") -> Code:
     return answer.code
 
 
-async def test_a_body_that_is_not_complete_counts_until_it_is_forgotten(serving, monkeypatch):
+async def test_an_incomplete_body_counts_until_it_expires(serving, monkeypatch):
     limits = rate_limit(100_000)
     async with serving(rate_limit=limits) as gate:
         client = Datagrams(gate.port)
@@ -58,7 +59,7 @@ async def test_more_than_the_limit_is_refused_and_given_back(serving):
     assert limits.bytes.total == 0
 
 
-async def test_an_answer_in_blocks_counts_until_it_is_forgotten(serving, monkeypatch):
+async def test_a_blockwise_response_counts_until_it_expires(serving, monkeypatch):
     limits = rate_limit(100_000)
     async with serving(rate_limit=limits) as gate, CoapClient(gate.url) as client:
         await client.update("INSERT DATA { <urn:s> <urn:p> '" + "x" * 20_000 + "' }")

@@ -26,7 +26,7 @@ SINGLES = st.floats(width=32)
 
 
 @given(PLAIN)
-def test_what_json_can_say_comes_through_as_it_is(content):
+def test_json_values_are_read_from_cbor_unchanged(content):
     assert read_cbor(cbor2.dumps(content)) == content
 
 
@@ -67,7 +67,7 @@ def test_a_float_of_four_bytes_has_the_digits_that_it_needs(content):
         ("a1f501", {"True": 1}),
     ],
 )
-def test_what_else_there_is(encoded, wanted):
+def test_other_cbor_values_are_read(encoded, wanted):
     assert read_cbor(bytes.fromhex(encoded)) == wanted
 
 
@@ -77,7 +77,7 @@ def test_times_are_those_of_iso_8601():
 
 
 @given(st.binary(max_size=60))
-def test_whatever_comes_is_read_or_refused(payload):
+def test_any_bytes_are_read_or_refused(payload):
     with contextlib.suppress(InvalidRequest, TooLarge):
         json.dumps(read_cbor(payload))
 
@@ -91,7 +91,7 @@ def readings(pack):
 @pytest.mark.parametrize(
     "odd", [{0: "a", 2: math.nan}, {0: "a", 8: b"abc"}, {0: "a", 2: cbor2.CBORSimpleValue(99)}, {0: "a", 2: [1]}]
 )
-def test_one_odd_record_does_not_throw_the_pack_away(odd):
+def test_invalid_record_does_not_affect_other_records(odd):
     good = {0: "temperature", 1: "Cel", 2: 21.5}
     assert "21.5" in readings(cbor2.dumps([odd, good]))
     assert "21.5" in readings(cbor2.dumps(cbor2.CBORTag(55799, [good, odd])))

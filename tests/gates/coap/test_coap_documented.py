@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cbor2
 import pytest
-from test_coap_house import house  # noqa: F401 - a fixture
+from test_coap_gateway import harness  # noqa: F401 - a fixture
 from test_libcoap import PROGRAM
 
 from tests.support.waiting import eventually
@@ -41,34 +41,34 @@ async def run(command, directory):
     return out.decode()
 
 
-async def test_ask(house, tmp_path):  # noqa: F811
-    said = [await run(command, tmp_path) for command in commands("ask", house.endpoints["coap"])]
-    updated, found, nothing, scheduled, read, listed = said
+async def test_documented_query_and_update_commands(harness, tmp_path):  # noqa: F811
+    outputs = [await run(command, tmp_path) for command in commands("ask", harness.endpoints["coap"])]
+    updated, found, empty_output, scheduled, read, listed = outputs
     assert json.loads(updated) == {"added": 1, "removed": 0}
     assert json.loads(found)["results"]["bindings"][0]["o"]["value"] == "on"
-    assert (nothing, cbor2.loads((tmp_path / "result.cbor").read_bytes())) == ("", json.loads(found))
+    assert (empty_output, cbor2.loads((tmp_path / "result.cbor").read_bytes())) == ("", json.loads(found))
     assert json.loads(scheduled)["id"] == "lamp-off"
     assert json.loads(read) == {"readings": 1}
     assert "</reading>" in listed
 
 
-async def test_follow(house, tmp_path):  # noqa: F811
-    subscribe, follow, end = commands("follow", house.endpoints["coap"])
+async def test_documented_subscription_commands(harness, tmp_path):  # noqa: F811
+    subscribe, follow, end = commands("follow", harness.endpoints["coap"])
     name = json.loads(await run(subscribe, tmp_path))["path"].removeprefix("/subscribe/")
     follow, end = ([part.replace("NAME", name) for part in command] for command in (follow, end))
     process = await asyncio.create_subprocess_exec(*follow, stdout=asyncio.subprocess.PIPE)
 
-    async def told():
+    async def received():
         async with asyncio.timeout(30):
             return json.loads(await process.stdout.readline())
 
-    assert (await told())["sequence"] == 0
-    for command in commands("ask", house.endpoints["coap"])[:1]:
+    assert (await received())["sequence"] == 0
+    for command in commands("ask", harness.endpoints["coap"])[:1]:
         await run(command, tmp_path)
-    assert (await told())["addedResults"]["results"]["bindings"][0]["o"]["value"] == "on"
+    assert (await received())["addedResults"]["results"]["bindings"][0]["o"]["value"] == "on"
     await run(end, tmp_path)
     await eventually(
-        lambda: house.metrics.registry.get_sample_value("edge_subscriptions", {"gate": "coap"}) == 0, "its end"
+        lambda: harness.metrics.registry.get_sample_value("edge_subscriptions", {"gate": "coap"}) == 0, "its end"
     )
     with contextlib.suppress(ProcessLookupError):  # newer versions end by themselves if there is nothing to observe
         process.kill()

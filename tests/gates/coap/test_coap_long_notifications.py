@@ -51,7 +51,7 @@ async def result(client):
 
 
 @pytest.mark.parametrize("exponent", [2, 6])
-async def test_a_result_kept_by_deltas_is_exact_however_often_it_changes_meanwhile(gate, client, exponent):
+async def test_a_result_built_from_deltas_is_exact(gate, client, exponent):
     async with CoapClient(gate.url) as other:
         await other.update(insert(*names(30)))
         observation = await client.observe(await client.subscribe(), block2=(0, False, exponent))
@@ -79,16 +79,16 @@ async def test_libcoap_keeps_an_exact_result_too(gate, client):
     )
     kept = Kept()
 
-    async def told():
+    async def received():
         async with asyncio.timeout(30):
             kept.take(json.loads(await process.stdout.readline()))
 
-    await told()
+    await received()
     for number in range(1, 20):
         await client.update(replace(*names(random.randrange(40), number)))
     wanted = await result(client)
     while kept.rows != wanted:
-        await told()
+        await received()
     process.kill()
     await process.communicate()
 
@@ -106,7 +106,7 @@ class Device(Datagrams):
         self.path = "/".join(created.opt.location_path)
         return await self.ask(GET, self.path, observe=0)
 
-    async def told(self):
+    async def received(self):
         """Return the next notification and acknowledge it; earlier repetitions are skipped."""
         while (message := await self.receive()).opt.observe is None:
             assert message.code == Code.EMPTY, message
@@ -142,7 +142,7 @@ LAST = 10
 async def test_the_next_notification_waits_until_the_last_block_was_asked_for(gate, client, device):
     await device.subscribe()
     await client.update(insert(*names(50, 1)))
-    first = await device.told()
+    first = await device.received()
     for number in range(2, LAST + 1):
         await client.update(replace(*names(50, number)))
     await silence(device)
@@ -150,46 +150,46 @@ async def test_the_next_notification_waits_until_the_last_block_was_asked_for(ga
     kept.take(await device.rest(first))
     assert len(kept.rows) == 50
     while kept.sequences[-1] < LAST:
-        kept.take(await device.rest(await device.told()))
+        kept.take(await device.rest(await device.received()))
     assert kept.rows == await result(client)
     assert len(kept.sequences) < LAST  # some were merged; on a loaded machine not all were waiting at the same time
 
 
-async def test_a_get_does_not_take_the_place_of_a_notification(gate, client, device):
+async def test_a_get_does_not_replace_a_notification(gate, client, device):
     await device.subscribe()
     await client.update(insert(*names(50, 1)))
-    first = await device.told()
+    first = await device.received()
     answer = await device.ask(GET, device.path)
     assert (answer.code, body(answer)["error"]) == (Code.SERVICE_UNAVAILABLE, "not_ready")
     assert len(values((await device.rest(first))["addedResults"])) == 50
     assert len(values(await device.rest(await device.ask(GET, device.path)))) == 50
 
 
-async def test_a_notification_does_not_take_the_place_of_what_a_get_is_answered(gate, client, device):
+async def test_a_notification_does_not_replace_the_response_to_a_get(gate, client, device):
     await client.update(insert(*names(50, 1)))
     await device.rest(await device.subscribe())
     first = await device.ask(GET, device.path)
     await client.update(replace(*names(50, 2)))
     await silence(device)
     assert all(value.startswith("1.") for value in values(await device.rest(first)))
-    told = await device.rest(await device.told())
-    assert all(value.startswith("2.") for value in values(told["addedResults"]))
+    received = await device.rest(await device.received())
+    assert all(value.startswith("2.") for value in values(received["addedResults"]))
 
 
-async def test_who_does_not_ask_for_the_rest_begins_anew_when_there_is_more_to_tell(gate, client, device, monkeypatch):
+async def test_an_observer_that_does_not_fetch_the_rest_receives_the_full_result(gate, client, device, monkeypatch):
     monkeypatch.setattr(transfers, "_LIFETIME", 0.2)
     await device.subscribe()
     await client.update(insert(*names(50, 1)))
-    await device.told()
+    await device.received()
     await client.update(replace("a"))
-    again = await device.rest(await device.told())
+    again = await device.rest(await device.received())
     assert (again["sequence"], values(again["addedResults"])) == (0, ["a" + "x" * 60])
     await client.update(replace("b"))
-    assert (await device.rest(await device.told()))["sequence"] == 1
+    assert (await device.rest(await device.received()))["sequence"] == 1
     assert gate.engine.subscriptions == 1
 
 
-async def test_so_does_whose_rest_had_to_go(serving):
+async def test_an_observer_with_an_evicted_rest_receives_the_full_result(serving):
     """The space for the messages that clients fetch is limited."""
     async with serving(max_blocks=1024 * 1024) as gate, CoapClient(gate.url) as client:
         gate.engine.update([UpdateRequest(insert(*names(2000)))]).result(10)
@@ -199,24 +199,24 @@ async def test_so_does_whose_rest_had_to_go(serving):
             assert (await greedy.ask(FETCH, "/query", ALL, uri_query=(f"alias={number}",))).opt.block2.more
         assert (await device.block(1)).code == Code.REQUEST_ENTITY_INCOMPLETE
         await client.update(insert("a"))
-        again = await device.rest(await device.told())
+        again = await device.rest(await device.received())
         assert (again["sequence"], len(values(again["addedResults"]))) == (0, 2001)
 
 
-async def test_what_is_no_block_of_it_is_told_so(gate, client, device):
+async def test_an_unknown_block_is_refused(gate, client, device):
     await device.subscribe()
-    nothing = await device.block(1)
+    missing_block = await device.block(1)
     await client.update(insert(*names(50)))
-    await device.rest(await device.told())
-    for answer in nothing, await device.block(4000):
+    await device.rest(await device.received())
+    for answer in missing_block, await device.block(4000):
         assert (answer.code, answer.opt.content_format) == (Code.REQUEST_ENTITY_INCOMPLETE, 50)
         assert body(answer)["error"] == "invalid_request"
 
 
-async def test_who_ends_it_on_the_way_is_answered(gate, client, device):
+async def test_an_observer_that_cancels_during_a_transfer_is_answered(gate, client, device):
     await device.subscribe()
     await client.update(insert(*names(50)))
-    await device.told()
+    await device.received()
     first = await device.ask(GET, device.path, observe=1)
     assert first.code == Code.CONTENT
     assert len(values(await device.rest(first))) == 50

@@ -9,13 +9,13 @@ from edge.gates.settings import LimitSettings
 
 
 @pytest.mark.parametrize(("code", "path", "payload"), [(FETCH, "/query", ALL), (POST, "/reading/sensor", b"21")])
-async def test_what_is_too_much_is_refused_with_the_time_to_wait(serving, code, path, payload):
+async def test_excess_requests_are_refused_with_the_time_to_wait(serving, code, path, payload):
     rate_limit = RateLimit(LimitSettings(rate=0.001, burst=1))
     async with serving(rate_limit=rate_limit) as gate, CoapClient(gate.url) as client:
         first = await client.ask(code, path, payload)
         assert first.code in (Code.CONTENT, Code.CHANGED)
         refused = await client.ask(code, path, payload)
         assert refused.code == Code.TOO_MANY_REQUESTS
-        told = body(refused)
-        assert (told["error"], told["status_code"]) == ("too_many_requests", 429)
-        assert refused.opt.max_age == told["retry_after"] > 900
+        received = body(refused)
+        assert (received["error"], received["status_code"]) == ("too_many_requests", 429)
+        assert refused.opt.max_age == received["retry_after"] > 900

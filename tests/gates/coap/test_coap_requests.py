@@ -19,9 +19,9 @@ JSON, CBOR = 50, 60
 
 
 def error(message):
-    told = body(message)
-    assert set(told) >= {"error", "error_description", "status_code"}
-    return message.code, told["error"], told["status_code"]
+    received = body(message)
+    assert set(received) >= {"error", "error_description", "status_code"}
+    return message.code, received["error"], received["status_code"]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ async def test_ask_and_the_dataset(client):
     assert body(await client.ask(GET, "/query?query=ASK{}"))["boolean"] is True
     assert values(body(await client.ask(FETCH, "/query", ALL))) == []
     assert values(body(await client.ask(FETCH, "/query?default-graph-uri=urn:g", ALL))) == ["in g"]
-    asked = json.dumps({"sparql": ALL.decode(), "default-graph-uri": ["urn:h", "urn:g"]}).encode()
-    assert values(body(await client.ask(FETCH, "/query", asked, content_format=JSON))) == ["in g"]
+    request = json.dumps({"sparql": ALL.decode(), "default-graph-uri": ["urn:h", "urn:g"]}).encode()
+    assert values(body(await client.ask(FETCH, "/query", request, content_format=JSON))) == ["in g"]
 
 
-async def test_an_update_says_what_it_changed(gate, client):
+async def test_an_update_returns_its_counts(gate, client):
     answer = await client.ask(POST, "/update", X.encode())
     assert (answer.code, body(answer)) == (Code.CHANGED, {"added": 1, "removed": 0})
     answer = await client.ask(POST, "/update", b"DELETE WHERE { ?s ?p ?o }")
@@ -101,7 +101,7 @@ async def test_blocks_are_as_small_as_the_client_wants_them(gate, client):
 
 
 @pytest.mark.parametrize("number", [1, 7])
-async def test_a_block_of_what_was_not_asked_for_is_not_there(gate, number):
+async def test_a_block_without_a_request_does_not_exist(gate, number):
     device = Datagrams(gate.port)
     assert (await device.ask(FETCH, "/query", ALL, block2=(number, False, 2))).code == Code.REQUEST_ENTITY_INCOMPLETE
     assert (await device.ask(POST, "/update", b"x", block1=(number, False, 2))).code == Code.REQUEST_ENTITY_INCOMPLETE
@@ -109,7 +109,7 @@ async def test_a_block_of_what_was_not_asked_for_is_not_there(gate, number):
 
 
 async def test_requests_that_are_too_long_are_refused_before_they_are_all_there(serving):
-    async with serving(max_body=4096) as gate, CoapClient(gate.url) as client:
+    async with serving(max_message=4096) as gate, CoapClient(gate.url) as client:
         answer = await client.ask(POST, "/update", X.encode() + b" " * 5000)
         assert error(answer) == (Code.REQUEST_ENTITY_TOO_LARGE, "payload_too_large", 413)
         assert values(body(await client.ask(FETCH, "/query", ALL))) == []
@@ -125,7 +125,7 @@ async def test_results_that_are_too_long_are_refused(serving):
         assert "coap.max_result" in body(answer)["error_description"]
 
 
-async def test_what_is_kept_of_many_clients_is_bounded(serving):
+async def test_the_stored_blocks_of_many_clients_are_bounded(serving):
     async with serving(max_blocks=4096) as gate:
         devices = [Datagrams(gate.port) for _ in range(9)]
         for device in devices:
@@ -169,7 +169,7 @@ async def test_what_is_kept_of_many_clients_is_bounded(serving):
         (GET, "/", b"", {}, (Code.NOT_FOUND, "not_found", 404)),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_is_told(client, code, path, payload, options, wanted):
+async def test_invalid_requests_are_reported(client, code, path, payload, options, wanted):
     answer = await client.ask(code, path, payload, **options)
     assert error(answer) == wanted
     assert answer.opt.content_format == JSON
@@ -223,7 +223,7 @@ async def test_after_the_stop_the_port_is_free(serving):
         probe.bind(("127.0.0.1", port))
 
 
-async def test_the_token_is_no_parameter(client):
+async def test_the_token_is_not_a_parameter(client):
     """Without security the gateway accepts and ignores it."""
     message = aiocoap.Message(code=FETCH, uri=client.base + "/query", payload=b"ASK {}")
     message.opt.add_option(OptionNumber(65000).create_option(value=b"any"))
@@ -231,24 +231,24 @@ async def test_the_token_is_no_parameter(client):
 
 
 @pytest.mark.parametrize(
-    ("path", "payload", "content_format", "said"),
+    ("path", "payload", "content_format", "expected_message"),
     [
         ("/query", b' {"sparql": "ASK {}"}', None, "content format 50"),
-        ("/query", b'{"query": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
-        ("/subscribe", b'{"subscribe": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
+        ("/query", b'{"query": {"sparql": "ASK {}"}}', JSON, 'only the object inside "query"'),
+        ("/subscribe", b'{"subscribe": {"sparql": "ASK {}"}}', JSON, 'only the object inside "subscribe"'),
         ("/query", b"[" * 100_000, JSON, "nested too deeply"),
         ("/query", b'{"sparql": ' + b"9" * 10_000 + b"}", JSON, "too many digits"),
-        ("/query", b'{"alias": "mine"}', JSON, 'member "sparql" is missing'),
+        ("/query", b'{"alias": "mine"}', JSON, 'add the member "sparql"'),
         ("/subscribe", b'{"sparql": "ASK {}", "resume": true}', JSON, '"resume" does not apply'),
         ("/subscribe", b'{"sparql": "ASK {}", "spuid": "x", "sequence": 1}', JSON, "does not apply"),
     ],
 )
-async def test_what_is_said_in_the_manner_of_another_gate_is_told_how_it_is_said_here(
-    client, path, payload, content_format, said
+async def test_a_request_in_the_form_of_another_gate_gets_the_form_of_this_gate(
+    client, path, payload, content_format, expected_message
 ):
     answer = await client.ask(POST, path, payload, content_format=content_format)
     assert error(answer) == (Code.BAD_REQUEST, "invalid_request", 400)
-    assert said in body(answer)["error_description"]
+    assert expected_message in body(answer)["error_description"]
 
 
 async def test_topics_of_the_mqtt_gate_hold_no_readings(serving):
@@ -263,7 +263,7 @@ async def test_topics_of_the_mqtt_gate_hold_no_readings(serving):
 
 @pytest.mark.parametrize("option", [OptionNumber.URI_PATH, OptionNumber.URI_QUERY])
 @pytest.mark.parametrize("kind", [CON, NON])
-async def test_paths_and_parameters_that_are_no_text_are_answered(gate, option, kind):
+async def test_paths_and_parameters_that_are_not_utf_8_are_refused(gate, option, kind):
     device = Datagrams(gate.port)
     plain = Message(code=GET, _mtype=kind, _mid=7, _token=b"me").encode()
     device.socket.send(plain + header(option) + b"\xff\xfe")
@@ -278,7 +278,7 @@ def header(option):
     return bytes([option << 4 | 2]) if option < 13 else bytes([0xD2, option - 13])
 
 
-async def test_what_is_no_request_and_no_text_is_ignored(gate):
+async def test_datagrams_that_are_not_requests_are_ignored(gate):
     device = Datagrams(gate.port)
     device.socket.send(Message(code=Code.CONTENT, _mtype=CON, _mid=7, _token=b"me").encode() + b"\xb2\xff\xfe")
     assert (await device.ask(FETCH, "/query", b"ASK {}")).code == Code.CONTENT

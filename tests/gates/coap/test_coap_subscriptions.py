@@ -28,11 +28,11 @@ async def test_first_the_result_then_every_change_in_order(gate, client):
     assert (first["sequence"], values(first["addedResults"]), values(first["removedResults"])) == (0, ["before"], [])
     for number in range(5):
         await client.update(insert(number))
-        told = await observation.notification()
-        assert (told["sequence"], values(told["addedResults"])) == (number + 1, [str(number)])
+        received = await observation.notification()
+        assert (received["sequence"], values(received["addedResults"])) == (number + 1, [str(number)])
     await client.update("DELETE WHERE { ?s ?p ?o }")
-    told = await observation.notification()
-    assert values(told["removedResults"]) == ["0", "1", "2", "3", "4", "before"]
+    received = await observation.notification()
+    assert values(received["removedResults"]) == ["0", "1", "2", "3", "4", "before"]
     assert gate.metric("edge_notifications_total") == 7
 
 
@@ -55,7 +55,7 @@ async def test_numbers_of_notifications_grow(client):
     assert one.opt.observe < two.opt.observe < three.opt.observe
 
 
-async def test_what_changes_before_the_observer_comes_is_told(client):
+async def test_changes_before_the_registration_are_notified(client):
     path = await client.subscribe()
     for number in range(3):
         await client.update(insert(number))
@@ -93,13 +93,13 @@ async def test_a_get_without_observe_gives_the_result_of_now(client):
 
 
 @pytest.mark.parametrize("query", [b"nonsense", b"SELECT * { ?s ?p ?o FILTER(<urn:no>(?o)) }"])
-async def test_what_cannot_be_subscribed_is_refused(gate, client, query):
+async def test_an_invalid_subscription_is_refused(gate, client, query):
     answer = await client.ask(POST, "/subscribe", query)
     assert (answer.code, body(answer)["error"]) == (Code.BAD_REQUEST, "parsing_failed")
     await over(gate)
 
 
-async def test_delete_ends_it_and_tells_the_observer(gate, client):
+async def test_delete_ends_a_subscription_and_notifies_the_observer(gate, client):
     path = await client.subscribe()
     observation = await client.observe(path)
     await observation.message()
@@ -132,7 +132,7 @@ async def following(gate, device, kind=CON, *, several=False):
     return path
 
 
-async def test_who_answers_with_a_reset_is_gone(serving):
+async def test_an_observer_that_resets_a_notification_is_removed(serving):
     async with serving(follow_within=2.0) as gate, CoapClient(gate.url) as client:
         device = Datagrams(gate.port)
         await following(gate, device)
@@ -143,7 +143,7 @@ async def test_who_answers_with_a_reset_is_gone(serving):
 
 
 @pytest.mark.parametrize("kind", [CON, NON])
-async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
+async def test_a_vanished_observer_is_detected_at_the_next_check(serving, kind):
     """This needs no change of the result, and holds for both ways to observe."""
     async with serving(follow_within=2.0, ping_interval=0.2) as gate:
         device = Datagrams(gate.port)
@@ -152,7 +152,7 @@ async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
         await over(gate)
 
 
-async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
+async def test_an_observer_that_confirms_nothing_is_removed(serving, monkeypatch):
     """The intervals of RFC 7252, section 4.2, divided by a thousand. The observer is alive and does not read."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.002)
     async with serving(follow_within=2.0) as gate:
@@ -164,7 +164,7 @@ async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
         device.close()
 
 
-async def test_who_answers_pings_stays(serving):
+async def test_an_observer_that_answers_pings_stays(serving):
     async with serving(follow_within=2.0, ping_interval=0.1) as gate, CoapClient(gate.url) as client:
         device = Datagrams(gate.port)
         await following(gate, device)
@@ -173,20 +173,20 @@ async def test_who_answers_pings_stays(serving):
             assert ping.code == Code.EMPTY
             device.reset(ping)
         await client.update(insert("x"))
-        while (told := await device.receive()).code == Code.EMPTY:
-            device.reset(told)
-        assert values(json.loads(told.payload)["addedResults"]) == ["x"]
+        while (received := await device.receive()).code == Code.EMPTY:
+            device.reset(received)
+        assert values(json.loads(received.payload)["addedResults"]) == ["x"]
         device.close()
 
 
-async def test_what_nobody_follows_ends(serving):
+async def test_an_unobserved_subscription_ends(serving):
     async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
         path = await client.subscribe()
         await over(gate)
         assert (await client.ask(GET, path)).code == Code.NOT_FOUND
 
 
-async def test_a_slow_observer_gets_one_net_change_and_delays_nobody(gate, client):
+async def test_a_slow_observer_gets_one_merged_delta_and_delays_no_other(gate, client):
     device = Datagrams(gate.port)
     await following(gate, device)
     quick = await client.observe(await client.subscribe())
@@ -202,18 +202,18 @@ async def test_a_slow_observer_gets_one_net_change_and_delays_nobody(gate, clien
     device.acknowledge(first)
     seen = []
     while "last" not in seen:
-        told = await device.receive()
-        if told.mid == first.mid:
+        received = await device.receive()
+        if received.mid == first.mid:
             continue  # repeated before it was acknowledged
-        device.acknowledge(told)
-        notification = json.loads(told.payload)
+        device.acknowledge(received)
+        notification = json.loads(received.payload)
         seen += values(notification["addedResults"])
     assert notification["sequence"] == 14
     assert gate.metric("edge_merged_notifications_total") >= 10
     device.close()
 
 
-async def test_another_observer_begins_with_the_result_and_the_first_is_told(gate, client):
+async def test_a_second_observer_replaces_the_first_and_starts_with_the_result(gate, client):
     path = await client.subscribe()
     one = await client.observe(path)
     await one.message()
@@ -237,14 +237,14 @@ async def test_an_observer_can_register_again(gate, client):
     again = await device.ask(GET, path, observe=0)
     assert values(json.loads(again.payload)["addedResults"]) == ["x"]
     await client.update(insert("y"))
-    told = await device.receive()
-    device.acknowledge(told)
-    assert values(json.loads(told.payload)["addedResults"]) == ["y"]
+    received = await device.receive()
+    device.acknowledge(received)
+    assert values(json.loads(received.payload)["addedResults"]) == ["y"]
     assert gate.engine.subscriptions == 1
     device.close()
 
 
-async def test_one_client_has_as_many_as_it_leaves_to_others(serving):
+async def test_one_client_gets_at_most_half_of_the_subscriptions(serving):
     async with serving(max_subscriptions=4) as gate, CoapClient(gate.url) as client, CoapClient(gate.url) as other:
         first = await client.subscribe()
         await client.subscribe()
@@ -257,7 +257,7 @@ async def test_one_client_has_as_many_as_it_leaves_to_others(serving):
         await eventually(lambda: gate.engine.subscriptions == 3, "the end of the first")
 
 
-async def test_there_are_only_so_many(serving):
+async def test_the_number_of_subscriptions_is_limited(serving):
     async with serving(max_subscriptions=2) as gate, CoapClient(gate.url) as client, CoapClient(gate.url) as other:
         first = await client.subscribe()
         await other.subscribe()
@@ -268,7 +268,7 @@ async def test_there_are_only_so_many(serving):
             await third.subscribe()
 
 
-async def test_an_observer_is_told_that_the_gateway_stops(serving):
+async def test_an_observer_is_notified_of_the_gateways_stop(serving):
     async with serving() as gate:
         device = Datagrams(gate.port)
         await following(gate, device)
@@ -278,7 +278,7 @@ async def test_an_observer_is_told_that_the_gateway_stops(serving):
     await over(gate)
 
 
-async def test_queries_go_on_while_many_follow(client):
+async def test_queries_are_served_with_many_observers(client):
     observations = [await client.observe(await client.subscribe()) for _ in range(20)]
     await client.update(insert("x"))
     for observation in observations:
@@ -287,7 +287,7 @@ async def test_queries_go_on_while_many_follow(client):
     assert values(body(await client.ask(FETCH, "/query", ALL))) == ["x"]
 
 
-async def test_those_who_vanish_harm_nobody(serving):
+async def test_vanished_observers_affect_no_other(serving):
     """An ICMP error about one client is reported with a message to another."""
     async with serving(follow_within=2.0) as gate, CoapClient(gate.url) as client:
         gone, there = [Datagrams(gate.port) for _ in range(30)], Datagrams(gate.port)
@@ -297,9 +297,9 @@ async def test_those_who_vanish_harm_nobody(serving):
             device.close()
         for number in range(3):
             gate.engine.update([UpdateRequest(insert(number))]).result(10)
-            told = await there.receive()
-            there.acknowledge(told)
-            assert values(json.loads(told.payload)["addedResults"]) == [str(number)]
+            received = await there.receive()
+            there.acknowledge(received)
+            assert values(json.loads(received.payload)["addedResults"]) == [str(number)]
         await eventually(lambda: gate.engine.subscriptions == 1, "the end of the others")
         assert values(body(await client.ask(FETCH, "/query", ALL))) == ["0", "1", "2"]
         there.close()

@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 PLAIN = 860
 
 
-async def test_what_came_is_known_with_its_answer():
+async def test_a_repeated_message_gets_the_stored_answer():
     recent = Deduplication(60, 1_000_000)
     assert recent.find("a") is None
     recent.came("a")
@@ -26,7 +26,7 @@ async def test_what_came_is_known_with_its_answer():
     assert len(recent) == 0
 
 
-async def test_it_is_forgotten_by_itself():
+async def test_stored_answers_expire():
     recent = Deduplication(0.05, 1_000_000)
     for number in range(10):
         recent.came(number)
@@ -38,8 +38,8 @@ async def test_it_is_forgotten_by_itself():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1200)), max_size=60), st.integers(1, 20))
-def test_it_takes_no_more_room_than_it_may_and_keeps_the_newest(story, limit):
-    async def told():
+def test_the_memory_of_stored_answers_is_bounded(story, limit):
+    async def received():
         recent = Deduplication(60, limit * PLAIN)
         newest = None
         for key, length in story:
@@ -53,7 +53,7 @@ def test_it_takes_no_more_room_than_it_may_and_keeps_the_newest(story, limit):
                 assert newest is None or recent.find(newest) is not None or key != newest
         recent.close()
 
-    asyncio.run(told())
+    asyncio.run(received())
 
 
 @pytest.mark.parametrize("kind", [CON, NON])
@@ -67,7 +67,7 @@ async def test_a_request_that_comes_again_is_carried_out_once(gate, kind):
     assert gate.came == [("a", b"1"), ("b", b"1")]
 
 
-async def test_it_is_answered_as_the_first_time(gate):
+async def test_a_repeated_request_gets_the_same_answer(gate):
     device = Datagrams(gate.port)
     first = await device.ask(POST, "/subscribe", ALL)
     for _ in range(2):
@@ -79,7 +79,7 @@ async def test_it_is_answered_as_the_first_time(gate):
             assert again.opt.location_path == first.opt.location_path
 
 
-async def test_a_device_that_begins_its_numbers_anew_says_something_new(gate):
+async def test_a_device_that_restarts_its_message_ids_sends_new_requests(gate):
     """For example after a restart. Nothing of its old request is left then."""
     device = Datagrams(gate.port)
     for value in b"1", b"2", b"2", b"1":
@@ -90,8 +90,8 @@ async def test_a_device_that_begins_its_numbers_anew_says_something_new(gate):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=1)), max_size=30))
-def test_a_request_is_known_by_its_number_and_what_it_says_as_long_as_no_other_has_the_number(story):
-    async def told():
+def test_a_repeated_request_is_recognised_by_message_id_and_content(story):
+    async def received():
         recent, last = Deduplication(60, 1_000_000), {}
         for number, digest in story:
             assert (recent.find(number, digest) is not None) == (last.get(number) == digest)
@@ -100,4 +100,4 @@ def test_a_request_is_known_by_its_number_and_what_it_says_as_long_as_no_other_h
             assert len(recent) == len(last)
         recent.close()
 
-    asyncio.run(told())
+    asyncio.run(received())

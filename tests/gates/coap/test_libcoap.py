@@ -35,13 +35,13 @@ async def test_update_and_query(gate):
     assert values(json.loads(out)) == ["x"]
 
 
-async def test_cbor_both_ways(gate):
-    asked = cbor2.dumps({"sparql": "ASK {}"})
-    out, _ = await coap(f"{gate.url}/query", "fetch", "-t", "60", "-A", "60", text=asked)
+async def test_query_and_response_in_cbor(gate):
+    request = cbor2.dumps({"sparql": "ASK {}"})
+    out, _ = await coap(f"{gate.url}/query", "fetch", "-t", "60", "-A", "60", text=request)
     assert cbor2.loads(out)["boolean"] is True
 
 
-async def test_blocks_both_ways(gate):
+async def test_blockwise_request_and_response(gate):
     wanted = sorted(str(number) for number in range(300))
     text = "INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in wanted) + "}"
     out, _ = await coap(f"{gate.url}/update", "post", text=text.encode())
@@ -59,7 +59,7 @@ async def test_errors_are_shown(gate):
     assert err.startswith(b"4.04")
 
 
-async def test_the_list_of_resources(gate):
+async def test_resources_are_listed(gate):
     out, _ = await coap(f"{gate.url}/.well-known/core")
     assert b"</subscribe>" in out
 
@@ -80,13 +80,13 @@ async def test_a_subscription_is_followed(gate, client):
     assert (first["sequence"], len(values(first["addedResults"]))) == (0, 50)
     for number in range(3):
         await client.update(f"DELETE DATA {{ <urn:s{number}> <urn:p> '{number}' }}")
-        told = await notification()
-        assert (told["sequence"], values(told["removedResults"])) == (number + 1, [str(number)])
+        received = await notification()
+        assert (received["sequence"], values(received["removedResults"])) == (number + 1, [str(number)])
     process.kill()
     await process.communicate()
 
 
-async def test_a_reading(gate):
+async def test_reading_is_accepted(gate):
     out, _ = await coap(f"{gate.url}/reading/cellar/temperature", "post", text=b"12.5")
     assert json.loads(out) == {"readings": 1}
     assert gate.came == [("cellar/temperature", b"12.5")]

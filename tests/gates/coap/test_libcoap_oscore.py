@@ -74,7 +74,7 @@ async def test_update_query_and_a_reading(gate, device):
     assert gate.came == [("cellar/temperature", b"12.5")]
 
 
-async def test_blocks_both_ways(device):
+async def test_blockwise_request_and_response(device):
     wanted = sorted(str(number) for number in range(300))
     text = "INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in wanted) + "}"
     out, _ = await device.ask("/update", "post", text=text.encode())
@@ -90,7 +90,7 @@ async def test_errors_are_shown(device):
     assert b"parsing_failed" in err
 
 
-async def test_the_wrong_keys_are_told(gate, tmp_path):
+async def test_wrong_keys_are_reported(gate, tmp_path):
     keys = gate.keys()
     device = Device(gate, tmp_path, SharedContext("", keys.kid, bytes(16), keys.salt))
     _, err = await device.ask("/reading/a", "post", text=b"1")
@@ -118,7 +118,7 @@ async def test_a_subscription_is_followed(device, gate, tmp_path):
     assert (first["sequence"], values(first["addedResults"])) == (0, ["0"])
     for number in range(1, 4):
         await writer.ask("/update", "post", text=f'INSERT DATA {{ <urn:s> <urn:p> "{number}" }}'.encode())
-        told = await notification()
-        assert (told["sequence"], values(told["addedResults"])) == (number, [str(number)])
+        received = await notification()
+        assert (received["sequence"], values(received["addedResults"])) == (number, [str(number)])
     process.kill()
     await process.communicate()

@@ -39,7 +39,7 @@ async def test_update_and_query(client):
     assert (answer.opt.content_format, body(answer)["boolean"]) == (60, True)
 
 
-async def test_blocks_both_ways(client):
+async def test_blockwise_request_and_response(client):
     wanted = sorted(str(number) for number in range(300))
     await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in wanted) + "}")
     assert values(body(await client.ask(FETCH, "/query", ALL))) == wanted
@@ -62,8 +62,8 @@ async def test_a_subscription_is_followed(client):
     assert (first["sequence"], len(values(first["addedResults"]))) == (0, 50)
     for number in range(3):
         await client.update(f"DELETE DATA {{ <urn:s{number}> <urn:p> '{number}' }}")
-        told = await observation.notification()
-        assert (told["sequence"], values(told["removedResults"])) == (number + 1, [str(number)])
+        received = await observation.notification()
+        assert (received["sequence"], values(received["removedResults"])) == (number + 1, [str(number)])
     assert (await client.ask(DELETE, path)).code == Code.DELETED
     assert (await observation.message()).code == Code.NOT_FOUND
 
@@ -82,14 +82,14 @@ async def test_notifications_have_numbers_of_their_own(device):
         outer.append(await device.line.receive())
         device.line.acknowledge(outer[-1])
     device.numbers.clear()
-    told = [device.open(message, request) for message in outer]
-    assert [json.loads(message.payload)["sequence"] for message in told] == [0, 1, 2, 3]
+    received = [device.open(message, request) for message in outer]
+    assert [json.loads(message.payload)["sequence"] for message in received] == [0, 1, 2, 3]
     assert all(message.opt.observe is not None for message in outer)
     assert len(set(device.numbers)) == 3  # the first one is bound to the nonce of the request
     assert device.numbers == sorted(device.numbers)
 
 
-async def test_who_deregisters_ends_the_subscription(device, gate):
+async def test_deregistering_ends_the_subscription(device, gate):
     path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
     assert (await device.ask(GET, path, observe=0)).code == Code.CONTENT
     assert (await device.ask(GET, path, observe=1)).code == Code.CONTENT
@@ -115,7 +115,7 @@ async def test_no_answer_where_none_is_wanted(device, gate):
     assert device.open(await device.exchange(sealed), request).code == Code.BAD_REQUEST
 
 
-async def test_that_there_is_no_such_block_is_said_inside(device):
+async def test_a_missing_block_is_reported_in_the_protected_response(device):
     update = "INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(50)) + "}"
     await device.ask(POST, "/update", update.encode())
     assert (await device.ask(FETCH, "/query", ALL)).opt.block2.more
@@ -123,7 +123,7 @@ async def test_that_there_is_no_such_block_is_said_inside(device):
     assert answer.code == Code.REQUEST_ENTITY_INCOMPLETE
 
 
-async def test_a_client_may_what_it_may(gate):
+async def test_the_permissions_of_a_client_apply(gate):
     reader = Device(gate.port, gate.keys("reader", Rights(actions=frozenset({"query"}))))
     graphs = Device(gate.port, gate.keys("graphs", Rights(write=frozenset({"urn:g"}))))
     update = b'INSERT DATA { <urn:a> <urn:b> "x" }'
@@ -145,7 +145,7 @@ async def test_a_token_inside_changes_nothing(gate):
     assert (await reader.ask(POST, "/update", asked.encode(), content_format=50)).code == Code.FORBIDDEN
 
 
-async def test_the_subscription_of_another_client_is_not_there(gate):
+async def test_the_subscription_of_another_client_looks_nonexistent(gate):
     mine, other = Device(gate.port, gate.keys("mine")), Device(gate.port, gate.keys("other"))
     path = "/" + "/".join((await mine.ask(POST, "/subscribe", ALL)).opt.location_path)
     for code in (GET, DELETE):
@@ -153,7 +153,7 @@ async def test_the_subscription_of_another_client_is_not_there(gate):
     assert (await mine.ask(GET, path)).code == Code.CONTENT
 
 
-async def test_what_is_not_protected_is_refused_where_others_can_listen(gate):
+async def test_unprotected_requests_are_refused_on_reachable_addresses(gate):
     gate.keys("lamp")
     token = gate.security.token("lamp", None)
     async with CoapClient(gate.url) as client:
@@ -169,7 +169,7 @@ async def test_what_is_not_protected_is_refused_where_others_can_listen(gate):
         assert listed.payload.count(b"</") == 4
 
 
-async def test_on_loopback_tokens_and_keys_will_do(engine, tmp_path):
+async def test_loopback_accepts_tokens_and_keys(engine, tmp_path):
     async with protected_gate(engine, tmp_path / "data") as gate, CoapClient(gate.url) as client:
         keys = gate.keys("lamp")
         message = Message(code=FETCH, uri=gate.url + "/query", payload=ASK)
@@ -181,7 +181,7 @@ async def test_on_loopback_tokens_and_keys_will_do(engine, tmp_path):
         assert (await Device(gate.port, keys).ask(FETCH, "/query", ASK)).code == Code.CONTENT
 
 
-async def test_revoking_a_client_ends_its_keys_and_what_it_follows(gate, device):
+async def test_revoking_a_client_ends_its_keys_and_subscriptions(gate, device):
     path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
     sealed, request = device.seal(GET, path, observe=0)
     assert device.open(await device.exchange(sealed), request).code == Code.CONTENT
@@ -249,7 +249,7 @@ async def test_a_message_that_was_cut_on_its_way(device, gate):
     assert gate.metrics.registry.get_sample_value("edge_internal_errors_total") == 0
 
 
-async def test_who_has_no_keys_uses_up_no_room(device):
+async def test_clients_without_keys_use_no_memory(device):
     """The gateway does not store blocks that nobody can decrypt."""
     sealed, _ = device.seal(POST, "/update", bytes(100))
     sealed.opt.oscore = sealed.opt.oscore[:-1] + b"\x77"
@@ -272,17 +272,17 @@ async def test_the_disk_is_seldom_written(gate, device):
     assert gate.security._store.version[1] == after + 2
 
 
-async def test_many_at_once(client):
+async def test_concurrent_requests_are_answered(client):
     await client.ask(FETCH, "/query", ASK)
     answers = await asyncio.gather(*(client.ask(FETCH, "/query", ASK) for _ in range(20)))
     assert {answer.code for answer in answers} == {Code.CONTENT}
 
 
-async def test_where_tokens_will_do_too_a_request_without_either_is_told_of_both(engine, tmp_path):
+async def test_a_request_without_credentials_gets_both_ways_to_authenticate(engine, tmp_path):
     """A client that should protect its requests and does not do so is not looking for a token."""
     async with protected_gate(engine, tmp_path / "data") as gate, CoapClient(gate.url) as client:
         answer = await client.ask(FETCH, "/query", ASK)
         assert answer.code == Code.UNAUTHORIZED
-        said = body(answer)["error_description"]
-        assert "not protected with OSCORE" in said
-        assert "option 65000" in said
+        description = body(answer)["error_description"]
+        assert "not protected with OSCORE" in description
+        assert "option 65000" in description

@@ -34,7 +34,7 @@ async def test_a_recorded_request_is_not_carried_out_again(gate, device):
     sealed, request = device.seal(POST, "/reading/a", b"1")
     assert device.open(await device.exchange(sealed), request).code == Code.CHANGED
     for _ in range(3):
-        answer = await device.stranger(sealed)
+        answer = await device.send_from_new_address(sealed)
         assert (answer.code, answer.payload) == (Code.UNAUTHORIZED, b"Replay detected")
     assert gate.came == [("a", b"1")]
 
@@ -45,15 +45,15 @@ async def test_a_request_that_was_held_back_is_taken_once_and_not_too_late(gate,
     for _ in range(WINDOW - 2):
         device.seal(FETCH, "/query", ASK)
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
-    assert (await device.stranger(too_late)).code == Code.CHANGED  # the last number in the window
+    assert (await device.send_from_new_address(too_late)).code == Code.CHANGED  # the last number in the window
     assert gate.came == [("too-late", b"1")]
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
-    assert (await device.stranger(late)).payload == b"Replay detected"
-    assert (await device.stranger(too_late)).payload == b"Replay detected"
+    assert (await device.send_from_new_address(late)).payload == b"Replay detected"
+    assert (await device.send_from_new_address(too_late)).payload == b"Replay detected"
     assert gate.came == [("too-late", b"1")]
 
 
-async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(engine, tmp_path):
+async def test_a_request_recorded_before_a_restart_is_not_executed_after_it(engine, tmp_path):
     recorded = []
     async with protected_gate(engine, tmp_path / "data") as gate:
         keys = gate.keys()
@@ -69,16 +69,16 @@ async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(en
     async with protected_gate(engine, tmp_path / "data") as gate:
         again = Device(gate.port, keys, device.keys.sender_sequence_number)
         for sealed in recorded:
-            sealed_answer = await again.stranger(sealed)
+            sealed_answer = await again.send_from_new_address(sealed)
             assert sealed_answer.opt.oscore is not None  # a value that only a client with the keys can return
         # A client with the keys is accepted after one more exchange; others are not.
         assert (await again.ask(POST, "/reading/now", b"1")).code == Code.CHANGED
         for sealed in recorded:
-            assert (await again.stranger(sealed)).payload == b"Replay detected"
+            assert (await again.send_from_new_address(sealed)).payload == b"Replay detected"
         assert gate.came == [("now", b"1")]
 
 
-async def test_what_a_client_showed_once_is_of_no_use_to_others(gate):
+async def test_a_recorded_echo_value_is_useless_to_others(gate):
     """The freshness value is inside the protected message, and each client has its own."""
     one, two = Device(gate.port, gate.keys("one")), Device(gate.port, gate.keys("two"))
     sealed, request = one.seal(FETCH, "/query", ASK)
@@ -89,24 +89,24 @@ async def test_what_a_client_showed_once_is_of_no_use_to_others(gate):
     assert answer.opt.echo not in (None, echo)
 
 
-async def test_the_wrong_keys_open_nothing(gate, device):
+async def test_wrong_keys_decrypt_nothing(gate, device):
     wrong = SharedContext("", device.shared.kid, bytes(16), device.shared.salt)
     sealed, _ = Device(gate.port, wrong, 1000).seal(POST, "/reading/a", b"1")
-    answer = await device.stranger(sealed)
+    answer = await device.send_from_new_address(sealed)
     assert (answer.code, answer.payload) == (Code.BAD_REQUEST, b"Decryption failed")
     assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT  # its sequence number was not consumed
     assert gate.came == []
 
 
-async def test_the_name_of_another_context_opens_nothing(gate, device):
+async def test_id_of_another_context_decrypts_nothing(gate, device):
     other = Device(gate.port, gate.keys("other"))
     await other.ask(FETCH, "/query", ASK)
     sealed, _ = device.seal(POST, "/reading/a", b"1")
     option = sealed.opt.oscore
     sealed.opt.oscore = option[: -len(device.shared.kid)] + other.shared.kid
-    assert (await device.stranger(sealed)).payload == b"Decryption failed"
+    assert (await device.send_from_new_address(sealed)).payload == b"Decryption failed"
     sealed.opt.oscore = option[: -len(device.shared.kid)] + b"nobody"
-    answer = await device.stranger(sealed)
+    answer = await device.send_from_new_address(sealed)
     assert (answer.code, answer.payload) == (Code.UNAUTHORIZED, b"Security context not found")
     assert gate.came == []
 
@@ -126,7 +126,7 @@ async def test_a_changed_message_is_not_carried_out(gate, device):
     assert gate.came == []
 
 
-async def test_what_stands_outside_does_not_count(gate, device):
+async def test_unprotected_options_are_ignored(gate, device):
     """Inner options are not read from the outer message (RFC 8613, section 4.1.1)."""
     sealed, request = device.seal(POST, "/reading/a", b"1")
     sealed.opt.uri_path = ["update"]
@@ -145,7 +145,7 @@ async def test_an_answer_belongs_to_its_request(device):
     assert device.open(answers[1], two).code == Code.CONTENT
 
 
-async def test_of_a_protected_answer_others_see_nothing(gate, device):
+async def test_a_protected_answer_reveals_nothing(gate, device):
     sealed, request = device.seal(FETCH, "/query", b"nonsense")
     answer = await device.exchange(sealed)
     assert answer.code == Code.CHANGED  # success, whatever the inner code is
@@ -185,14 +185,14 @@ async def test_a_protected_message_that_makes_no_sense_inside(gate, device):
         st.tuples(st.binary(max_size=16), st.binary(max_size=40), st.sampled_from([POST, FETCH, GET])), max_size=15
     )
 )
-def test_no_option_stops_it(engine, tmp_path_factory, messages):
+def test_gate_survives_any_option(engine, tmp_path_factory, messages):
     async def story():
         async with protected_gate(engine, tmp_path_factory.mktemp("gate")) as gate:
             device = Device(gate.port, gate.keys())
             for option, payload, code in messages:
                 message = Message(code=code, payload=payload)
                 message.opt.oscore = option
-                assert not (await device.stranger(message)).code.is_successful()
+                assert not (await device.send_from_new_address(message)).code.is_successful()
             assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
             assert gate.metrics.registry.get_sample_value("edge_internal_errors_total") == 0
         while Datagrams.open:
@@ -201,7 +201,7 @@ def test_no_option_stops_it(engine, tmp_path_factory, messages):
     asyncio.run(story())
 
 
-async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
+async def test_no_sequence_number_is_used_on_a_full_disk(gate, monkeypatch):
     """Nothing is sent unprotected either; when there is space, everything works again."""
     device = Device(gate.port, gate.keys())
 
@@ -220,7 +220,7 @@ async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
     monkeypatch.setattr("edge.gates.coap.oscore.SecurityContext.new_sequence_number", lambda context: full(b"", 1))
     update, updated = device.seal(POST, "/update", b'INSERT DATA { <urn:a> <urn:b> "x" }')
     # with the sequence number of the request
-    assert device.open(await device.stranger(update), updated).code == Code.CHANGED
+    assert device.open(await device.send_from_new_address(update), updated).code == Code.CHANGED
     last = await device.line.receive()
     device.line.acknowledge(last)
     assert (last.code, last.payload) == (Code.INTERNAL_SERVER_ERROR, b"Not protected")
@@ -240,10 +240,10 @@ async def test_no_number_of_the_gateway_comes_twice_when_it_is_killed(engine, tm
                 sealed, request = device.seal(GET, path, observe=0)
                 device.open(await device.exchange(sealed), request)
                 update, _ = device.seal(POST, "/update", f"{CLEAR} INSERT DATA {{ <urn:a> <urn:b> {sent} }}".encode())
-                await device.stranger(update)
-                told = await device.line.receive()
-                device.line.acknowledge(told)
-                device.open(told, request)
+                await device.send_from_new_address(update)
+                received = await device.line.receive()
+                device.line.acknowledge(received)
+                device.open(received, request)
                 sent = device.keys.sender_sequence_number
             numbers += device.numbers
     assert len(numbers) >= 16

@@ -50,7 +50,7 @@ async def test_no_number_comes_twice_and_nothing_recorded_is_carried_out(tmp_pat
             device = Device(port, keys, sent)
             assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
             for message in recorded:
-                assert (await device.stranger(message)).payload == b"Replay detected"
+                assert (await device.send_from_new_address(message)).payload == b"Replay detected"
             path = "/" + "/".join((await device.ask(POST, "/subscribe", MINE)).opt.location_path)
             follow, followed = device.seal(GET, path, observe=0)
             device.open(await device.exchange(follow), followed)
@@ -59,10 +59,10 @@ async def test_no_number_comes_twice_and_nothing_recorded_is_carried_out(tmp_pat
                     POST, "/update", f"{CLEAR} INSERT DATA {{ <urn:a> <urn:b> {turn}{number} }}".encode()
                 )
                 recorded.append(update)
-                await device.stranger(update)
-                told = await device.line.receive()
-                device.line.acknowledge(told)
-                device.open(told, followed)
+                await device.send_from_new_address(update)
+                received = await device.line.receive()
+                device.line.acknowledge(received)
+                device.open(received, followed)
             gateway.kill()
             numbers += device.numbers
             sent = device.keys.sender_sequence_number

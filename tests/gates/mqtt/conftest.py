@@ -1,7 +1,7 @@
 """Brokers, and a gateway at each of them."""
 
 import pytest
-from mqtt_harness import house
+from mqtt_harness import running_gateway
 
 from tests.support.processes import Mosquitto
 
@@ -21,5 +21,5 @@ def gateway(request, tmp_path):
         url, version = "", "3.1.1"
     else:
         url, version = request.getfixturevalue("mosquitto").url, "5" if "5" in request.param else "3.1.1"
-    with house(tmp_path, url, mqtt={"version": version}, mqtt_gate={"query_interval": 0.1}) as gateway:
+    with running_gateway(tmp_path, url, mqtt={"version": version}, mqtt_gate={"query_interval": 0.1}) as gateway:
         yield gateway

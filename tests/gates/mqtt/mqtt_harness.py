@@ -23,7 +23,7 @@ ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
 
 
 @contextmanager
-def house(tmp_path, broker: str = "", **sections: Any):
+def running_gateway(tmp_path, broker: str = "", **sections: Any):
     """Run a gateway at the embedded broker or at another one."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

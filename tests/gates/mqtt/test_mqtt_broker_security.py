@@ -13,7 +13,7 @@ import pytest
 from device import Device, token
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mqtt_harness import ALL, ROOT, house, port_of
+from mqtt_harness import ALL, ROOT, port_of, running_gateway
 from paho.mqtt.client import MQTTMessageInfo
 
 from edge.gates.mqtt.topics import level
@@ -27,7 +27,7 @@ KITCHEN = Rights(actions=frozenset(), publish=frozenset({"kitchen/#"}), receive=
 @pytest.fixture
 def gateway(tmp_path):
     security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0}
-    with house(tmp_path, security=security) as gateway:
+    with running_gateway(tmp_path, security=security) as gateway:
         yield gateway
 
 
@@ -44,13 +44,13 @@ def operator(gateway, port):
         yield operator
 
 
-def test_without_a_token_nobody_gets_in(gateway, port):
+def test_no_client_connects_without_a_token(gateway, port):
     for password, code in ((None, 5), ("", 5), ("nonsense", 4), ("two words", 4)):
         with Device(port, password) as device:
             assert device.code == code, password
 
 
-def test_no_forged_expired_or_revoked_token_gets_in(gateway, port):
+def test_forged_expired_and_revoked_tokens_are_refused(gateway, port):
     good = token(gateway, "lamp")
     claims = jwt.decode(good, options={"verify_signature": False})
     header, body, _ = good.split(".")
@@ -73,7 +73,7 @@ def test_no_forged_expired_or_revoked_token_gets_in(gateway, port):
             assert device.inside
 
 
-def test_who_is_not_let_in_takes_nothing_from_who_is(gateway, port, operator):
+def test_a_refused_client_does_not_affect_a_connected_one(gateway, port, operator):
     """The session name, will and connection belong to the client with the valid token."""
     mine = token(gateway, "lamp")
     with Device(port, mine, name="one", will="lamp/gone", clean=False) as lamp:
@@ -99,19 +99,19 @@ def test_a_client_that_connects_again_replaces_itself(gateway, port):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_device_says_what_it_may_and_nothing_else(gateway, port, operator, caplog, qos):
+def test_a_device_publishes_permitted_topics_only(gateway, port, operator, caplog, qos):
     caplog.set_level(logging.WARNING)
     with Device(port, token(gateway, "kitchen", KITCHEN)) as device:
         for topic in ("hall/a", "kitchens", "/kitchen/a", "kitchen/a", "x/kitchen/a", "", "kitchen"):
             if topic:
                 device.publish(topic, qos=qos)
         assert operator.heard_before("kitchen") == ["kitchen/a"]
-    (told,) = [record for record in caplog.records if record.message == "broker.refused"]
-    assert (told.client, told.topic) == ("kitchen", "hall/a")
+    (received,) = [record for record in caplog.records if record.message == "broker.refused"]
+    assert (received.client, received.topic) == ("kitchen", "hall/a")
     assert gateway._mqtt.broker.refused == 4
 
 
-def test_a_device_hears_what_it_may_and_nothing_else(gateway, port, operator):
+def test_a_device_receives_permitted_topics_only(gateway, port, operator):
     for topic in ("kitchen/lamp/set", "kitchen/secret", "hall/lamp/set"):
         operator.publish(topic, "kept", retain=True)
     refused = [
@@ -137,7 +137,7 @@ def test_a_device_hears_what_it_may_and_nothing_else(gateway, port, operator):
         assert device.hear() == ("kitchen//set", "new")
 
 
-def test_who_may_hear_everything_hears_no_answers_of_others(gateway, port, operator):
+def test_permission_for_all_topics_excludes_responses_to_others(gateway, port, operator):
     mine = token(gateway, "mine")
     with Device(port, mine) as client:
         assert client.subscribe(f"{ROOT}/response/mine")
@@ -165,7 +165,7 @@ def test_who_may_hear_everything_hears_no_answers_of_others(gateway, port, opera
             assert late.heard_before("sepa/end") == []
 
 
-def test_nobody_asks_or_answers_in_the_name_of_another(gateway, port):
+def test_no_client_publishes_in_the_name_of_another(gateway, port):
     """A client that may publish everything still cannot fake the gateway's status, its answers or others' requests."""
     with (
         Device(port, token(gateway, "mine")) as client,
@@ -182,7 +182,7 @@ def test_nobody_asks_or_answers_in_the_name_of_another(gateway, port):
 
 
 @pytest.mark.parametrize(("identity", "name"), [("+", "%2B"), ("house/ann+1@x", "house%2Fann%2B1%40x")])
-def test_a_name_that_is_no_level_of_a_topic_stands_there_encoded(gateway, port, identity, name):
+def test_a_name_that_is_not_a_topic_level_is_encoded(gateway, port, identity, name):
     mine = token(gateway, identity)
     with Device(port, mine) as client:
         for others in ("+", "+/#", "house/ann", "#"):
@@ -247,7 +247,7 @@ def test_a_connection_ends_when_the_client_is_revoked_and_has_no_will_any_more(g
         assert operator.heard_before("other/gone") == []
 
 
-def test_rights_that_change_count_at_once_and_leave_nothing_of_before(gateway, port, operator):
+def test_changed_permissions_apply_at_once(gateway, port, operator):
     operator.publish("hall/kept", retain=True)
     mine = token(gateway, "kitchen")
     with Device(port, mine, name="one", clean=False, will="hall/gone") as device:
@@ -274,7 +274,7 @@ def test_topics_with_wildcards_and_system_topics_cannot_be_published(gateway, po
         assert operator.heard_before("lamp/gone") == [], topic
 
 
-def test_what_breaks_the_rules_ends_the_connection_and_leaves_nothing_behind(gateway, port, operator):
+def test_a_protocol_violation_ends_the_connection(gateway, port, operator):
     with Device(port, token(gateway, "lamp"), will="lamp/gone", name="one") as lamp:
         assert lamp.subscribe("a")
         lamp.client._send_publish(1, b"$SYS/broker", b"1", info=MQTTMessageInfo(1))
@@ -310,7 +310,7 @@ def test_a_session_that_is_kept_needs_an_identifier(gateway, port):
         assert client.recv(4) == b"\x20\x02\x00\x02"
 
 
-def test_over_tls(gateway):
+def test_tls_port_requires_a_token(gateway):
     secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])
     authority = str(gateway.settings.tls_dir / "ca.pem")
     with Device(secure, "nonsense", ca=authority) as stranger:
@@ -323,7 +323,7 @@ def test_over_tls(gateway):
         wait_for(lamp.gone.is_set)
 
 
-def test_mosquittos_clients(gateway, port):
+def test_mosquitto_clients_connect_with_a_token(gateway, port):
     password = token(gateway, "kitchen", KITCHEN)
     secure = gateway.endpoints["mqtts"].rpartition(":")[2]
     authority = str(gateway.settings.tls_dir / "ca.pem")
@@ -342,7 +342,7 @@ def test_mosquittos_clients(gateway, port):
 
 
 @pytest.mark.parametrize("sources", [1, 4])
-def test_strangers_who_say_nothing_keep_no_device_out(gateway, port, monkeypatch, sources):
+def test_silent_unauthenticated_connections_block_no_device(gateway, port, monkeypatch, sources):
     """They stop after the TLS handshake: connections from one address, and from several."""
     monkeypatch.setattr("edge.listener.is_local", lambda host: False)
     secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])

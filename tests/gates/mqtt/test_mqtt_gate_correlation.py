@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqtt_harness import ALL, ROOT, MqttClient, house, port_of
+from mqtt_harness import ALL, ROOT, MqttClient, port_of, running_gateway
 
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.protocol.errors import InvalidRequest
@@ -27,43 +27,43 @@ MINE = f"{ROOT}/response/me"
 @pytest.fixture
 def client(tmp_path, mosquitto):
     with (
-        house(tmp_path, mosquitto.url, mqtt={"version": "5"}) as gateway,
+        running_gateway(tmp_path, mosquitto.url, mqtt={"version": "5"}) as gateway,
         MqttClient(port_of(gateway), five=True) as client,
     ):
         yield client
 
 
 def test_answers_carry_the_correlation_data_of_their_request(client):
-    asked = {uuid4().bytes: number for number in range(30)}
-    for correlation, number in asked.items():
+    numbers = {uuid4().bytes: number for number in range(30)}
+    for correlation, number in numbers.items():
         query = {"sparql": f"SELECT ({number} AS ?n) {{}}", "alias": f"q{number}"}
         client.send({"query": query}, ResponseTopic=f"{MINE}/answers", CorrelationData=correlation)
-    for _ in asked:
+    for _ in numbers:
         message = client.message()
         result = json.loads(message.payload)["result"]
-        number = asked[message.properties.CorrelationData]
+        number = numbers[message.properties.CorrelationData]
         assert message.topic == f"{MINE}/answers"
         assert result["alias"] == f"q{number}"
         assert result["results"]["bindings"][0]["n"]["value"] == str(number)
 
 
-def test_notifications_carry_that_of_the_subscribe_request(client):
+def test_notifications_carry_the_correlation_data_of_the_subscribe_request(client):
     client.send({"subscribe": {"sparql": ALL}}, ResponseTopic=f"{MINE}/lamps", CorrelationData=b"\x00lamps")
     first = client.message()
-    told = json.loads(first.payload)["notification"]
+    received = json.loads(first.payload)["notification"]
     assert (first.topic, first.properties.CorrelationData, first.qos) == (f"{MINE}/lamps", b"\x00lamps", 1)
-    assert "alias" not in told
+    assert "alias" not in received
     client.send({"update": {"sparql": "INSERT DATA { <urn:a> <urn:b> 1 }"}}, CorrelationData=b"write")
     seen = {(m.topic, m.properties.CorrelationData) for m in (client.message(), client.message())}
     assert seen == {(MINE, b"write"), (f"{MINE}/lamps", b"\x00lamps")}
-    client.send({"unsubscribe": {"spuid": told["spuid"]}}, CorrelationData=b"end")
+    client.send({"unsubscribe": {"spuid": received["spuid"]}}, CorrelationData=b"end")
     answer = client.message()
     assert answer.properties.CorrelationData == b"end"
-    assert json.loads(answer.payload) == {"unsubscribed": {"spuid": told["spuid"]}}
+    assert json.loads(answer.payload) == {"unsubscribed": {"spuid": received["spuid"]}}
 
 
 @pytest.mark.parametrize("text", ["{", '{"query": {"sparql": "SELECT"}}', '{"query": {}}', b"\xff"])
-def test_errors_carry_it_too(client, text):
+def test_errors_carry_the_correlation_data(client, text):
     client.send(text, ResponseTopic=f"{MINE}/x", CorrelationData=b"7")
     message = client.message()
     assert "error" in json.loads(message.payload)
@@ -71,7 +71,7 @@ def test_errors_carry_it_too(client, text):
 
 
 @pytest.mark.parametrize("topic", ["zigbee2mqtt/lamp/set", f"{ROOT}/response/other", f"{MINE}else", f"{ROOT}/status"])
-def test_nobody_is_answered_where_it_may_not_be_its_own(client, topic):
+def test_no_response_goes_to_a_foreign_response_topic(client, topic):
     """Otherwise a client could use the gateway to publish where it may not publish itself."""
     client.send({"query": {"sparql": "ASK {}"}}, ResponseTopic=topic, CorrelationData=b"1")
     message = client.message()
@@ -105,13 +105,13 @@ def test_a_reply_comes_back_and_the_message_is_as_if_it_had_never_been(reply, me
 
 
 @given(replies)
-def test_nobody_else_can_make_one_up(reply):
+def test_a_reply_cannot_be_forged(reply):
     theirs = Correlation().alias(reply)
     assert Correlation().take(updated_message(theirs, 1, 2)) is None
 
 
 @given(replies)
-def test_a_request_is_the_same_but_for_its_alias(reply):
+def test_a_request_changes_only_in_its_alias(reply):
     message = {"sparql": "ASK {}", "alias": "mine", "default-graph-uri": ["urn:g"], "timeout": 5, "authorization": "x"}
     correlation = Correlation()
     tagged = correlation.with_alias(parse_message(json.dumps({"subscribe": message})), reply)
@@ -129,7 +129,7 @@ def test_the_longest_reply_fits_the_alias_that_stands_for_it():
     ("alias", "correlation", "reason"),
     [("a", b"x" * 1025, "correlation data has 1025 bytes"), ("a" * 1025, b"x", "1024 at most")],
 )
-def test_what_is_kept_with_a_subscription_is_bounded(client, alias, correlation, reason):
+def test_the_data_stored_with_a_subscription_is_bounded(client, alias, correlation, reason):
     client.send({"subscribe": {"sparql": ALL, "alias": alias}}, ResponseTopic=MINE, CorrelationData=correlation)
     error = json.loads(client.message().payload)
     assert error["error"] == "invalid_request"

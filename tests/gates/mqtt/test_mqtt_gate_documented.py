@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from device import Device
-from mqtt_harness import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
+from mqtt_harness import ROOT, MqttClient, port_of, running_gateway, subscriptions, wait_for_sessions
 
 from edge.config import Settings
 from tests.support.processes import Mosquitto
@@ -62,12 +62,12 @@ def gateway(tmp_path):
     directory = tmp_path / "data" / "queries"
     directory.mkdir(parents=True)
     (directory / "lamps.rq").write_text(EXAMPLES["lamps.rq"])
-    with house(tmp_path) as gateway:
+    with running_gateway(tmp_path) as gateway:
         wait_for(lambda: gateway._mqtt.gate.connected, what="the gate")
         yield gateway
 
 
-def test_ask_and_be_answered(gateway):
+def test_documented_requests_are_answered(gateway):
     port = port_of(gateway)
     (listen,) = commands("listen", port)
     subscribe, update, query = commands("ask", port)
@@ -75,14 +75,14 @@ def test_ask_and_be_answered(gateway):
         run(subscribe)
         assert json.loads(messages(process, 1)[0])["notification"]["alias"] == "lamps"
         run(update)
-        told = [json.loads(line) for line in messages(process, 2)]
-        assert {"updated": {"alias": "write", "added": 1, "removed": 0}} in told
-        assert any(each.get("notification", {}).get("sequence") == 1 for each in told)
+        received = [json.loads(line) for line in messages(process, 2)]
+        assert {"updated": {"alias": "write", "added": 1, "removed": 0}} in received
+        assert any(each.get("notification", {}).get("sequence") == 1 for each in received)
         run(query)
         assert json.loads(messages(process, 1)[0])["result"]["boolean"] is True
 
 
-def test_a_will(gateway):
+def test_documented_will_ends_the_session(gateway):
     hall, online, _ = commands("will", port_of(gateway))
     with listening(hall) as process:
         run(online)
@@ -92,7 +92,7 @@ def test_a_will(gateway):
         assert subscriptions(gateway) == 0
 
 
-def test_a_farewell(gateway):
+def test_documented_farewell_ends_the_session(gateway):
     hall, online, offline = commands("will", port_of(gateway))
     with listening(hall):
         run(online)
@@ -101,7 +101,7 @@ def test_a_farewell(gateway):
         wait_for_sessions(gateway, 0)
 
 
-def test_the_status(gateway):
+def test_documented_status_has_the_published_members(gateway):
     (command,) = commands("status", port_of(gateway))
     status = json.loads(run(command))
     (example,) = re.findall(r'^\{"status": "online".*\}$', TEXT, re.MULTILINE)
@@ -109,7 +109,7 @@ def test_the_status(gateway):
     assert status["health"].keys() >= json.loads(example)["health"].keys()
 
 
-def test_following_a_standing_query(gateway):
+def test_following_a_continuous_query(gateway):
     (command,) = commands("follow", port_of(gateway))
     with listening(command) as process, MqttClient(port_of(gateway)) as client:
         client.update("INSERT DATA { <urn:lamp1> <urn:is> true }")
@@ -124,11 +124,14 @@ def test_following_a_standing_query(gateway):
         assert len(result["results"]["bindings"]) == 1
 
 
-def test_mqtt_5_in_python(tmp_path, mosquitto):
+def test_documented_mqtt_5_example_runs(tmp_path, mosquitto):
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict = {}
     exec(compile(code, "docs/mqtt-gate.md", "exec"), names)
-    with house(tmp_path, mosquitto.url, mqtt={"version": "5"}), MqttClient(mosquitto.port, five=True) as client:
+    with (
+        running_gateway(tmp_path, mosquitto.url, mqtt={"version": "5"}),
+        MqttClient(mosquitto.port, five=True) as client,
+    ):
         names["ask"](client.client, "me", "ASK {}", 7)
         message = client.message()
         assert (message.topic, message.properties.CorrelationData) == (f"{ROOT}/response/me/answers", b"\0\0\0\7")
@@ -140,7 +143,7 @@ def test_every_setting_that_is_named_exists():
     assert set(re.findall(r"mqtt_gate\.\w+", TEXT)) - events <= known
 
 
-def test_mosquittos_files(tmp_path):
+def test_documented_mosquitto_files_separate_the_clients(tmp_path):
     """Each client has its own topics of the gate, and the gateway has all."""
     folder = tmp_path / "etc"
     folder.mkdir()
@@ -158,7 +161,7 @@ def test_mosquittos_files(tmp_path):
     account = {"username": "gateway", "password_file": str(tmp_path / "password")}
     try:
         with (
-            house(tmp_path, broker.url, mqtt=account),
+            running_gateway(tmp_path, broker.url, mqtt=account),
             Device(broker.port, "kitchen-sensor", user="kitchen-sensor") as sensor,
             Device(broker.port, "dashboard", user="dashboard") as dashboard,
         ):

@@ -28,7 +28,7 @@ class Owner:
         self.payloads.append(message.payload)
 
 
-async def test_messages_of_qos_0_do_not_pile_up_while_the_loop_is_busy():
+async def test_qos_0_messages_do_not_accumulate_while_the_loop_is_busy():
     owner = Owner()
     wire = BrokerConnection(LoopDispatcher(asyncio.get_running_loop()), owner, ["a/+"], ("will", b""), lambda _: Link())
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)

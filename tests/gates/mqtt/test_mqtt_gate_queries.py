@@ -6,7 +6,7 @@ from collections import Counter
 
 import httpx
 import paho.mqtt.client as paho
-from mqtt_harness import ROOT, house, port_of
+from mqtt_harness import ROOT, port_of, running_gateway
 
 from tests.support.waiting import wait_for
 
@@ -75,7 +75,7 @@ def write(tmp_path, text: str, name: str = "lamps") -> None:
     (directory / f"{name}.rq").write_text(text)
 
 
-def test_the_result_is_retained_and_changes_are_told(tmp_path, gateway):
+def test_the_result_is_retained_and_changes_are_published(tmp_path, gateway):
     write(tmp_path, QUERY)
     turn(gateway, "a", "on")
     with Dashboard(port_of(gateway)) as early:
@@ -97,17 +97,20 @@ def test_the_result_is_retained_and_changes_are_told(tmp_path, gateway):
     assert late.deltas == []
 
 
-def test_what_changes_fast_is_told_at_its_pace(tmp_path):
+def test_fast_changes_are_published_at_the_configured_interval(tmp_path):
     write(tmp_path, QUERY)
     with (
-        house(tmp_path, mqtt_gate={"query_interval": 3600}) as gateway,
+        running_gateway(tmp_path, mqtt_gate={"query_interval": 3600}) as gateway,
         Dashboard(port_of(gateway)) as dashboard,
     ):
         wait_for(lambda: dashboard.results, what="the first result")
         for number in range(20):
             turn(gateway, "a", str(number))
         assert len(dashboard.results) == 1
-    with house(tmp_path, mqtt_gate={"query_interval": 0.5}) as gateway, Dashboard(port_of(gateway)) as dashboard:
+    with (
+        running_gateway(tmp_path, mqtt_gate={"query_interval": 0.5}) as gateway,
+        Dashboard(port_of(gateway)) as dashboard,
+    ):
         dashboard.shows(a="19")
         for number in range(20):
             turn(gateway, "a", str(number))
@@ -118,7 +121,7 @@ def test_what_changes_fast_is_told_at_its_pace(tmp_path):
 
 
 def test_queries_come_change_and_go_while_it_runs(tmp_path, mosquitto):
-    with house(tmp_path, mosquitto.url) as gateway, Dashboard(mosquitto.port) as dashboard:
+    with running_gateway(tmp_path, mosquitto.url) as gateway, Dashboard(mosquitto.port) as dashboard:
         turn(gateway, "a", "on")
         write(tmp_path, "SELECT")
         wait_for(lambda: dashboard.results, what="the error")
@@ -140,18 +143,18 @@ def test_queries_come_change_and_go_while_it_runs(tmp_path, mosquitto):
 
 def test_the_broker_forgets_queries_that_went_while_the_gateway_was_away(tmp_path, mosquitto):
     write(tmp_path, QUERY)
-    with house(tmp_path, mosquitto.url), Dashboard(mosquitto.port) as dashboard:
+    with running_gateway(tmp_path, mosquitto.url), Dashboard(mosquitto.port) as dashboard:
         dashboard.shows()
     (tmp_path / "data" / "queries" / "lamps.rq").unlink()
     with Dashboard(mosquitto.port) as dashboard:
         dashboard.shows()
-        with house(tmp_path, mosquitto.url):
+        with running_gateway(tmp_path, mosquitto.url):
             wait_for(lambda: dashboard.cleared, what="the empty message")
 
 
-def test_a_broker_that_forgot_everything_is_told_again(tmp_path, mosquitto):
+def test_results_are_published_again_to_a_broker_without_data(tmp_path, mosquitto):
     write(tmp_path, QUERY)
-    with house(tmp_path, mosquitto.url) as gateway:
+    with running_gateway(tmp_path, mosquitto.url) as gateway:
         turn(gateway, "a", "on")
         with Dashboard(mosquitto.port) as dashboard:
             dashboard.shows(a="on")
@@ -163,10 +166,10 @@ def test_a_broker_that_forgot_everything_is_told_again(tmp_path, mosquitto):
             dashboard.shows(a="off")
 
 
-def test_a_result_that_is_too_large_is_said_to_be(tmp_path):
+def test_a_result_that_is_too_large_is_reported(tmp_path):
     write(tmp_path, QUERY)
     with (
-        house(tmp_path, mqtt_gate={"max_result": 2000, "query_interval": 0.05}) as gateway,
+        running_gateway(tmp_path, mqtt_gate={"max_result": 2000, "query_interval": 0.05}) as gateway,
         Dashboard(port_of(gateway)) as dashboard,
     ):
         dashboard.shows()
@@ -177,11 +180,11 @@ def test_a_result_that_is_too_large_is_said_to_be(tmp_path):
         dashboard.shows(a="on")
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     write(tmp_path, "x", "a+b")
     (tmp_path / "data" / "queries" / "bytes.rq").write_bytes(b"\xff")
     write(tmp_path, QUERY)
-    with house(tmp_path) as gateway, Dashboard(port_of(gateway)) as dashboard:
+    with running_gateway(tmp_path) as gateway, Dashboard(port_of(gateway)) as dashboard:
         dashboard.shows()
         faults = httpx.get(gateway.endpoints["http"] + "/health").json()["query_faults"]
         assert {name.rpartition("/")[2] for name in faults} == {"a+b.rq", "bytes.rq"}

@@ -16,7 +16,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.errors import StartError
 from edge.security.clients import Rights
-from tests.security.secured import House
+from tests.security.secured import Harness
 
 TEXT, JSON, CBOR, SENML_JSON, SENML_CBOR = 0, 50, 60, 110, 112
 VALUES = """
@@ -40,7 +40,7 @@ def settings(data_dir, **sections):
 
 
 @pytest.fixture
-async def house(tmp_path):
+async def harness(tmp_path):
 
     async with Gateway(settings(tmp_path)) as gateway:
         yield gateway
@@ -57,15 +57,15 @@ async def house(tmp_path):
         (CBOR, cbor2.dumps([{"n": "t", "u": "Cel", "v": 21.5}])),
     ],
 )
-async def test_readings_in_senml_are_mapped_as_over_mqtt(house, content_format, payload):
-    async with CoapClient(house.endpoints["coap"]) as client:
+async def test_readings_in_senml_are_mapped_as_over_mqtt(harness, content_format, payload):
+    async with CoapClient(harness.endpoints["coap"]) as client:
         answer = await client.ask(POST, "/reading/senml/garden", payload, content_format=content_format)
         assert (answer.code, body(answer)) == (Code.CHANGED, {"readings": 1})
         assert values(body(await client.ask(FETCH, "/query", VALUES.encode()))) == ["21.5"]
 
 
-async def test_a_plain_value_for_an_observation_that_a_client_tied_to_a_topic(house):
-    async with CoapClient(house.endpoints["coap"]) as client:
+async def test_a_plain_value_for_an_observation_that_a_client_tied_to_a_topic(harness):
+    async with CoapClient(harness.endpoints["coap"]) as client:
         await client.update(
             "PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX monitor: <http://mml.arces.unibo.it/monitor#> "
             'INSERT DATA { <urn:cellar> a sosa:Observation ; monitor:hasMqttTopic "cellar/temperature" }'
@@ -87,17 +87,17 @@ async def test_a_plain_value_for_an_observation_that_a_client_tied_to_a_topic(ho
         ("/reading", None, b"1", Code.NOT_FOUND),
     ],
 )
-async def test_readings_that_cannot_be_used_are_refused(house, path, content_format, payload, code):
-    async with CoapClient(house.endpoints["coap"]) as client:
+async def test_readings_that_cannot_be_used_are_refused(harness, path, content_format, payload, code):
+    async with CoapClient(harness.endpoints["coap"]) as client:
         answer = await client.ask(POST, path, payload, content_format=content_format)
         assert answer.code == code
         assert set(body(answer)) == {"error", "error_description", "status_code"}
 
 
-async def test_what_cannot_be_used_is_listed_as_over_mqtt(house):
-    async with CoapClient(house.endpoints["coap"]) as client:
+async def test_unusable_readings_are_listed_as_over_mqtt(harness):
+    async with CoapClient(harness.endpoints["coap"]) as client:
         await client.ask(POST, "/reading/nobody/knows", b"1")
-    async with httpx.AsyncClient(base_url=house.endpoints["http"]) as http:
+    async with httpx.AsyncClient(base_url=harness.endpoints["http"]) as http:
         assert [entry["topic"] for entry in (await http.get("/api/unmapped")).json()] == ["nobody/knows"]
 
 
@@ -122,11 +122,11 @@ async def ask(client, code, path, payload, token=None):
 async def test_with_security_every_request_needs_a_token(tmp_path):
     secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0})
     async with Gateway(secured) as gateway, CoapClient(gateway.endpoints["coap"]) as client:
-        house = House(gateway)
-        full = await house.member("full")
-        reader = await house.member("reader", Rights(actions=frozenset({"query"})))
-        graphs = await house.member("graphs", Rights(write=frozenset({"urn:g"})))
-        sensor = await house.member("sensor", Rights(actions=frozenset(), publish=frozenset({"senml/a/+"})))
+        harness = Harness(gateway)
+        full = await harness.member("full")
+        reader = await harness.member("reader", Rights(actions=frozenset({"query"})))
+        graphs = await harness.member("graphs", Rights(write=frozenset({"urn:g"})))
+        sensor = await harness.member("sensor", Rights(actions=frozenset(), publish=frozenset({"senml/a/+"})))
         data, reading = b'INSERT DATA { <urn:a> <urn:b> "x" }', b'[{"n":"t","v":1}]'
         for path, payload in (("/query", ALL), ("/update", data), ("/subscribe", ALL), ("/reading/senml/a", reading)):
             for bad in (None, "", "nonsense", full[:-2]):
@@ -145,8 +145,8 @@ async def test_with_security_every_request_needs_a_token(tmp_path):
 async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_path):
     secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0})
     async with Gateway(secured) as gateway, CoapClient(gateway.endpoints["coap"]) as client:
-        house = House(gateway)
-        mine, other = await house.member("mine"), await house.member("other")
+        harness = Harness(gateway)
+        mine, other = await harness.member("mine"), await harness.member("other")
         created = await ask(client, POST, "/subscribe", ALL, mine)
         path = "/" + "/".join(created.opt.location_path)
         for code in (aiocoap.GET, aiocoap.DELETE):
@@ -155,10 +155,10 @@ async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_pa
         token = OptionNumber(65000).create_option(value=mine.encode())
         observation = await client.observe(path, extra=[token])
         assert (await observation.notification())["sequence"] == 0
-        house.clients.revoke("mine")
+        harness.clients.revoke("mine")
         last = await observation.message()
         assert last.code == Code.UNAUTHORIZED
-        await house.until(lambda: house.subscriptions == 0)
+        await harness.until(lambda: harness.subscriptions == 0)
 
 
 async def test_without_security_only_loopback_addresses_are_listened_on(tmp_path):
@@ -166,14 +166,14 @@ async def test_without_security_only_loopback_addresses_are_listened_on(tmp_path
         await Gateway(settings(tmp_path, coap={"enabled": True, "host": "0.0.0.0", "port": 0})).start()
 
 
-def test_who_does_not_want_it_does_not_load_the_library():
+def test_the_library_is_not_loaded_if_coap_is_disabled():
     assert not Settings().coap.enabled
     code = "import sys, json, edge.process; print(json.dumps(sorted({'aiocoap', 'cbor2'} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
 
-def test_who_has_given_nobody_keys_does_not_load_what_they_need(tmp_path):
+def test_oscore_is_not_loaded_without_keys(tmp_path):
     code = f"""
 import asyncio, sys
 from edge.config import Settings
@@ -192,6 +192,6 @@ asyncio.run(main())
     assert done.stdout == "False\n"
 
 
-async def test_where_it_is_off_nobody_listens(tmp_path):
+async def test_no_port_is_open_if_coap_is_disabled(tmp_path):
     async with Gateway(settings(tmp_path, coap={"enabled": False})) as gateway:
         assert "coap" not in gateway.endpoints

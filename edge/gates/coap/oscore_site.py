@@ -19,8 +19,7 @@ from edge.gates.coap.contexts import ContextGuard
 from edge.gates.coap.formats import BadOption, diagnosed, refused
 from edge.gates.coap.requests import check_options
 from edge.gates.coap.transport import Peer
-from edge.gates.session import Sessions
-from edge.gates.subscriptions import as_error
+from edge.gates.sessions import Sessions
 from edge.protocol.errors import MethodNotAllowed, MissingAuthorization, TooManyRequests
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _OPEN: Final = (".well-known", "core")
 _log = logging.getLogger(__name__)
 
 
-class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
+class OscoreSite(Resource):  # type: ignore[misc]  # the library has no types
     """Decrypts requests and passes them to the site, whose responses are encrypted."""
 
     def __init__(self, site: Resource, sessions: Sessions, guard: ContextGuard, blocks: Blocks, *, plain: bool) -> None:
@@ -73,7 +72,7 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         except RenderableError:
             raise
         except Exception as failure:  # noqa: BLE001 - as in the site
-            error = as_error(failure, None, self._sessions.metrics)
+            error = self._sessions.as_error(failure, None)
             opened = diagnosed(refused(request, error).code, error.description)
         if isinstance(opened, _Inside):
             await opened.serve(self._site)
@@ -112,6 +111,8 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         if kid not in self._active:
             # The import takes half a second on a small machine.
             oscore = await asyncio.to_thread(importlib.import_module, "edge.gates.coap.oscore")
+            # Another request may have created the context during the import. Two contexts would have two replay
+            # windows.
             self._active.setdefault(kid, oscore.SecurityContext(keys, self._guard.contexts))
         return self._active[kid]
 
@@ -161,6 +162,7 @@ def _kid(option: bytes) -> bytes:
     """Return the context id (kid) in an OSCORE option. Raises `BadOption`."""
     flags = option[0] if option else 0
     length = flags & _PIV
+    # Requests have a Partial IV and a kid (RFC 8613, section 6.1).
     if flags & _RESERVED or not 0 < length <= _LONGEST_PIV or len(option) <= length or not flags & _KID:
         raise BadOption("This is not an OSCORE option of a request (RFC 8613, section 6.1)")
     if flags & _KID_CONTEXT:
