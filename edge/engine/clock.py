@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 Trust = Literal["auto", "always", "never"]
 """Whether the wall clock is right: detected, or set by the operator."""
 
+# CLOCK_MONOTONIC stops while the machine sleeps on Linux, and a delay must not.
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _RTC: Final = Path("/sys/class/rtc/rtc0/since_epoch")
@@ -94,4 +95,5 @@ def _synchronised() -> bool:
     if adjtimex is None:
         return False
     asks_nothing = ctypes.create_string_buffer(512)  # struct timex, larger than on any architecture; modes = 0
+    # The state of the clock is the return value, so the structure itself is not read.
     return adjtimex(asks_nothing) not in (-1, _TIME_ERROR)

@@ -22,10 +22,10 @@ from edge.engine.journal.ledger import Ledger
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child, ForkedEvaluator
-from edge.engine.queries.lutt import Key, Lutt
-from edge.engine.queries.oxigraph_queries import QueryRules, parse
+from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT, WHOLE_LIMIT, QueryRules, parse
 from edge.engine.queries.query_plans import QueryPlans
 from edge.engine.queries.query_processor import QueryProcessor
+from edge.engine.queries.subscription_index import Key, SubscriptionIndex
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
@@ -34,9 +34,10 @@ from edge.engine.store.graph_copy import GraphCopy
 from edge.engine.store.mirror import Mirror
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.explanation import Explanation
-from edge.engine.subscriptions.spu import Ready
-from edge.engine.subscriptions.spu_manager import Activation, PreparedQuery, SpuManager
+from edge.engine.subscriptions.spu_manager import PreparedQuery, SpuManager
+from edge.engine.subscriptions.waiting_subscribers import Ready
 from edge.engine.updates.attempt import (
     LAST_STEPS,
     Attempt,
@@ -79,7 +80,7 @@ class PreparedUpdate:
     """Nanoseconds of the compilation."""
     notes: Sequence[object] = ()
     """Entries for the ledger."""
-    beside: bool = False
+    to_ledger: bool = False
     """Whether all inserted quads go to the ledger, too."""
     source: str = ""
     """Client, for quotas and rate limits."""
@@ -92,7 +93,7 @@ class Executed:
     changes: ChangeSet
     activations: list[Activation] = field(default_factory=list)
     spent: Spent = UNSPENT
-    beside: Sequence[Statement] = ()
+    ledger_statements: Sequence[Statement] = ()
     """Statements that it added to the graph of the ledger."""
     entries: int = 0
     """Number of entries that it wrote to the ledger."""
@@ -129,17 +130,17 @@ class Engine:
         """Changes of executed updates that are not committed yet."""
         self._writer_mirror = Mirror(self.graph, self.writing, shared=False)
         self._reader_mirror = Mirror(self.graph, self.writing, shared=True, ahead=lambda: self._unshown)
-        self.apart = ForkedEvaluator(rules.max_query_memory)
+        self.forked = ForkedEvaluator(rules.max_query_memory)
         """Runs evaluations that may take long."""
-        world = World(self.graph, self._writer_mirror, self.apart, rules)
+        world = World(self.graph, self._writer_mirror, self.forked, rules)
         self._updates = UpdateProcessor(world, load)
-        committed = World(self.graph, self._reader_mirror, self.apart, rules)
+        committed = World(self.graph, self._reader_mirror, self.forked, rules)
         plans = QueryPlans(self.graph, replace(rules, parse=self._parse))
         self.spus = SpuManager(world, committed, plans, self.performance, quota or ByteQuota())
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
-        self._reads: Lutt[Attempt] = Lutt(self.graph)
+        self._reads: SubscriptionIndex[Attempt] = SubscriptionIndex(self.graph)
         """Evaluations in forked processes, by the patterns that they read."""
         self._reading: dict[Attempt, None] = {}
         """All evaluations in forked processes."""
@@ -164,14 +165,14 @@ class Engine:
 
     def close(self) -> None:
         """Stop evaluations in forked processes, and copies in the background."""
-        self.apart.close()
+        self.forked.close()
         self._writer_mirror.close()
         self._reader_mirror.close()
 
     def mirror_ready(self) -> bool:
         """Return whether the writer's mirror is filled. If not, start to fill it in the background."""
         self._writer_mirror.prepare()
-        return self._writer_mirror.ready or not self.apart.open
+        return self._writer_mirror.ready or not self.forked.open
 
     def write_down(self, ledger: Ledger) -> None:
         """Attach a ledger. Raises `UpdateFailed` if its graph has been used for other data."""
@@ -202,13 +203,13 @@ class Engine:
         self._note(changes)
         self._reader_mirror.note(changes)
         self.spus.notify(self.spus.activate(transaction, at))
-        self.spus.settle()
+        self.spus.reevaluated.settle()
         graph.dictionary.sweep()
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update for the queue. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""
         began = clock()
-        if request.beside and self._ledger is None:
+        if request.to_ledger and self._ledger is None:
             raise UpdateFailed("No history is kept here")
         plan, constants = self._updates.plan(request)
         return PreparedUpdate(
@@ -218,7 +219,7 @@ class Engine:
             request.access,
             clock() - began,
             request.notes,
-            request.beside,
+            request.to_ledger,
             request.source,
         )
 
@@ -237,6 +238,7 @@ class Engine:
         otherwise raises `LongUpdate` at the step budget. Raises `EdgeError`.
         """
         if attempt is not None:
+            # Permissions first: a client without them must not make the gateway fetch documents.
             if attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates):
                 for update in updates:
                     self._updates.check_targets(update.plan, update.access)
@@ -288,10 +290,11 @@ class Engine:
                         done.append(self._execute(update, now, mode, known, loaded))
                     finally:
                         if attempt is not None:
+                            # Also those of an update that fails: its client pays for them.
                             attempt.steps += self._updates.steps
                     self._unshown.append(done[-1].changes)
-                    if self._ledger is not None and (update.notes or done[-1].beside):
-                        done[-1].entries = self._ledger.take(update.notes, done[-1].beside, now)
+                    if self._ledger is not None and (update.notes or done[-1].ledger_statements):
+                        done[-1].entries = self._ledger.take(update.notes, done[-1].ledger_statements, now)
             except BaseException as error:
                 self.undo(done)
                 if attempt is not None and isinstance(error, LargeUpdate):
@@ -310,7 +313,7 @@ class Engine:
             return None
         (update,) = updates
         plan, found = update.plan, attempt.found
-        if update.beside or update.notes:
+        if update.to_ledger or update.notes:
             return None
         if found is None and not attempt.large and plan.only_modifies and plan.named < STAGED_FROM:
             return None
@@ -348,7 +351,7 @@ class Engine:
             # change the graph. Old results of renewed subscriptions must be read before `apply`.
             changes = staged.settle()
             growth = self._graph_quota.take(changes, update.access, update.source, applied=False)
-            renewals = self.spus.set_apart(staged.net, staged.ids)
+            renewals = self.spus.replacement.detach_large(staged.net, staged.ids)
             transaction = staged.apply()
         except Unfinished:
             raise
@@ -372,9 +375,9 @@ class Engine:
         executed.activations += renewals
         executed.encoded = staged.encoded
         self._unshown.append(executed.changes)
-        if self._ledger is not None and executed.beside:
+        if self._ledger is not None and executed.ledger_statements:
             try:
-                executed.entries = self._ledger.take((), executed.beside, now)
+                executed.entries = self._ledger.take((), executed.ledger_statements, now)
             except BaseException:
                 self.undo([executed])
                 raise
@@ -407,9 +410,13 @@ class Engine:
     @property
     def untidy(self) -> bool:
         """Whether large changes have left work for `tidy`."""
-        mirrors, copies = (self._writer_mirror, self._reader_mirror), self._graph_copies
-        deferred = any(mirror.untidy for mirror in mirrors) or any(copy.untidy for copy in copies)
-        return deferred or bool(self._releasing or self.graph.dictionary.idle)
+        return bool(
+            self._releasing
+            or self.graph.dictionary.idle
+            or self._writer_mirror.untidy
+            or self._reader_mirror.untidy
+            or (self._graph_copies and any(copy.untidy for copy in self._graph_copies))
+        )
 
     def tidy(self) -> None:
         """Do a piece of the deferred work. The writer calls this between two requests."""
@@ -427,8 +434,8 @@ class Engine:
 
         From then on the engine marks the attempt with a conflict when an update changes something that it reads.
         """
-        if not self.apart.open:
-            raise self.apart.closed()
+        if not self.forked.open:
+            raise self.forked.closed()
         rules, dictionary = self.rules, self.graph.dictionary
         general = any(update.plan.needs_mirror for update in updates)
         mirror = ForkedMirror(self._writer_mirror.open() if general else None)
@@ -444,7 +451,7 @@ class Engine:
                     update.bindings,
                     update.access,
                     now,
-                    beside=update.beside,
+                    to_ledger=update.to_ledger,
                     mode=Mode.OUTSIDE,
                     recorded=found[-1],
                     documents=None if attempt.documents is None else attempt.documents[number],
@@ -454,9 +461,9 @@ class Engine:
             return found
 
         if general:
-            child = self.apart.begin(evaluate, rules.evaluation_timeout, "engine.evaluation_timeout")
+            child = self.forked.begin(evaluate, rules.whole_timeout, WHOLE_LIMIT)
         else:
-            child = self.apart.begin(evaluate, rules.update_timeout, "engine.update_timeout")
+            child = self.forked.begin(evaluate, rules.query_timeout, COUNTED_LIMIT)
         # After the fork, but still on the writer thread: no update can fall between the fork and the watched patterns.
         keys: set[Key] = set()
         for update in updates:
@@ -485,12 +492,15 @@ class Engine:
                 attempt.staged.note(transaction.quads)
         if transaction.graphs:
             for attempt in self._reading:
+                # A created or dropped graph changes the solutions of `GRAPH ?g`, although no quad of the read patterns
+                # changed.
                 attempt.conflict |= attempt.graph_names
 
     def undo(self, executed: Sequence[Executed]) -> None:
         """Undo the last executed updates, which could not be made durable."""
         with self.writing:
             for step in reversed(executed):
+                # The newest first, so that each transaction is undone in the state that it led to.
                 inverse = step.changes.inverse()
                 if step.transaction is not None:
                     step.transaction.undo()
@@ -502,7 +512,7 @@ class Engine:
                 if self._ledger is not None and step.entries:
                     self._ledger.give_back(step.entries)
             if not self._unshown:  # otherwise `notified` does it, after the earlier notifications
-                self.spus.end_damaged()
+                self.spus.delivery.end_damaged()
 
     def show(self, executed: Sequence[Executed]) -> None:
         """Make executed updates visible to queries, before their clients get an answer."""
@@ -534,14 +544,14 @@ class Engine:
 
         Without evaluation threads, evaluate marked queries. Return the number of their notifications.
         """
-        self.spus.end_damaged()
+        self.spus.delivery.end_damaged()
         sent = self._settle()
         self.graph.dictionary.sweep(_SWEPT)
         return sent
 
     def deliver(self, most: int) -> None:
         """Notify the subscribers of the results of evaluation threads, for at most `most` queries."""
-        self.spus.deliver(most)
+        self.spus.reevaluated.deliver(most)
         self.graph.dictionary.sweep(_SWEPT)
 
     def prepare_query(self, request: QueryRequest) -> PreparedQuery:
@@ -573,11 +583,11 @@ class Engine:
         outcomes: list[Subscription | Exception] = []
         query = self.prepare_query(request)
         self.spus.resume(query, sink, spuid, sequence, request.source, now, outcomes.append)
-        return self.spus.variables(self._begun(outcomes).spuid)
+        return self.spus.registry.variables(self._begun(outcomes).spuid)
 
     def _settle(self) -> int:
         """Evaluate and notify if the engine has no evaluation threads. Return the number of notifications."""
-        return 0 if self.spus.reevaluation.threaded else self.spus.settle()
+        return 0 if self.spus.reevaluation.threaded else self.spus.reevaluated.settle()
 
     def _begun(self, outcomes: Sequence[Subscription | Exception]) -> Subscription:
         """Return the outcome of a subscription, or raise its error."""
@@ -590,7 +600,7 @@ class Engine:
 
     def unsubscribe(self, spuid: str) -> None:
         """End a subscription. Raises `NotFound`."""
-        self.spus.destroy(spuid)
+        self.spus.registry.destroy(spuid)
         self.graph.dictionary.sweep()
 
     def _parse(self, text: str, base_iri: str) -> str | None:
@@ -598,7 +608,7 @@ class Engine:
         if len(text) <= _LONGEST_PARSED:
             return parse(text, base_iri)
         memory = _PARSER_MEMORY * len(text)
-        child = self.apart.begin(partial(parse, text, base_iri), _PARSING, "60 seconds for the parser", memory)
+        child = self.forked.begin(partial(parse, text, base_iri), _PARSING, "60 seconds for the parser", memory)
         return child.result()
 
     def explain(self, request: QueryRequest) -> Explanation:
@@ -628,7 +638,7 @@ class Engine:
             update.bindings,
             update.access,
             now,
-            beside=update.beside,
+            to_ledger=update.to_ledger,
             mode=mode,
             found=found,
             documents=documents,
@@ -648,17 +658,22 @@ class Engine:
 
         After an `EdgeError` the transaction is undone.
         """
-        beside = transaction.entries() if transaction.beside else ()
+        # Also without a change of the live graph: statements of the ledger do not enter it.
+        ledger_statements = transaction.entries() if transaction.ledger_quads else ()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
-            return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began), beside=beside)
+            return Executed(
+                NO_CHANGE, spent=self.performance.executed(clock() - began), ledger_statements=ledger_statements
+            )
         try:
             if growth is None:
+                # Before the mirror and the copies learn of the changes, so that a refusal has nothing to undo there.
                 growth = self._graph_quota.take(changes, update.access, update.source)
         except BaseException:
             transaction.undo()
             raise
         self._note(changes)
+        # Most of the time there are none, and each update would look for conflicts.
         if self._reading or self._staged:
             self._note_conflicts(transaction)
         try:
@@ -670,7 +685,7 @@ class Engine:
             raise
         spent = self.performance.executed(clock() - began)
         return Executed(
-            changes, activations, spent, beside, growth=growth, access=update.access, transaction=transaction
+            changes, activations, spent, ledger_statements, growth=growth, access=update.access, transaction=transaction
         )
 
     def _note(self, changes: ChangeSet) -> None:
@@ -685,8 +700,7 @@ class Engine:
             graph.create(graph.intern_graph(name))
         for quad in change.removed:
             graph.remove(graph.intern_quad(quad))
-        for quad in change.added:
-            graph.add(graph.intern_quad(quad))
+        graph.add_all(graph.intern_quads(change.added))
         for name in change.dropped:
             graph.drop(graph.intern_graph(name))
 

@@ -21,6 +21,7 @@ def contained(error: BaseException) -> Exception:
     """
     if isinstance(error, Exception):
         return error
+    # By the name of its module: pyo3 does not export the class.
     if type(error).__module__ == _RUST:
         return RuntimeError(f"Oxigraph panicked: {error}").with_traceback(error.__traceback__)
     raise error
@@ -48,6 +49,7 @@ class Incidents:
         """
         if isinstance(error, EdgeError):
             return error.description
+        # One defect can hit a thousand subscriptions of the same update.
         key = type(error), _place(error)
         reason = self._reasons.get(key)
         if reason is None:

@@ -53,6 +53,7 @@ class Statistics:
         """Standard deviation of the sample; 0 for fewer than two values."""
         if self.count < 2:
             return 0.0
+        # Rounding can make the difference of two large sums slightly negative.
         return math.sqrt(max(0.0, self.squares - self.total * self.mean) / (self.count - 1))
 
 
@@ -130,6 +131,7 @@ class PerformanceModel:
     def _fold(self) -> None:
         """Add the recent updates to the statistics phase by phase: three times as fast as update by update."""
         with self._folding:
+            # As many as there are now: the writer may append more meanwhile.
             recent = [self._recent.popleft() for _ in range(len(self._recent))]
             if not recent:
                 return

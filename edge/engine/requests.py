@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyoxigraph as ox
 
 from edge.protocol.access import ANYBODY, Access
+from edge.protocol.bag import split
 from edge.protocol.results import Row, Term, bindings_to_json, results_to_json, whole_to_json
 
 PIECE: Final = 2_000
@@ -27,6 +28,12 @@ class Dataset:
     named_graphs: tuple[str, ...] | None = None
     readable: frozenset[str] | None = None
     """Graphs that the client may read. All others do not exist for it. "" is the default graph."""
+
+    @classmethod
+    def of(cls, default_graphs: Iterable[str] | None, named_graphs: Iterable[str] | None) -> Dataset:
+        """Return the dataset with these graphs."""
+        default = None if default_graphs is None else tuple(default_graphs)
+        return cls(default, None if named_graphs is None else tuple(named_graphs))
 
     @property
     def given(self) -> bool:
@@ -59,7 +66,7 @@ class UpdateRequest:
     """Client or connection, for quotas and rate limits. Empty for the gateway itself."""
     notes: Sequence[object] = ()
     """Entries that the update writes to the ledger."""
-    beside: bool = False
+    to_ledger: bool = False
     """Whether all inserted quads go to the ledger, and none of them to the live graph."""
 
 
@@ -75,7 +82,7 @@ class QueryRequest:
     """Client or connection, for quotas and rate limits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # like `UpdateRequest`, one for each reading
 class UpdateOutcome:
     """Effect of a durable update: numbers of added and removed quads."""
 
@@ -128,16 +135,9 @@ class Delta:
     _length: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, variables: tuple[str, ...], rows: Mapping[Row, int]) -> Delta:
+    def of(cls, variables: tuple[str, ...], rows: Iterable[tuple[Row, int]]) -> Delta:
         """Create a delta from rows with signed counts: positive if added, negative if removed."""
-        added: list[Row] = []
-        removed: list[Row] = []
-        for row, count in rows.items():
-            if count > 0:
-                added += (row,) * count
-            elif count < 0:
-                removed += (row,) * -count
-        return cls(variables, tuple(added), tuple(removed))
+        return cls(variables, *split(rows))
 
     @property
     def json(self) -> tuple[str, str]:
@@ -181,6 +181,7 @@ class Delta:
         for rows, pieces in ((self.added, added), (self.removed, removed)):
             for start in range(0, len(rows), PIECE):
                 pieces.append(bindings_to_json(self.variables, rows[start : start + PIECE]))
+                # From the first piece: an exact length would need the whole text.
                 self._length = self._length or len(pieces[0]) * (len(self.added) + len(self.removed)) // PIECE
                 yield None
         yield whole_to_json(self.variables, added), whole_to_json(self.variables, removed)

@@ -37,16 +37,11 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader, quota: Byte
         union_default_graph=settings.default_graph_as_union,
         allow_service=settings.allow_service,
         allow_load=settings.allow_load,
-        max_solutions=settings.max_solutions,
         max_steps=settings.max_steps,
-        max_text=settings.max_text,
-        max_changes=settings.max_changes,
-        update_timeout=settings.update_timeout,
+        query_timeout=settings.query_timeout,
         max_remembered_bytes=settings.max_remembered_bytes,
-        max_joined=settings.max_joined,
-        evaluation_timeout=settings.evaluation_timeout,
         max_query_memory=settings.max_query_memory,
-        boost=settings.booster == "delta",
+        incremental=settings.booster == "delta",
     )
     return Engine(rules, load, settings.max_graph_bytes, quota)
 
@@ -62,19 +57,20 @@ def open_engine(
     start: bool = True,
     rescue: bool = False,
     quota: ByteQuota | None = None,
+    max_durable: int = 0,
 ) -> Scheduler:
     """Open a data directory and start an engine on it. `directory`: None keeps all data in memory only.
 
     `load` fetches the documents of LOAD. `rights` returns the current permissions of a client whose delayed update is
     due. `ledger` creates the ledger in the journal's file. `start=False`: see `Scheduler`. `quota` is charged for data
-    held for clients.
+    held for clients. `max_durable`: most subscriptions that survive a restart.
     Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable, without a
     change of it. With `rescue`, a damaged directory is opened for reading: see `Scheduler.read_only`.
     """
     settings = settings or EngineSettings()
     clock = clock or SystemClock(settings.trust_clock)
     try:
-        return _open(directory, settings, clock, load, rights, ledger, quota, start=start)
+        return _open(directory, settings, clock, load, rights, ledger, quota, start=start, max_durable=max_durable)
     except DataDamaged as damage:
         if directory is None or not rescue:
             raise
@@ -91,6 +87,7 @@ def _open(
     quota: ByteQuota | None,
     *,
     start: bool,
+    max_durable: int,
 ) -> Scheduler:
     journal = Journal.open(
         directory,
@@ -108,7 +105,9 @@ def _open(
         made = None if ledger is None else ledger(journal)
         try:
             engine = make_engine(settings, load, quota)
-            return Scheduler(engine, journal, settings, clock, rights, made, quota, start=start)
+            return Scheduler(
+                engine, journal, settings, clock, rights, made, quota, start=start, max_durable=max_durable
+            )
         except UNREADABLE as error:
             _log.exception("journal.not_restored")
             journal.refuse(f"its content cannot be restored ({type(error).__name__}: {error})")

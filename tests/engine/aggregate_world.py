@@ -10,10 +10,10 @@ from expression_world import DURATIONS, NUMBERS, OTHERS, STRINGS, iri, typed
 
 from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.aggregates import accumulator as new_accumulator
-from edge.engine.sparql.algebra import Aggregate, Call, Reference, Variable
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import canonical
 from edge.protocol.results import Term
+from edge.sparql.algebra import Aggregate, Call, Reference, Variable
 
 X = Reference(Variable("x"))
 COMPUTED = Call("", (X,), iri("urn:itself"))
@@ -69,14 +69,14 @@ class Bag:
                 self.left += [come] * weight
                 self.steps.append((come, weight))
 
-    def told(self, aggregate: Aggregate) -> Accumulator:
+    def received(self, aggregate: Aggregate) -> Accumulator:
         result = accumulator(aggregate)
         for term, weight in self.steps:
             result.add(term, weight)
         return result
 
 
-def asked(aggregate: Aggregate, terms: Sequence[Term | None]) -> Term | None:
+def oxigraph_result(aggregate: Aggregate, terms: Sequence[Term | None]) -> Term | None:
     """Return Oxigraph's result for a bag of terms, in which None is unbound."""
     store = ox.Store()
     for number, term in enumerate(terms):

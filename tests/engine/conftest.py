@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scheduler_harness import WAIT, House
+from scheduler_harness import WAIT, Harness
 from timer_machine import Box
 
 
 @pytest.fixture
-def open_house() -> Iterator[Callable[..., House]]:
-    houses: list[House] = []
+def open_harness() -> Iterator[Callable[..., Harness]]:
+    harnesses: list[Harness] = []
 
-    def open_(directory: Path | None = None, **settings: object) -> House:
-        houses.append(House(directory, **settings))
-        return houses[-1]
+    def open_(directory: Path | None = None, **settings: object) -> Harness:
+        harnesses.append(Harness(directory, **settings))
+        return harnesses[-1]
 
     yield open_
-    for house in houses:
-        house.door.set()
-        assert house.scheduler.close(WAIT)
+    for harness in harnesses:
+        harness.door.set()
+        assert harness.scheduler.close(WAIT)
 
 
 @pytest.fixture

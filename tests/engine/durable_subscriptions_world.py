@@ -17,6 +17,7 @@ from edge.engine.resume.recovery import Restored
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE, wait_for
 
 WAIT = PATIENCE
@@ -26,7 +27,7 @@ Told = tuple[int, tuple[str, ...], Counter, Counter]
 """A notification: its sequence number, variables and rows in bag semantics."""
 
 
-def told(notification: Notification) -> Told:
+def received(notification: Notification) -> Told:
     delta = notification.delta
     return notification.sequence, delta.variables, Counter(delta.added), Counter(delta.removed)
 
@@ -40,13 +41,13 @@ class Follower:
         self.spuid = ""
 
     @property
-    def told(self) -> list[Told]:
-        return [told(item) for item in self.items if isinstance(item, Notification)]
+    def received(self) -> list[Told]:
+        return [received(item) for item in self.items if isinstance(item, Notification)]
 
     @property
     def bag(self) -> Counter:
         bag: Counter = Counter()
-        for number, (sequence, _, added, removed) in enumerate(self.told):
+        for number, (sequence, _, added, removed) in enumerate(self.received):
             assert sequence == number
             assert removed <= bag
             bag = bag - removed + added
@@ -56,8 +57,9 @@ class Follower:
 class KeptWorld:
     """A series of engines on one data directory. The directory of a killed engine is copied as it is on disk."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
-        self.settings = EngineSettings(**{"max_kept": 1000, **settings})  # type: ignore[arg-type]
+    def __init__(self, directory: Path, max_durable: int = 1000, **settings: object) -> None:
+        self.settings = unchecked(EngineSettings, **settings)
+        self.max_durable = max_durable
         self._root = directory
         self._runs = 0
         self.directory = directory / "0"
@@ -68,7 +70,7 @@ class KeptWorld:
         self._open()
 
     def _open(self) -> None:
-        self.scheduler = open_engine(self.directory, self.settings)
+        self.scheduler = open_engine(self.directory, self.settings, max_durable=self.max_durable)
 
         def sink(spuid: str) -> Sink:
             return self.followers[spuid].items.append
@@ -104,7 +106,7 @@ class KeptWorld:
         items: list[Notification | SubscribeFailed] = []
         spuid = self.scheduler.subscribe(request, items.append).result(WAIT).spuid
         self.scheduler.unsubscribe(spuid).result(WAIT)
-        return told(items[0])[2]  # type: ignore[arg-type]
+        return received(items[0])[2]  # type: ignore[arg-type]
 
     def rows(self) -> int:
         """Return the number of subscriptions on disk."""
@@ -141,8 +143,8 @@ class KeptWorld:
             if follower is None:  # it unsubscribed since then
                 continue
             sequences = [notification.sequence for notification in one.unread]
-            assert sequences == list(range(one.told - len(sequences) + 1, one.told + 1))
+            assert sequences == list(range(one.last_sequence - len(sequences) + 1, one.last_sequence + 1))
             for notification in one.unread:
-                assert told(notification) == follower.told[notification.sequence], follower.request
+                assert received(notification) == follower.received[notification.sequence], follower.request
         for follower in self.followers.values():
             assert follower.bag == self.current(follower.request), follower.request

@@ -126,7 +126,7 @@ class World:
         self.watched: dict[str, Watched] = {}
         self.changes: list[ChangeSet] = []
         self._plans = QueryPlans(self.engine.graph, self.engine.rules)
-        self.told: list[Query] = []
+        self.reported: list[Query] = []
         """The query of each notification, in order."""
         self._ended: list[list[Notification | SubscribeFailed]] = []
         self._everything = self.engine.subscribe(_request(EVERYTHING), lambda _: None, None, NOW).spuid
@@ -147,7 +147,7 @@ class World:
             self._check_unchanged(quads, graphs)
             return False
         executed = self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW)
-        assert not any(each.received for each in self.watched.values()), "told before it was published"
+        assert not any(each.received for each in self.watched.values()), "notified before it was published"
         self.engine.undo(executed + self.engine.execute([self.engine.prepare(UpdateRequest("DROP ALL"))], NOW))
         self._check_unchanged(quads, graphs)
         executed = self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW)
@@ -158,7 +158,7 @@ class World:
         self._check_graph()
         for each in self.watched.values():
             self._check_delta(each)
-        assert not any(self._ended), "told after it ended"
+        assert not any(self._ended), "notified after it ended"
         return True
 
     def subscribe(self, query: Query, name: str = "") -> None:
@@ -290,7 +290,7 @@ class World:
             assert notification.spuid == each.spuid
             assert notification.sequence == each.sequence
             each.sequence += 1
-            self.told.append(each.query)
+            self.reported.append(each.query)
             added, removed = Counter(notification.delta.added), Counter(notification.delta.removed)
             assert added or removed, each.query
             assert not added & removed, each.query

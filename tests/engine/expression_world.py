@@ -10,12 +10,12 @@ import pyoxigraph as ox
 
 from edge.engine.operators.expression import Now, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame
-from edge.engine.sparql.algebra import Call, Constant, Expression, Node, Parameter, Reference, Slot, Variable
 from edge.engine.sparql.oxigraph_text import corrections, edited
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import XSD, Dictionary
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
+from edge.sparql.algebra import Call, Constant, Expression, Node, Parameter, Reference, Slot, Variable
 
 BASE_IRI = "http://example.org/base/"
 VARIABLES = tuple(Variable(name) for name in "abcd")
@@ -36,9 +36,9 @@ class World:
 
     values: Mapping[Variable, Term]
     base_iri: str = BASE_IRI
-    moment: Now = field(default_factory=Now)
+    evaluation_time: Now = field(default_factory=Now)
     dictionary: Dictionary = field(default_factory=Dictionary)
-    effort: StepBudget = field(default_factory=StepBudget)
+    budget: StepBudget = field(default_factory=StepBudget)
 
     def __post_init__(self) -> None:
         self._places = {variable: place for place, variable in enumerate(VARIABLES)}
@@ -62,7 +62,7 @@ class World:
     def holds(self, expression: Expression) -> bool:
         return bool(compile_condition(expression, self)(self.frame))
 
-    def asked(self, expression: Expression) -> Term | None:
+    def oxigraph_value(self, expression: Expression) -> Term | None:
         """Return Oxigraph's result."""
         store = ox.Store()
         patterns = []

@@ -11,7 +11,7 @@ import pytest
 
 from edge.engine.operators import aggregates, operators, stages
 from edge.engine.queries import evaluator
-from edge.engine.subscriptions import delta_evaluation, plan_group, spu
+from edge.engine.subscriptions import delta_evaluation, incremental_spu, plan_group
 
 panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
 """An exception like a panic of Oxigraph in builds that do not abort."""
@@ -71,9 +71,9 @@ OTHERS = (
     Point(plan_group.GroupTrigger, "recall"),
     Point(plan_group.GroupTrigger, "remember"),
     Point(plan_group.PlanGroup, "whose"),
-    Point(spu.IncrementalSpu, "move"),
-    Point(spu.IncrementalSpu, "take"),
-    Point(spu.IncrementalSpu, "delta"),
+    Point(incremental_spu.IncrementalSpu, "move"),
+    Point(incremental_spu.IncrementalSpu, "take"),
+    Point(incremental_spu.IncrementalSpu, "delta"),
     Point(evaluator.World, "read"),
 )
 POINTS = (*OPERATORS, *STAGES, *ACCUMULATORS, *OTHERS)

@@ -113,7 +113,7 @@ def blank_nodes(quads: Iterable[ox.Quad]) -> frozenset[ox.BlankNode]:
 
 
 def named_graphs(names: Iterable[ox.NamedNode | ox.BlankNode]) -> tuple[frozenset[ox.NamedNode], int]:
-    """Return the named graphs, and the number of those whose name is a blank node."""
+    """Return the named graphs, and how many graphs have a blank node as name."""
     names = list(names)
     iris = frozenset(name for name in names if isinstance(name, ox.NamedNode))
     return iris, len(names) - len(iris)

@@ -16,19 +16,20 @@ from edge.engine.requests import Notification, QueryRequest, Solutions, Subscrib
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 WAIT = 100.0
 """Seconds after which a test gives up."""
 
 
-class House:
+class Harness:
     """A running engine with a barrier for its writer thread: while the barrier is closed, the writer is busy."""
 
     def __init__(self, directory: Path | None = None, journal: Journal | None = None, **settings: object) -> None:
         self.door = threading.Event()
         self.at_the_door = threading.Event()
-        self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
+        self.settings = unchecked(EngineSettings, **settings)  # type: ignore[arg-type]
         if journal is None:
             self.scheduler = open_engine(directory, self.settings)
         else:
@@ -71,11 +72,11 @@ def insert(value: int) -> str:
 
 
 class Client:
-    def __init__(self, house: House, text: str = "SELECT ?o { ?s <a:p> ?o }") -> None:
+    def __init__(self, harness: Harness, text: str = "SELECT ?o { ?s <a:p> ?o }") -> None:
         self.items: list[Notification | SubscribeFailed] = []
-        self.future = house.scheduler.subscribe(QueryRequest(text), self.items.append)
+        self.future = harness.scheduler.subscribe(QueryRequest(text), self.items.append)
 
-    def told(self) -> list[tuple[int, list[int], list[int]]]:
+    def received(self) -> list[tuple[int, list[int], list[int]]]:
         """Return sequence, added values and removed values of each notification."""
         return [
             (

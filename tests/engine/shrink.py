@@ -135,8 +135,8 @@ def _quoted(text: str) -> str:
 
 if __name__ == "__main__":
     for seed in map(int, sys.argv[1:]):
-        told = draw(seed)
-        failed = failure(told)
+        received = draw(seed)
+        failed = failure(received)
         print(f"# seed {seed}: {failed or 'does not fail'}")
         if failed:
-            print(as_test(shrunk(told)))
+            print(as_test(shrunk(received)))

@@ -65,7 +65,7 @@ def tell(story: Story) -> list[Query]:
             world.check_query(step.query)
     world.check_restored()
     world.check_no_leak()
-    return world.told
+    return world.reported
 
 
 def draw(seed: int) -> Story:
@@ -217,9 +217,9 @@ def _respelled(author: random.Random, match: re.Match[str], token: str) -> str:
 
 
 if __name__ == "__main__":
-    told: Counter[str] = Counter()
+    received: Counter[str] = Counter()
     for number in range(int(sys.argv[1])):
         for query in tell(draw(number)):
-            told.update(features(query.text))
-    for name, count in sorted(told.items(), key=lambda each: -each[1]):
+            received.update(features(query.text))
+    for name, count in sorted(received.items(), key=lambda each: -each[1]):
         print(f"{count:6} {name}")

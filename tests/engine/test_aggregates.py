@@ -8,14 +8,26 @@ from collections.abc import Sequence
 
 import pyoxigraph as ox
 import pytest
-from aggregate_world import COMPUTED, MIXED, NAMES, POOLS, SEPARATOR, Bag, X, accumulator, asked, parts, strict_best
+from aggregate_world import (
+    COMPUTED,
+    MIXED,
+    NAMES,
+    POOLS,
+    SEPARATOR,
+    Bag,
+    X,
+    accumulator,
+    oxigraph_result,
+    parts,
+    strict_best,
+)
 from expression_world import iri, typed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.operators.values import encode
-from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression
 from edge.protocol.results import Term
+from edge.sparql.algebra import Aggregate, Call, Constant, Expression
 
 bags = st.builds(
     Bag,
@@ -40,20 +52,22 @@ def integer(number: int) -> ox.Literal:
 
 @given(st.sampled_from(("COUNT", "SUM", "AVG")), expressions, st.booleans(), bags)
 @settings(max_examples=400, deadline=None)
-def test_counts_and_sums_are_those_of_what_is_left(name: str, expression: Expression, distinct: bool, bag: Bag) -> None:
+def test_counts_and_sums_are_those_of_the_remaining_values(
+    name: str, expression: Expression, distinct: bool, bag: Bag
+) -> None:
     described = Aggregate(name, expression, distinct)
-    assert bag.told(described).result() == asked(described, bag.left)
+    assert bag.received(described).result() == oxigraph_result(described, bag.left)
 
 
 @given(st.sampled_from(("MIN", "MAX")), st.booleans(), st.one_of(bags, mixed_bags))
 @settings(max_examples=300, deadline=None)
-def test_extremes_are_those_of_what_is_left(name: str, distinct: bool, bag: Bag) -> None:
+def test_minimum_and_maximum_follow_the_remaining_values(name: str, distinct: bool, bag: Bag) -> None:
     described = Aggregate(name, X, distinct)
-    result = bag.told(described).result()
+    result = bag.received(described).result()
     terms = [term for term in bag.left if term is not None]
     if len(terms) < len(bag.left) or not terms:
         assert result is None
-        assert asked(described, bag.left) is None
+        assert oxigraph_result(described, bag.left) is None
     else:
         # Among equal terms, and in a circle of terms each less than the next, Oxigraph takes the first.
         best = strict_best(name, terms)
@@ -61,17 +75,17 @@ def test_extremes_are_those_of_what_is_left(name: str, distinct: bool, bag: Bag)
 
 
 @given(bags, expressions)
-def test_a_sample_is_one_of_what_is_left(bag: Bag, expression: Expression) -> None:
-    result = bag.told(Aggregate("SAMPLE", expression, False)).result()
+def test_a_sample_is_one_of_the_remaining_values(bag: Bag, expression: Expression) -> None:
+    result = bag.received(Aggregate("SAMPLE", expression, False)).result()
     terms = [term for term in bag.left if term is not None]
     assert result in terms if terms else result is None
 
 
 @given(st.booleans(), bags)
 @settings(max_examples=200, deadline=None)
-def test_concatenations_are_those_of_what_is_left(distinct: bool, bag: Bag) -> None:
+def test_concatenations_are_those_of_the_remaining_values(distinct: bool, bag: Bag) -> None:
     described = Aggregate("GROUP_CONCAT", X, distinct, SEPARATOR)
-    assert parts(bag.told(described).result()) == parts(asked(described, bag.left))
+    assert parts(bag.received(described).result()) == parts(oxigraph_result(described, bag.left))
 
 
 @given(st.sampled_from(NAMES), st.booleans(), bags, st.integers())
@@ -82,7 +96,7 @@ def test_neither_order_nor_history_matters(name: str, distinct: bool, bag: Bag, 
     for term in bag.left:
         fresh.add(term, 1)
     if name != "SAMPLE":
-        assert fresh.result() == bag.told(described).result()
+        assert fresh.result() == bag.received(described).result()
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)), st.lists(st.floats(allow_nan=False, width=32)))
@@ -137,7 +151,7 @@ def test_all_solutions_are_counted_and_distinct_ones_once() -> None:
     assert distinct.result() == integer(2)
 
 
-def test_the_type_of_a_sum_is_the_widest_that_is_left() -> None:
+def test_the_type_of_a_sum_is_the_widest_remaining_type() -> None:
     total = accumulator(Aggregate("SUM", X, False))
     numbers = [integer(1), typed("0.5", "decimal"), typed("0.25", "float"), typed("0.125", "double")]
     kinds = ["integer", "decimal", "float", "double"]
@@ -162,7 +176,7 @@ def test_a_group_recovers_when_the_error_leaves() -> None:
         assert result.result() in (integer(4), typed("4", "decimal"))
 
 
-def test_infinities_leave_too() -> None:
+def test_removed_infinity_leaves_the_sum() -> None:
     total = accumulator(Aggregate("SUM", X, False))
     for text in ("1.5", "INF", "-INF"):
         total.add(typed(text, "double"), 1)
@@ -188,13 +202,13 @@ def test_averages_are_cut_off_after_18_places() -> None:
     assert aggregate("AVG", integer(2), integer(4)) == typed("3", "decimal")
 
 
-def test_of_equal_extremes_it_is_always_the_same_one() -> None:
+def test_the_choice_among_equal_extremes_is_deterministic() -> None:
     one, same = integer(1), typed("1", "double")
     assert aggregate("MIN", one, same) == aggregate("MIN", same, one)
     assert aggregate("MAX", one, same) == aggregate("MAX", same, one)
 
 
-def test_the_least_goes_and_the_next_is_there() -> None:
+def test_removing_the_minimum_reveals_the_next() -> None:
     least = accumulator(Aggregate("MIN", X, False))
     for number in (3, 1, 2, 1):
         least.add(integer(number), 1)
@@ -212,7 +226,7 @@ def test_triple_terms_have_an_order() -> None:
     assert aggregate("MAX", *triples, iri("urn:z")) == triples[0]
 
 
-def test_a_sample_stays_as_long_as_it_is_there() -> None:
+def test_sample_does_not_change_while_its_value_remains() -> None:
     sample = accumulator(Aggregate("SAMPLE", X, True))
     for text in ("b", "a", "c"):
         sample.add(ox.Literal(text), 1)
@@ -233,7 +247,7 @@ def test_concatenations_have_a_separator_and_a_language() -> None:
     assert aggregate("GROUP_CONCAT", iri("urn:a")) is None
 
 
-def test_count_passes_over_errors_of_what_is_looked_up_alone() -> None:
+def test_count_ignores_errors_of_its_expression_only() -> None:
     choice = Call("COALESCE", (X, Call("IF", (COMPUTED, X, Constant(integer(1))))))
     assert aggregate("COUNT", integer(1), None) == integer(1)
     assert aggregate("COUNT", integer(1), None, expression=choice) == integer(1)
@@ -241,9 +255,9 @@ def test_count_passes_over_errors_of_what_is_looked_up_alone() -> None:
     assert aggregate("COUNT", integer(1), None, distinct=True, expression=COMPUTED) is None
 
 
-def test_what_is_the_same_is_told_by_terms() -> None:
+def test_distinct_values_are_compared_as_terms() -> None:
     """Oxigraph treats equal times in different zones as one when it counts the values of an expression."""
     moments = [typed("2024-02-29T12:00:00Z", "dateTime"), typed("2024-02-29T14:00:00+02:00", "dateTime")]
     for expression in (X, COMPUTED):
         assert aggregate("COUNT", *moments, distinct=True, expression=expression) == integer(2)
-    assert asked(Aggregate("COUNT", X, True), moments) == integer(2)
+    assert oxigraph_result(Aggregate("COUNT", X, True), moments) == integer(2)

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_mirror import some_update
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.engine import Engine
 from edge.engine.journal import journal as journal_module
 from edge.engine.journal.codec import decode
@@ -23,8 +22,11 @@ from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling import background_snapshot
 from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
 from edge.engine.scheduling.writer import Writer
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.engine.store.graph_copy import GraphCopy
 from edge.protocol.errors import UpdateFailed
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 
@@ -85,7 +87,7 @@ def test_updates_between_any_two_pieces_are_in_the_snapshot(seed, stored):
         assert restored(Path(name)) == (*state, last, sequence if stored else 0)
 
 
-def test_updates_go_on_while_a_snapshot_is_made(tmp_path, monkeypatch):
+def test_updates_continue_during_a_snapshot(tmp_path, monkeypatch):
     """The encoding thread pauses between two pieces; updates are committed, then the snapshot is stored."""
     at_a_piece, go_on = threading.Event(), threading.Event()
 
@@ -97,7 +99,7 @@ def test_updates_go_on_while_a_snapshot_is_made(tmp_path, monkeypatch):
 
     quads = BackgroundSnapshot._quads
     monkeypatch.setattr(BackgroundSnapshot, "_quads", between)
-    scheduler = open_engine(tmp_path, EngineSettings(snapshot_min_bytes=1000, snapshot_ratio=0.1))
+    scheduler = open_engine(tmp_path, unchecked(EngineSettings, snapshot_min_bytes=1000, snapshot_ratio=0.1))
     triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(2000))
     scheduler.update([UpdateRequest(f"INSERT DATA {{ {triples} }}")]).result(20)
     assert at_a_piece.wait(20)
@@ -114,7 +116,7 @@ def test_updates_go_on_while_a_snapshot_is_made(tmp_path, monkeypatch):
     assert restored(tmp_path)[0] == before
 
 
-def test_what_was_changed_before_it_is_stored_is_encoded_in_bodies_of_bounded_size(tmp_path, monkeypatch):
+def test_changes_during_a_snapshot_are_encoded_in_pieces_of_bounded_size(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "CHUNK_QUADS", 100)
     engine, journal = new_engine(), Journal.open(tmp_path)
     encoded = threading.Event()
@@ -150,7 +152,7 @@ def test_a_large_change_before_it_is_stored_is_not_encoded_by_the_writer(tmp_pat
 
     monkeypatch.setattr(Writer, "_put_snapshot", late)
     monkeypatch.setattr(BackgroundSnapshot, "bodies", noted)
-    scheduler = open_engine(tmp_path, EngineSettings(snapshot_min_bytes=1000, snapshot_ratio=0.1))
+    scheduler = open_engine(tmp_path, unchecked(EngineSettings, snapshot_min_bytes=1000, snapshot_ratio=0.1))
     triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(2000))
     scheduler.update([UpdateRequest(f"INSERT DATA {{ {triples} }}")]).result(20)
     wait_for(lambda: scheduler._journal.snapshot_sequence == 2, what="the snapshot")
@@ -164,7 +166,7 @@ def test_a_snapshot_that_cannot_be_encoded_is_tried_again_later(tmp_path, monkey
         raise MemoryError
 
     monkeypatch.setattr(background_snapshot, "snapshot_bodies", fail)
-    scheduler = open_engine(tmp_path, EngineSettings(snapshot_min_bytes=1000, snapshot_ratio=0.1))
+    scheduler = open_engine(tmp_path, unchecked(EngineSettings, snapshot_min_bytes=1000, snapshot_ratio=0.1))
     add = "INSERT DATA { %s }"
     scheduler.update([UpdateRequest(add % " ".join(f"<a:{n}> <a:p> {n} ." for n in range(2000)))]).result(20)
     wait_for(lambda: not scheduler._journal.snapshot_due, what="the failure")
@@ -177,7 +179,7 @@ def test_a_snapshot_that_cannot_be_encoded_is_tried_again_later(tmp_path, monkey
 
 def test_a_snapshot_in_the_making_does_not_delay_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(background_snapshot, "_PIECE", 1)
-    scheduler = open_engine(tmp_path, EngineSettings(snapshot_min_bytes=1000, snapshot_ratio=0.1))
+    scheduler = open_engine(tmp_path, unchecked(EngineSettings, snapshot_min_bytes=1000, snapshot_ratio=0.1))
     triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(5000))
     scheduler.update([UpdateRequest(f"INSERT DATA {{ {triples} }}")]).result(20)
     assert scheduler.close()

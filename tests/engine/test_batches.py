@@ -16,6 +16,7 @@ from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access, Priority
+from tests.support.settings import unchecked
 
 
 class Site:
@@ -29,14 +30,14 @@ class Site:
         self.sent = 0
         self.busy: list[float] = []
         self.oldest: list[float] = []
-        given = EngineSettings(**settings)  # type: ignore[arg-type]
+        given = unchecked(EngineSettings, **settings)  # type: ignore[arg-type]
         engine = make_engine(given)
         engine.write_down(self)  # type: ignore[arg-type]  # it has what `execute` asks of a ledger
         self.scheduler = Scheduler(engine, Journal.open(directory), given, self.clock)
 
     graph = "urn:notes"
 
-    def take(self, notes, beside, now) -> int:
+    def take(self, notes, statements, now) -> int:
         """Act as a ledger, on the writer's thread."""
         ((name, milliseconds),) = notes
         self.at_the_door.set()

@@ -54,7 +54,7 @@ def test_one_text_of_a_client_is_compiled_at_a_time(texts):
     wait_for(lambda: texts.begun == ["flood 0", "other"])
 
 
-def test_texts_of_a_client_keep_their_order_and_wait_for_what_was_compiled(texts):
+def test_texts_of_a_client_keep_their_order_during_compilation(texts):
     names = [f"text {number}" for number in range(6)]
     for name in names:
         texts.put("client", name)
@@ -76,7 +76,7 @@ def test_a_client_has_one_compiled_text_however_many_others_have(texts):
     assert len(texts.compiled) <= 20 + 8
 
 
-def test_what_waits_is_compiled_after_the_end(texts):
+def test_waiting_texts_are_compiled_after_the_end(texts):
     for number in range(5):
         texts.put("client", f"text {number}")
     texts.queue.close()

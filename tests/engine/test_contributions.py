@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.journal import contributions
 from edge.engine.journal.contributions import STEP, Contributions
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.access import ACTIONS, Access
 from edge.protocol.errors import StorageFailed, UpdateFailed
+from tests.support.settings import unchecked
 
 ALICE = Access("alice", ACTIONS - {"administer"}, registration="1")
 
 
 def opened(directory: Path, **settings: Any) -> Any:
-    return open_engine(directory, EngineSettings(max_graph_bytes=20 * STEP, **settings))
+    return open_engine(directory, unchecked(EngineSettings, max_graph_bytes=20 * STEP, **settings))
 
 
 def add(engine: Any, first: int, count: int, access: Access = ALICE) -> None:
@@ -40,7 +42,7 @@ def rows(directory: Path) -> dict[str, str]:
         return dict(file.execute("SELECT name, value FROM meta WHERE name LIKE 'added:%'"))
 
 
-def test_after_a_clean_stop_they_are_exact(tmp_path):
+def test_contributions_are_exact_after_a_clean_stop(tmp_path):
     engine = opened(tmp_path)
     add(engine, 0, 50)
     before = held(engine)
@@ -55,7 +57,7 @@ def test_after_a_clean_stop_they_are_exact(tmp_path):
     assert not rows(tmp_path)
 
 
-def test_after_a_crash_less_than_a_step_is_missing(tmp_path):
+def test_contributions_miss_less_than_a_step_after_a_crash(tmp_path):
     engine = opened(tmp_path / "before")
     writes = 0
     stored: dict[str, str] = {}
@@ -72,7 +74,7 @@ def test_after_a_crash_less_than_a_step_is_missing(tmp_path):
     assert engine.close()
 
 
-def test_a_snapshot_has_them_exactly(tmp_path):
+def test_a_snapshot_stores_contributions_exactly(tmp_path):
     engine = opened(tmp_path / "before", snapshot_min_bytes=1, snapshot_ratio=0.001)
     add(engine, 0, 100)
     engine.on_writer(lambda: None).result(20)
@@ -94,7 +96,7 @@ def test_a_restart_gives_no_client_more_of_the_graph(tmp_path):
     assert total * 700 < 10 * STEP
 
 
-def test_what_was_not_stored_is_not_counted(tmp_path, monkeypatch):
+def test_uncommitted_quads_are_not_counted(tmp_path, monkeypatch):
     engine = opened(tmp_path)
     add(engine, 0, 1000)
     before = held(engine)

@@ -21,7 +21,7 @@ DOUBLED = " ".join(f"BIND(CONCAT(?t{n}, ?t{n}) AS ?t{n + 1})" for n in range(20)
 
 
 @pytest.fixture(scope="module")
-def house() -> Engine:
+def engine() -> Engine:
     """Return lamps in rooms, a street of rooms, and one lamp with as many tags as there are lamps."""
     engine = new_engine()
     lamps = " ".join(
@@ -59,8 +59,8 @@ def small(engine: Engine, text: str, dataset: Dataset = STORE_DATASET) -> bool:
         "SELECT * { ?r <urn:name> ?n FILTER(REPLACE(?n, 'room', '') = '7') }",
     ],
 )
-def test_what_follows_the_data_is_small(house: Engine, text: str) -> None:
-    assert small(house, text)
+def test_a_query_that_follows_the_data_is_small(engine: Engine, text: str) -> None:
+    assert small(engine, text)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_what_follows_the_data_is_small(house: Engine, text: str) -> None:
         "SELECT * { SERVICE <http://localhost:1/> { ?s ?p ?o } }",
     ],
 )
-def test_what_may_go_on_for_ever_is_not(house: Engine, text: str) -> None:
-    assert not small(house, text)
+def test_a_query_of_unbounded_cost_is_not_small(engine: Engine, text: str) -> None:
+    assert not small(engine, text)
 
 
 @pytest.mark.parametrize("nesting", ["OPTIONAL { ?s ?p ?o %s }", "FILTER EXISTS { ?s ?p ?o %s }", "{ ?s ?p ?o %s }"])
-def test_what_is_nested_deep_is_not_computed_to_the_end(house: Engine, nesting: str) -> None:
+def test_the_estimate_of_deep_nesting_stops_early(engine: Engine, nesting: str) -> None:
     text = "?a ?b ?c"
     for _ in range(60):
         text = nesting % text
-    assert not small(house, f"SELECT * {{ ?s ?p ?o . ?x ?y ?z . {text} }}")
+    assert not small(engine, f"SELECT * {{ ?s ?p ?o . ?x ?y ?z . {text} }}")
 
 
-def test_a_dataset_is_counted_as_a_whole(house: Engine) -> None:
+def test_a_dataset_is_counted_as_a_whole(engine: Engine) -> None:
     text = "SELECT * { ?a <urn:dims> ?b . ?c <urn:dims> ?d . ?e <urn:dims> ?f }"
-    assert not small(house, text, Dataset(("urn:nowhere",)))
+    assert not small(engine, text, Dataset(("urn:nowhere",)))
 
 
 def rows(engine: Engine, query: Query) -> int:

@@ -34,7 +34,7 @@ SUBSCRIBED = (
 
 
 @pytest.mark.parametrize("text", SUBSCRIBED)
-def test_found(text):
+def test_subscriptions_found_by_random_tests(text):
     world = World()
     world.update(["INSERT DATA { ex:a ex:p ex:b }"], PREFIX)
     world.subscribe(Query(PREFIX + text))

@@ -18,7 +18,7 @@ from edge.engine.updates import data_compiler, update_compiler
 from edge.engine.updates.data_compiler import data_plan
 from edge.engine.updates.update_plan import Data
 from edge.protocol.errors import EdgeError, ParsingFailed
-from edge.protocol.syntax import MAX_DEPTH
+from edge.sparql.tokens import MAX_DEPTH
 
 PADDING = "\n#" + "x" * LONGEST_TEXT
 
@@ -76,7 +76,7 @@ def test_data_in_any_form_is_recognised(text):
         "INSERT DATA { ex:a ex:p 1 GRAPH ex:h { # }\n } }",
     ],
 )
-def test_what_is_anything_else_or_wrong_is_left_to_the_usual_way(text):
+def test_other_or_invalid_operations_are_left_to_the_general_parser(text):
     assert plan(text) is None
 
 
@@ -86,7 +86,7 @@ def test_operations_of_one_kind_are_one_as_far_as_the_declarations_are_the_same(
     assert [part.inserts for part in plan(insert + PREFIX + insert) or []] == [True, True]
 
 
-def test_only_long_texts_are_read_so(monkeypatch):
+def test_only_long_texts_use_the_data_reader(monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(update_compiler, "data_plan", lambda text, rules: read.append(text))
     run(new_engine(), "INSERT DATA { <a> <b> 1 }")
@@ -113,7 +113,7 @@ def terms(number: int) -> tuple[str, str]:
     return f'"{number}"^^<{XSD}integer>', f'"n{number % 7}"'
 
 
-def test_operations_see_what_those_before_them_did():
+def test_operations_see_the_effects_of_earlier_ones():
     engine = new_engine()
     one, other = "DATA { ex:a ex:p 1 , 01 , 2 }", "DATA { ex:a ex:p 2 , 3 }"
     changes = run(engine, f"{PREFIX} INSERT {one} ; DELETE {other} ; INSERT DATA {{ ex:a ex:p 4 }} {PADDING}")
@@ -143,7 +143,7 @@ def test_deep_nesting_is_refused_and_does_not_end_the_process(verb, depth, brack
     assert "nested deeper" in refused(new_engine(), PREFIX + text.replace(closing, "") + PADDING, ParsingFailed)
 
 
-def test_nesting_as_deep_as_it_may_be():
+def test_deepest_allowed_nesting_is_accepted():
     engine = new_engine()
     depth = MAX_DEPTH - 1
     text = f"INSERT DATA {{ ex:a ex:p {'[ ex:p ' * depth}1{']' * depth} }}"
@@ -224,7 +224,7 @@ def test_a_long_text_is_cut_where_triples_end(monkeypatch):
     ],
     ids=["graph", "comments", "two graphs", "escapes in its name"],
 )
-def test_a_graph_is_cut_and_opened_again(monkeypatch, data, pieces):
+def test_graph_block_is_split_into_pieces(monkeypatch, data, pieces):
     text = f"{PREFIX} INSERT DATA {{ {data} }}"
     with monkeypatch.context() as patch:
         cut_often(patch)

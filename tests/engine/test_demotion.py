@@ -11,8 +11,9 @@ from test_first_results import Simulation as Base
 
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, SubscribeFailed
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED
-from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
 
 
 class Simulation(Base):
@@ -30,14 +31,14 @@ class Simulation(Base):
                 continue
             for _ in follower.follow():
                 pass
-            if follower.items and self.engine.spus.is_current(self.spuid(follower)):
+            if follower.items and self.engine.spus.registry.is_current(self.spuid(follower)):
                 assert follower.bag == now[follower.query], follower.query
 
     def spuid(self, follower: Follower) -> str:
         return follower.items[0].spuid
 
     def spu(self, follower: Follower) -> IncrementalSpu | ReevaluatedSpu:
-        return self.engine.spus._by_spuid[self.spuid(follower)]  # type: ignore[return-value]
+        return self.engine.spus.registry.by_spuid[self.spuid(follower)]  # type: ignore[return-value]
 
     def fetched(self) -> None:
         """Wait until the results before an update are available."""
@@ -61,11 +62,11 @@ class Simulation(Base):
             while self.evaluate():
                 pass
             self.engine.deliver(MAX_UNDELIVERED)
-            if not (self.engine.spus._demoting or self.tasks or self.engine.spus.reevaluation.pending):
+            if not (self.engine.spus.replacement.processes or self.tasks or self.engine.spus.reevaluation.pending):
                 break
         self.check()
         for follower in self.followers:
-            assert follower.gone or self.engine.spus.is_current(self.spuid(follower))
+            assert follower.gone or self.engine.spus.registry.is_current(self.spuid(follower))
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def too_expensive(monkeypatch):
 JOINED = "SELECT ?s ?t { ?s <urn:p> ?o . ?o <urn:p> ?t }"
 
 
-def test_it_is_slowed_down_first(too_expensive):
+def test_an_expensive_incremental_query_is_reevaluated(too_expensive):
     simulation = Simulation()
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:b> . <urn:b> <urn:p> <urn:c> }")
     follower = simulation.subscribe(JOINED)
@@ -107,11 +108,11 @@ def test_an_update_that_is_undone_demotes_nothing(too_expensive):
     follower = simulation.subscribe(JOINED)
     simulation.fail("INSERT DATA { <urn:c> <urn:p> <urn:d> }")
     assert isinstance(simulation.spu(follower), IncrementalSpu)
-    assert simulation.engine.spus._demoting == 0
+    assert simulation.engine.spus.replacement.processes == 0
 
 
-def test_it_ends_last_with_the_reason(too_expensive):
-    simulation = Simulation(QueryRules(max_solutions=4))
+def test_a_demoted_subscription_ends_with_the_reason_beyond_a_limit(too_expensive):
+    simulation = Simulation(QueryRules(max_query_memory=512 * 4))
     follower = simulation.subscribe(JOINED)
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:a> }")
     simulation.settle()
@@ -123,7 +124,7 @@ def test_it_ends_last_with_the_reason(too_expensive):
         simulation.engine.deliver(MAX_UNDELIVERED)
     last = follower.items[-1]
     assert isinstance(last, SubscribeFailed)
-    assert "max_solutions" in last.description
+    assert "max_query_memory" in last.description
     assert simulation.engine.spus.spus == 0
 
 
@@ -152,7 +153,7 @@ def test_any_order_of_commits_and_evaluations_is_exact(seed, too_expensive):
             case 8:
                 simulation.engine.deliver(author.choice((1, MAX_UNDELIVERED)))
                 simulation.check()
-        demoted = max(demoted, len(simulation.engine.spus._demoted))
+        demoted = max(demoted, len(simulation.engine.spus.registry._demoted))
     simulation.settle()
     for follower in simulation.followers:
         if not follower.gone:

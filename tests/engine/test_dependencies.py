@@ -11,8 +11,8 @@ from oracle import BASE, NaiveEngine, Query
 
 from edge.engine.queries.dependencies import dependencies
 from edge.engine.queries.evaluator import compile_evaluator
-from edge.engine.queries.lutt import EVERYTHING, Dependencies, Lutt, Watch
 from edge.engine.queries.oxigraph_queries import QueryRules
+from edge.engine.queries.subscription_index import EVERYTHING, Dependencies, SubscriptionIndex, Watch
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_query
 from edge.engine.store.graph import LiveGraph
@@ -98,7 +98,7 @@ def test_exists_in_a_graph_is_of_that_graph():
     assert watched("ASK { GRAPH ex:g { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x } } }") == expected
 
 
-def test_the_default_graph_is_what_the_request_says():
+def test_the_default_graph_follows_the_dataset_of_the_request():
     assert watched("ASK { ?s ex:p ?o }", (EX + "g", EX + "h")) == {
         Watch(None, ex("p"), None, ex(name)) for name in "gh"
     }
@@ -115,14 +115,14 @@ def test_names_of_graphs_matter_only_to_graph_clauses():
         assert analysed(text).graph_names is matter
 
 
-def test_what_cannot_be_parsed_depends_on_everything():
+def test_an_unparsable_query_depends_on_everything():
     text = "ASK { << ?s ?p ?o >> ?q ?r }"
     assert compile_evaluator(QueryRequest(text), QueryRules()).dependencies() == EVERYTHING
 
 
 @settings(max_examples=150, deadline=None)
 @given(seeds)
-def test_whatever_changes_a_result_is_watched(seed):
+def test_every_quad_that_changes_a_result_is_watched(seed):
     """Whatever the query, the engine misses no update that changes its result."""
     updates, queries = Updates(seed), Queries(~seed)
     naive = NaiveEngine()
@@ -134,7 +134,7 @@ def test_whatever_changes_a_result_is_watched(seed):
             continue  # CONSTRUCT has the dependencies of its WHERE; DESCRIBE finds more during its evaluation
         request = QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs))
         depends = compile_evaluator(request, QueryRules()).dependencies()
-        lutt: Lutt[int] = Lutt(graph)
+        lutt: SubscriptionIndex[int] = SubscriptionIndex(graph)
         for watch in depends.watches:
             lutt.add(watch.key(graph), 1)
         for _ in range(3):

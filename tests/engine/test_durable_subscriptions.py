@@ -9,12 +9,12 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from durable_subscriptions_world import WAIT, KeptWorld, told
+from durable_subscriptions_world import WAIT, KeptWorld, received
 from generated_patterns import PREFIX
 from story import Subscribe, Unsubscribe, Update, draw
 
@@ -27,7 +27,7 @@ from edge.engine.requests import Dataset, Notification, QueryRequest, UpdateRequ
 from edge.engine.resume import durable_subscriptions, recovery
 from edge.engine.resume.durable_subscriptions import repeatable
 from edge.engine.start import make_engine, open_engine
-from edge.engine.subscriptions.spu_manager import SpuManager
+from edge.engine.subscriptions.spu_registry import SpuRegistry
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError
 from tests.support.waiting import wait_for
@@ -63,7 +63,7 @@ def boot(tmp_path: Path):
 
 
 @pytest.mark.timeout(300)
-def test_whatever_happens_everybody_is_told_the_same_again(tmp_path: Path) -> None:
+def test_every_restart_repeats_the_same_notifications(tmp_path: Path) -> None:
     """Stories of updates and subscriptions, interleaved with stops, kills and snapshots."""
     restored = 0
     for seed in range(STORIES):
@@ -97,7 +97,7 @@ def _tell(seed: int, directory: Path) -> int:
             restored += len(went_on)
             for spuid, follower in before.items():
                 if spuid in went_on:
-                    assert went_on[spuid].told == follower.told[-1][0], follower.request
+                    assert went_on[spuid].last_sequence == follower.received[-1][0], follower.request
                 else:
                     assert not repeatable(follower.request.sparql, incremental=False), follower.request
         world.check()
@@ -106,33 +106,33 @@ def _tell(seed: int, directory: Path) -> int:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_it_goes_on_with_the_next_number_under_the_same_name(make, kill):
+def test_a_durable_subscription_continues_with_the_next_sequence_and_the_same_spuid(make, kill):
     world = make()
     world.update(put(1))
     follower = world.subscribe(VALUES)
     world.update(put(2))
     one = world.restart(kill=kill)[follower.spuid]
-    assert (one.request, one.variables, one.told) == (QueryRequest(VALUES), ("v",), 1)
-    assert [told(notification) for notification in one.unread] == follower.told[1:]
+    assert (one.request, one.variables, one.last_sequence) == (QueryRequest(VALUES), ("v",), 1)
+    assert [received(notification) for notification in one.unread] == follower.received[1:]
     world.update("DELETE DATA { <urn:s> <urn:p> 1 }")
-    assert [sequence for sequence, *_ in follower.told] == [0, 1, 2]
+    assert [sequence for sequence, *_ in follower.received] == [0, 1, 2]
     world.check()
     world.unsubscribe(follower)
     assert world.restart() == {}
 
 
-def test_what_changes_before_anybody_takes_over_is_told_too_and_nobody_can_have_had_it(make):
+def test_changes_before_the_take_over_are_notified(make):
     world = make()
     follower = world.subscribe(VALUES)
     world.update(put(1))
     world.stop()
-    world.scheduler = open_engine(world.directory, world.settings)
+    world.scheduler = open_engine(world.directory, world.settings, max_durable=1000)
     world.update(put(2))
     (one,) = world.scheduler.take_over(lambda spuid: follower.items.append).result(WAIT)
-    assert (one.told, [notification.sequence for notification in one.unread]) == (1, [1, 2])
+    assert (one.last_sequence, [notification.sequence for notification in one.unread]) == (1, [1, 2])
 
 
-def test_after_a_snapshot_it_goes_on_and_what_was_told_before_it_is_not_known(make):
+def test_a_subscription_continues_after_a_snapshot_without_earlier_notifications(make):
     world = make(snapshot_min_bytes=2000, snapshot_ratio=0.1)
     early = world.subscribe(VALUES)
     for number in range(30):
@@ -141,18 +141,18 @@ def test_after_a_snapshot_it_goes_on_and_what_was_told_before_it_is_not_known(ma
     world.update(put(30))
     for _ in range(3):
         restored = world.restart(kill=True)
-        assert (restored[early.spuid].told, restored[late.spuid].told) == (31, 1)
+        assert (restored[early.spuid].last_sequence, restored[late.spuid].last_sequence) == (31, 1)
         assert 0 < len(restored[early.spuid].unread) < 31
         world.check()
 
 
-def test_one_that_began_before_a_snapshot_that_stored_it_first_is_where_it_was(make):
+def test_a_subscription_first_stored_by_a_snapshot_keeps_its_sequence(make):
     world = make(snapshot_min_bytes=10, snapshot_ratio=0.1)  # after each update
     for number in range(5):
         follower = world.subscribe(VALUES)
         world.update(put(number))
         world.update(put(number + 10))
-        assert world.restart(kill=True)[follower.spuid].told == 2
+        assert world.restart(kill=True)[follower.spuid].last_sequence == 2
         world.check()
 
 
@@ -179,7 +179,7 @@ def test_blank_nodes_keep_their_names(make):
         "CONSTRUCT { _:b <urn:of> ?v } WHERE { ?s <urn:p> ?v }",
     ],
 )
-def test_what_would_be_another_result_is_not_kept(make, query):
+def test_a_query_with_a_nondeterministic_result_is_not_durable(make, query):
     world = make()
     world.update(put(1))
     world.subscribe(query)
@@ -199,7 +199,7 @@ def test_what_would_be_another_result_is_not_kept(make, query):
         "ASK { ?limit <urn:p> 'NOW()', 2 }",
     ],
 )
-def test_what_has_one_result_is_kept(make, query):
+def test_a_query_with_a_deterministic_result_is_durable(make, query):
     world = make()
     world.update(put(1))
     follower = world.subscribe(query)
@@ -210,21 +210,21 @@ def test_what_has_one_result_is_kept(make, query):
     world.check()
 
 
-def test_only_what_asks_for_it_is_kept_and_as_much_as_may_be_the_last_first(make):
-    world = make(max_kept=2)
+def test_only_requested_subscriptions_are_durable_up_to_the_limit(make):
+    world = make(max_durable=2)
     followers = [world.subscribe(VALUES) for _ in range(4)]
     world.subscribe(VALUES, keep=False)
     assert list(world.restart()) == [follower.spuid for follower in followers[2:]]
     world.update(put(1))
     assert world.rows() == 2
-    world.settings = replace(world.settings, max_kept=0)
+    world.max_durable = 0
     assert world.restart() == {}
     assert world.scheduler.subscriptions == 0
     world.update(put(2))
     assert world.rows() == 0
 
 
-def test_the_rights_and_the_dataset_come_back_with_it(make):
+def test_rights_and_dataset_are_restored(make):
     world = make()
     rights = {"read": frozenset({"urn:g", ""}), "write": frozenset[str](), "publish": frozenset({"a/#", "b"})}
     access = Access("client", frozenset({"subscribe"}), receive=frozenset({"#"}), registration="first", **rights)
@@ -235,15 +235,15 @@ def test_the_rights_and_the_dataset_come_back_with_it(make):
     world.update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> 1 } GRAPH <urn:h> { <urn:s> <urn:p> 2 } }")
     assert [len(item.delta.added) for item in items] == [0, 1]
     world.stop()
-    world.scheduler = open_engine(world.directory, world.settings)
+    world.scheduler = open_engine(world.directory, world.settings, max_durable=1000)
     (one,) = world.scheduler.take_over(lambda spuid: items.append).result(WAIT)
-    assert (one.request, one.request.access.registration, one.told) == (request, "first", 1)
+    assert (one.request, one.request.access.registration, one.last_sequence) == (request, "first", 1)
     world.update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> 3 } GRAPH <urn:h> { <urn:s> <urn:p> 4 } }")
     assert [len(item.delta.added) for item in items] == [0, 1, 1]
 
 
-def test_one_whose_query_failed_is_over(make):
-    world = make(max_solutions=10)
+def test_a_subscription_whose_query_failed_has_ended(make):
+    world = make(max_query_memory=512 * 10)
     follower, failing = world.subscribe(VALUES), world.subscribe("SELECT ?v { ?s <urn:p>+ ?v }")
     for number in range(12):
         world.update(put(number))
@@ -251,10 +251,10 @@ def test_one_whose_query_failed_is_over(make):
     assert list(world.restart(kill=True)) == [follower.spuid]
 
 
-def test_with_other_rules_or_another_version_all_begin_anew(make):
+def test_other_rules_or_versions_end_all_durable_subscriptions(make):
     world = make()
     world.subscribe(VALUES)
-    world.settings = replace(world.settings, base_iri="http://example.org/")
+    world.settings = world.settings.model_copy(update={"base_iri": "http://example.org/"})
     assert world.restart() == {}
     follower = world.subscribe(VALUES)
     assert list(world.restart()) == [follower.spuid]
@@ -268,12 +268,12 @@ def test_with_other_rules_or_another_version_all_begin_anew(make):
 # Losses of a power cut
 
 
-def test_with_interval_a_killed_process_has_lost_nothing(make, boot):
+def test_a_killed_process_loses_nothing_with_interval(make, boot):
     world = make(durability="interval", flush_interval=3600)
     follower = world.subscribe(VALUES)
     world.update(put(1))
     for _ in range(2):
-        assert world.restart(kill=True)[follower.spuid].told == 1
+        assert world.restart(kill=True)[follower.spuid].last_sequence == 1
         world.update(put(2))
         world.update("DELETE DATA { <urn:s> <urn:p> 2 }")
         world.restart()
@@ -281,7 +281,7 @@ def test_with_interval_a_killed_process_has_lost_nothing(make, boot):
         world.update("DELETE DATA { <urn:s> <urn:p> 1 }")
 
 
-def test_with_interval_all_begin_anew_after_a_power_cut_but_not_after_a_stop(make, boot):
+def test_a_power_cut_ends_durable_subscriptions_with_interval(make, boot):
     world = make(durability="interval", flush_interval=3600)
     follower = world.subscribe(VALUES)
     world.update(put(1))
@@ -290,13 +290,13 @@ def test_with_interval_all_begin_anew_after_a_power_cut_but_not_after_a_stop(mak
     world.update(put(2))
     boot.write_text("third")
     assert world.restart(kill=True) == {}
-    assert follower.told[-1][0] == 2
+    assert follower.received[-1][0] == 2
     follower = world.subscribe(VALUES)
     world.update(put(3))
     assert list(world.restart(kill=True)) == [follower.spuid]
 
 
-def test_with_interval_what_is_told_after_a_stop_is_not_taken_for_durable(make, boot):
+def test_notifications_after_a_stop_are_not_durable_with_interval(make, boot):
     """The power fails before any byte of the second run is written."""
     world = make(durability="interval", flush_interval=3600)
     world.subscribe(VALUES)
@@ -306,27 +306,27 @@ def test_with_interval_what_is_told_after_a_stop_is_not_taken_for_durable(make, 
     assert world.restart(kill=True) == {}
 
 
-def test_with_commit_a_power_cut_has_lost_nothing(make, boot):
+def test_a_power_cut_loses_nothing_with_commit(make, boot):
     world = make()
     follower = world.subscribe(VALUES)
     world.update(put(1))
     boot.write_text("second")
-    assert world.restart(kill=True)[follower.spuid].told == 1
+    assert world.restart(kill=True)[follower.spuid].last_sequence == 1
 
 
-def test_what_was_told_with_interval_counts_as_such_when_the_setting_has_changed(make, boot):
+def test_earlier_notifications_with_interval_keep_their_durability(make, boot):
     world = make(durability="interval")
     world.subscribe(VALUES)
     world.update(put(1))
     boot.write_text("second")
-    world.settings = replace(world.settings, durability="commit")
+    world.settings = world.settings.model_copy(update={"durability": "commit"})
     assert world.restart(kill=True) == {}
 
 
 # Costs
 
 
-def test_a_start_without_them_replays_nothing(make):
+def test_a_start_without_durable_subscriptions_replays_nothing(make):
     world = make()
     world.subscribe(VALUES, keep=False)
     world.update(put(1))
@@ -334,7 +334,7 @@ def test_a_start_without_them_replays_nothing(make):
         assert world.restart() == {}
 
 
-def test_nothing_is_replayed_from_before_they_began(make):
+def test_the_replay_begins_with_the_first_subscription(make):
     world = make()
     for number in range(20):
         world.update(put(number))
@@ -345,17 +345,17 @@ def test_nothing_is_replayed_from_before_they_began(make):
         assert replayed.call_count == 1
 
 
-def test_nothing_is_written_for_what_is_told(make):
+def test_notifications_write_nothing_to_disk(make):
     world = make()
     follower = world.subscribe(VALUES)
     world.settle(1)
     with mock.patch.object(durable_subscriptions.DurableSubscriptions, "write", side_effect=AssertionError("written")):
         for number in range(10):
             world.update(put(number))
-    assert follower.told[-1][0] == 10
+    assert follower.received[-1][0] == 10
 
 
-def test_many_that_begin_at_once_are_one_commit_and_those_that_end_wait_for_another(make):
+def test_many_new_subscriptions_share_one_commit(make):
     world = make()
     with mock.patch.object(Journal, "commit", autospec=True, side_effect=Journal.commit) as commits:
         futures = [world.scheduler.subscribe(QueryRequest(VALUES), lambda _: None, keep=True) for _ in range(50)]
@@ -371,7 +371,7 @@ def test_many_that_begin_at_once_are_one_commit_and_those_that_end_wait_for_anot
     assert world.rows() == 0
 
 
-def test_the_start_waits_for_them_so_long_and_no_longer(tmp_path, make, caplog):
+def test_the_start_waits_for_the_replay_up_to_its_limit(tmp_path, make, caplog):
     world = make()
     world.subscribe(VALUES)
     for number in range(10):
@@ -388,7 +388,7 @@ def test_the_start_waits_for_them_so_long_and_no_longer(tmp_path, make, caplog):
     world._open()
 
 
-def test_a_fault_with_one_costs_the_subscriptions_and_not_the_start(make, caplog):
+def test_an_error_in_the_replay_ends_subscriptions_but_not_the_start(make, caplog):
     world = make()
     world.subscribe(VALUES)
     for number in range(3):
@@ -399,7 +399,7 @@ def test_a_fault_with_one_costs_the_subscriptions_and_not_the_start(make, caplog
     assert world.scheduler.subscriptions == 0
 
 
-def test_of_what_was_told_the_last_rows_are_known_again(make):
+def test_the_last_notified_rows_are_restored(make):
     world = make()
     followers = [world.subscribe(VALUES) for _ in range(2)]
     for number in range(10):
@@ -408,10 +408,10 @@ def test_of_what_was_told_the_last_rows_are_known_again(make):
         for one in world.restart().values():
             assert [notification.sequence for notification in one.unread] == [8, 9, 10]
     world.update(put(10))
-    assert [follower.told[-1][0] for follower in followers] == [11, 11]
+    assert [follower.received[-1][0] for follower in followers] == [11, 11]
 
 
-def test_a_disk_that_has_no_room_for_it_harms_nobody(make):
+def test_a_full_disk_ends_no_subscription(make):
     world = make()
     with mock.patch.object(Journal, "_transaction", side_effect=sqlite3.OperationalError("disk is full")):
         follower = world.subscribe(VALUES)
@@ -420,19 +420,19 @@ def test_a_disk_that_has_no_room_for_it_harms_nobody(make):
     assert world.rows() == 0
     world.update(put(2))
     assert world.rows() == 1
-    assert world.restart(kill=True)[follower.spuid].told == 1
+    assert world.restart(kill=True)[follower.spuid].last_sequence == 1
     world.check()
 
 
 # Content of the disk
 
 
-def test_damage_is_noticed(make):
+def test_damaged_durable_subscription_is_detected(make):
     world = make()
     world.subscribe(VALUES)
     world.update(put(1))
     world.stop()
-    for statement, said in (
+    for statement, expected_message in (
         ("UPDATE subscriptions SET began = 1", "the subscription 1 fails its checksum"),
         (
             "INSERT INTO subscription_sequences VALUES (1, 5, 5)",
@@ -444,14 +444,14 @@ def test_damage_is_noticed(make):
         shutil.copytree(world.directory, damaged)
         with contextlib.closing(sqlite3.connect(damaged / sqlite_schema.FILE_NAME, isolation_level=None)) as connection:
             connection.execute(statement)
-        with pytest.raises(DataDirectoryRefused, match=said):
-            open_engine(damaged, world.settings)
+        with pytest.raises(DataDirectoryRefused, match=expected_message):
+            open_engine(damaged, world.settings, max_durable=1000)
         shutil.rmtree(damaged)
     world._open()
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_a_file_of_an_older_format_is_read_and_can_keep_them_from_then_on(make, version):
+def test_a_file_of_an_older_format_is_read_and_upgraded(make, version):
     world = make()
     path = world.directory.with_name("old") / sqlite_schema.FILE_NAME
     path.parent.mkdir()
@@ -487,21 +487,21 @@ def holding_evaluations() -> Iterator[None]:
 CLOSURE = "SELECT ?v { ?s <urn:p>+ ?v }"
 
 
-def test_a_change_whose_position_was_not_written_is_told_once_after_a_kill(make):
+def test_a_change_without_a_stored_position_is_notified_once_after_a_kill(make):
     """One change since the position on disk: the client can have received only one notification."""
     world = make()
     follower = world.subscribe(CLOSURE)
     world.update(put(1))
     world.update(put(2))  # the commit writes the position of 1, not its own
     restored = world.restart(kill=True)[follower.spuid]
-    assert (restored.told, follower.told[-1][0]) == (2, 2)
+    assert (restored.last_sequence, follower.received[-1][0]) == (2, 2)
     world.check()
     world.update(put(3))
-    assert [sequence for sequence, *_ in follower.told] == [0, 1, 2, 3]
+    assert [sequence for sequence, *_ in follower.received] == [0, 1, 2, 3]
     world.check()
 
 
-def test_after_a_kill_one_whose_notifications_may_have_been_merged_begins_anew(make):
+def test_a_kill_ends_a_subscription_with_possibly_merged_notifications(make):
     """Two changes in one commit interval: it is unknown whether the client received one notification or two."""
     world = make()
     follower, other = world.subscribe(CLOSURE), world.subscribe(VALUES)
@@ -510,21 +510,21 @@ def test_after_a_kill_one_whose_notifications_may_have_been_merged_begins_anew(m
         world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
         world.scheduler.update([UpdateRequest(put(3))]).result(WAIT)
     world.evaluate()
-    assert follower.told[-1][0] == 2
+    assert follower.received[-1][0] == 2
     assert list(world.restart(kill=True)) == [other.spuid]
 
 
-def test_after_a_stop_one_whose_notifications_were_merged_goes_on(make):
+def test_a_subscription_with_merged_notifications_continues_after_a_stop(make):
     world = make()
     follower = world.subscribe(CLOSURE)
     with holding_evaluations():
         world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
         world.scheduler.update([UpdateRequest(put(3))]).result(WAIT)
     world.evaluate()
-    assert [sequence for sequence, *_ in follower.told] == [0, 1]
-    assert world.restart()[follower.spuid].told == 1
+    assert [sequence for sequence, *_ in follower.received] == [0, 1]
+    assert world.restart()[follower.spuid].last_sequence == 1
     world.update(put(4))
-    assert [sequence for sequence, *_ in follower.told] == [0, 1, 2]
+    assert [sequence for sequence, *_ in follower.received] == [0, 1, 2]
     world.check()
 
 
@@ -536,17 +536,20 @@ def test_a_snapshot_that_comes_while_one_is_evaluated_is_followed_by_its_positio
         world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
         world.scheduler.on_writer(lambda: None).result(WAIT)
     world.evaluate()
-    assert world.restart(kill=True)[follower.spuid].told == follower.told[-1][0] == 2
+    assert world.restart(kill=True)[follower.spuid].last_sequence == follower.received[-1][0] == 2
     world.update(put(3))
     world.check()
 
 
-def test_one_whose_position_is_older_than_the_snapshot_begins_anew(make):
+def test_a_position_older_than_the_snapshot_restarts_the_subscription(make):
     world = make(snapshot_min_bytes=1, snapshot_ratio=0.001)
     world.subscribe(CLOSURE)
     other = world.subscribe(VALUES)
     spus = world.scheduler._engine.spus
-    with mock.patch.object(spus, "caught_up"), mock.patch.object(SpuManager, "is_current", return_value=False):
+    with (
+        mock.patch.object(spus.reevaluated, "caught_up"),
+        mock.patch.object(SpuRegistry, "is_current", return_value=False),
+    ):
         world.update(put(1))
         journal = world.scheduler._journal
         wait_for(lambda: journal.snapshot_sequence == journal.sequence)

@@ -104,21 +104,21 @@ QUERY = "SELECT ?o ?x { ?s <a:p> ?o OPTIONAL { ?s <a:q> ?x } }"
 
 
 @pytest.mark.parametrize("verb", ["INSERT", "DELETE"])
-def test_a_large_change_with_few_hits_is_not_undone_quad_by_quad(verb, open_house, monkeypatch):
-    house = open_house()
-    client = Client(house, QUERY)
+def test_a_large_change_with_few_hits_is_not_undone_quad_by_quad(verb, open_harness, monkeypatch):
+    harness = open_harness()
+    client = Client(harness, QUERY)
     client.future.result(WAIT)
     large = data(*range(COUNT), verb=verb)
     few = f"{large[:-1]} . <a:s1> <a:q> 1 . <a:s2> <a:q> 2 }}"
-    house.update("INSERT DATA { <a:s1> <a:p> 1 . <a:s2> <a:p> 2 . <a:s3> <a:p> 3 }")
+    harness.update("INSERT DATA { <a:s1> <a:p> 1 . <a:s2> <a:p> 2 . <a:s3> <a:p> 3 }")
     if verb == "DELETE":
-        house.update(few.replace("DELETE", "INSERT"))
-    evaluated(house.scheduler)
+        harness.update(few.replace("DELETE", "INSERT"))
+    evaluated(harness.scheduler)
     changed = []
     for name in ("add", "remove"):
         monkeypatch.setattr(LiveGraph, name, lambda graph, quad, name=name: changed.append((name, quad)))
-    house.update(few)
-    evaluated(house.scheduler)
+    harness.update(few)
+    evaluated(harness.scheduler)
     last = client.items[-1].delta
     rows = [sorted(str(row[1]) for row in rows) for rows in (last.added, last.removed)]
     numbers = sorted(f'"{number}"^^<http://www.w3.org/2001/XMLSchema#integer>' for number in (1, 2))

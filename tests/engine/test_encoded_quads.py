@@ -19,7 +19,7 @@ def statements(first: int, last: int, graph: ox.NamedNode | None = None) -> list
 
 @pytest.mark.parametrize("piece", [1, 7, 5_000])
 @pytest.mark.parametrize(("added", "removed"), [(1, 0), (0, 1), (3_000, 2_000), (20_000, 0)])
-def test_the_entry_comes_back(piece, added, removed):
+def test_journal_entry_is_decoded_unchanged(piece, added, removed):
     changes = ChangeSet(statements(0, added), statements(added, added + removed, GRAPH), [GRAPH], [P])
     quads = EncodedQuads()
     for first in range(0, max(added, removed), piece):

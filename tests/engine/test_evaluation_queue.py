@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from edge.engine.subscriptions.evaluation_queue import BURST, EvaluationQueue
+from edge.engine.admission.evaluation_queue import BURST, EvaluationQueue
 
 
 def queue(budget: float = 0.5) -> EvaluationQueue[str]:
     made: EvaluationQueue[str] = EvaluationQueue()
-    made.budget = budget
+    made.limit(budget)
     return made
 
 
@@ -33,7 +33,7 @@ def test_a_client_beyond_its_budget_waits_and_others_do_not():
     assert waiting.wait(14.0) is None
 
 
-def test_the_interval_grows_with_what_an_evaluation_costs():
+def test_the_interval_grows_with_the_cost_of_an_evaluation():
     """Evaluations that start as early as permitted use the share of time that the budget gives, cheap or expensive."""
     for cost in (0.01, 0.3, 5.0):
         waiting = queue(0.25)
@@ -48,7 +48,7 @@ def test_the_interval_grows_with_what_an_evaluation_costs():
         assert used == pytest.approx(0.25 * now, abs=BURST + 2 * cost)
 
 
-def test_of_several_clients_the_one_with_the_smallest_debt_pays():
+def test_the_subscriber_with_the_smallest_debt_pays():
     waiting = queue()
     waiting.charge("greedy", 10.0, now=0.0)
     waiting.put(["greedy", "modest"], "shared")
@@ -67,4 +67,4 @@ def test_paid_debts_are_forgotten():
     waiting = queue(1.0)
     for number in range(5000):
         waiting.charge(f"client {number}", 1.0, now=float(number))
-    assert len(waiting._free_at) <= 1025
+    assert len(waiting._rate._full_at) <= 1001

@@ -35,7 +35,7 @@ TRIPLES = st.builds(lambda term: ox.Triple(ox.BlankNode("s"), ox.NamedNode("urn:
 
 @given(st.lists(st.one_of(LITERALS, OTHERS, TRIPLES), min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_text_holds_every_term_as_the_store_does(terms):
+def test_encoded_result_contains_every_term_unchanged(terms):
     store = ox.Store()
     for number, term in enumerate(terms):
         store.add(ox.Quad(ox.NamedNode(f"urn:s{number}"), ox.NamedNode("urn:p"), term))
@@ -65,7 +65,7 @@ def test_text_holds_every_term_as_the_store_does(terms):
     ],
 )
 def test_results_of_no_rows_or_no_columns(query, rows):
-    engine = new_engine(QueryRules(boost=False))
+    engine = new_engine(QueryRules(incremental=False))
     client = Client(engine, query)
     assert list(client.last.delta.added) == rows
 
@@ -73,18 +73,18 @@ def test_results_of_no_rows_or_no_columns(query, rows):
 @pytest.mark.parametrize(
     "query", ["SELECT ?o { ?s ex:p ?o } LIMIT 9", "DESCRIBE ex:s", "CONSTRUCT { ?s ex:q ?o } WHERE { ?s ex:p ?o }"]
 )
-def test_as_many_rows_as_are_allowed_and_no_more(query):
-    engine = new_engine(QueryRules(boost=False, max_solutions=3))
+def test_number_of_result_rows_is_limited(query):
+    engine = new_engine(QueryRules(incremental=False, max_query_memory=512 * 3))
     update(engine, "INSERT DATA { ex:s ex:p 1 , 2 , 3 }")
     client = Client(engine, query)
     assert len(client.last.delta.added) == 3
     update(engine, "INSERT DATA { ex:s ex:p 4 }")
     assert isinstance(client.items[-1], SubscribeFailed)
-    with pytest.raises(ResultTooLarge, match="max_solutions"):
+    with pytest.raises(ResultTooLarge, match="max_query_memory"):
         Client(engine, query)
 
 
-def test_only_what_changed_is_told_and_duplicates_count():
+def test_only_changed_rows_are_notified_with_their_multiplicity():
     engine = engine_with("ex:a ex:p 1 . ex:b ex:p 1 . ex:c ex:p 2")
     client = Client(engine, "SELECT ?o { ?s ex:p ?o } LIMIT 100")
     assert client.news() == ([("1",), ("1",), ("2",)], [])
@@ -102,6 +102,6 @@ def test_a_second_subscriber_gets_the_result_as_it_is_now():
     second = [Client(engine, query) for query in queries]
     assert engine.spus.spus == 2
     for one, other in zip(first, second, strict=True):
-        told = {row for item in one.items for row in item.delta.added}  # type: ignore[union-attr]
-        assert told == set(other.last.delta.added)
+        received = {row for item in one.items for row in item.delta.added}  # type: ignore[union-attr]
+        assert received == set(other.last.delta.added)
     assert {row[1] for row in second[1].last.delta.added} == {ex("q")}

@@ -16,7 +16,8 @@ from edge.engine.operators.operators import Scan
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.subscriptions.explanation import Explanation, PatternExplained
-from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.protocol.errors import Forbidden, ParsingFailed
 
 LAMPS = 60
@@ -30,12 +31,12 @@ def explain(engine: Engine, text: str, dataset: Dataset | None = None) -> Explan
     return engine.explain(QueryRequest(PREFIX + text, dataset or Dataset()))
 
 
-def patterns(told: Explanation) -> list[PatternExplained]:
-    return [pattern for part in told.parts for pattern in part]
+def patterns(reported: Explanation) -> list[PatternExplained]:
+    return [pattern for part in reported.parts for pattern in part]
 
 
-def effects(told: Explanation) -> list[str]:
-    return [pattern.effect for pattern in patterns(told)]
+def effects(reported: Explanation) -> list[str]:
+    return [pattern.effect for pattern in patterns(reported)]
 
 
 EFFECTS = {
@@ -60,15 +61,15 @@ EFFECTS = {
 
 
 @pytest.mark.parametrize("text", EFFECTS)
-def test_what_a_changed_triple_means(text):
-    told = explain(new_engine(), text)
-    assert (told.kept, told.reason) == ("incremental", "")
-    assert effects(told) == EFFECTS[text]
-    for pattern in patterns(told):
+def test_the_effect_of_a_changed_triple_is_explained(text):
+    reported = explain(new_engine(), text)
+    assert (reported.kept, reported.reason) == ("incremental", "")
+    assert effects(reported) == EFFECTS[text]
+    for pattern in patterns(reported):
         assert bool(pattern.warning) == (pattern.effect == "everything")
         assert pattern.text
         assert bool(pattern.inside) == (pattern.effect not in ("direct", "exact"))
-    assert ("warning" in told.summary) == ("everything" in effects(told))
+    assert ("warning" in reported.summary) == ("everything" in effects(reported))
 
 
 # Explanation and behaviour
@@ -108,11 +109,11 @@ def looked_at(monkeypatch) -> Iterator[list[None]]:
         ("SELECT ?r (AVG(?d) AS ?a) { ?r ex:has ?l . ?l ex:dim ?d } GROUP BY ?r", "INSERT DATA { ex:lamp5 ex:dim 9 }"),
     ],
 )
-def test_all_is_looked_at_where_it_is_said_and_only_there(looked_at, text, change):
+def test_all_data_is_read_only_for_patterns_explained_as_everything(looked_at, text, change):
     engine = engine_with(CITY)
-    told = explain(engine, text)
+    reported = explain(engine, text)
     verb = change.split()[4]
-    (hit,) = [pattern for pattern in patterns(told) if verb in pattern.pattern]
+    (hit,) = [pattern for pattern in patterns(reported) if verb in pattern.pattern]
     assert not looked_at, "EXPLAIN evaluates nothing"
     Client(engine, text)
     assert len(looked_at) >= LAMPS
@@ -134,20 +135,20 @@ def test_all_is_looked_at_where_it_is_said_and_only_there(looked_at, text, chang
         ("SELECT ?l ?d { ex:zone%d ex:of ?r . ?l ex:dim ?d }", "each"),
     ],
 )
-def test_what_many_queries_cost_that_differ_in_a_constant(looked_at, text, many):
+def test_the_cost_of_queries_that_differ_in_a_constant_is_explained(looked_at, text, many):
     costs = []
     for members in (10, 40):
         engine = engine_with(CITY + "".join(f" . ex:zone{n} ex:of ex:road1" for n in range(members)))
-        told = explain(engine, text % 7)
-        (hit,) = [pattern for pattern in patterns(told) if "ex:dim" in pattern.pattern]
+        reported = explain(engine, text % 7)
+        (hit,) = [pattern for pattern in patterns(reported) if "ex:dim" in pattern.pattern]
         assert hit.many == many
-        assert (told.sharing.queries, told.sharing.subscribers) == (0, 0)
+        assert (reported.sharing.queries, reported.sharing.subscribers) == (0, 0)
         for number in range(members):
             Client(engine, text % number)
         Client(engine, text % 7)
-        told = explain(engine, text % 7)
-        assert (told.sharing.queries, told.sharing.subscribers) == (members, 2)
-        assert (hit.pattern in told.sharing.text) == (many == "each")
+        reported = explain(engine, text % 7)
+        assert (reported.sharing.queries, reported.sharing.subscribers) == (members, 2)
+        assert (hit.pattern in reported.sharing.text) == (many == "each")
         looked_at.clear()
         update(engine, "INSERT DATA { ex:none ex:dim 1000 }")
         costs.append(len(looked_at))
@@ -177,17 +178,17 @@ RE_EVALUATED = {
 
 
 @pytest.mark.parametrize("text", RE_EVALUATED)
-def test_what_is_evaluated_anew_and_why(text):
+def test_reevaluated_queries_are_explained_with_the_reason(text):
     engine = new_engine()
-    told = explain(engine, text)
-    assert told.kept == "re-evaluated"
-    assert RE_EVALUATED[text] in told.reason
-    assert told.advice, "what could be written instead"
-    assert told.parts[0], "what it is watched for"
-    assert "result" in told.memory
+    reported = explain(engine, text)
+    assert reported.kept == "re-evaluated"
+    assert RE_EVALUATED[text] in reported.reason
+    assert reported.advice, "what could be written instead"
+    assert reported.parts[0], "what it is watched for"
+    assert "result" in reported.memory
     assert isinstance(spu_of(engine, Client(engine, text)), ReevaluatedSpu)
-    told = explain(engine, text)
-    assert (told.sharing.subscribers, told.sharing.queries) == (1, 1)
+    reported = explain(engine, text)
+    assert (reported.sharing.subscribers, reported.sharing.queries) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_what_is_evaluated_anew_and_why(text):
         "SELECT * { { SELECT ?s (COUNT(*) AS ?n) { ?s ex:p ?o } GROUP BY ?s } FILTER EXISTS { ?s ex:q ?x } }",
     ],
 )
-def test_what_could_be_written_instead_is_incremental(text):
+def test_the_suggested_rewriting_is_incremental(text):
     assert explain(new_engine(), text).kept == "incremental"
 
 
@@ -214,25 +215,26 @@ def test_what_could_be_written_instead_is_incremental(text):
     ("rules", "reason"),
     [
         (QueryRules(union_default_graph=True), "engine.default_graph_as_union"),
-        (QueryRules(boost=False), "engine.booster"),
+        (QueryRules(incremental=False), "engine.booster"),
         (QueryRules(allow_service=True), "SERVICE"),
     ],
 )
-def test_settings_that_have_everything_evaluated_anew(rules, reason):
+def test_settings_that_force_reevaluation_are_explained(rules, reason):
     engine = Engine(rules, no_loader)
-    told = explain(
+    reported = explain(
         engine, "SELECT * { ?s ex:p ?o SERVICE <http://x/> { ?o ex:q ?x } }" if "SERV" in reason else "ASK {}"
     )
-    assert told.kept == "re-evaluated"
-    assert reason in told.reason
-    assert told.advice
+    assert reported.kept == "re-evaluated"
+    assert reason in reported.reason
+    assert reported.advice
 
 
 def spu_of(engine: Engine, client: Client) -> object:
-    return engine.spus._by_spuid[client.spuid]
+    return engine.spus.registry.by_spuid[client.spuid]
 
 
 @given(seeds)
+@pytest.mark.integration
 def test_any_query_is_explained_as_it_is_served(seed):
     engine = new_engine()
     for text in Updates(seed).seed():
@@ -241,22 +243,22 @@ def test_any_query_is_explained_as_it_is_served(seed):
     query = Queries(seed).query()
     request = QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs))
     try:
-        told = engine.explain(request)
+        reported = engine.explain(request)
     except ParsingFailed:
         with pytest.raises(ParsingFailed):
             engine.subscribe(request, lambda _: None, None, NOW)
         return
     assert len(engine.graph.dictionary) == terms, "nothing is left behind"
     assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
-    assert told.kept_rows is None
+    assert reported.kept_rows is None
     spuid = engine.subscribe(request, lambda _: None, None, NOW).spuid
-    kind = IncrementalSpu if told.kept == "incremental" else ReevaluatedSpu
-    assert isinstance(engine.spus._by_spuid[spuid], kind)
+    kind = IncrementalSpu if reported.kept == "incremental" else ReevaluatedSpu
+    assert isinstance(engine.spus.registry.by_spuid[spuid], kind)
     again = engine.explain(request)
     assert again.sharing.subscribers == 1
     assert again.kept_rows is not None
-    if told.kept == "incremental":
-        assert (again.parts, again.steps) == (told.parts, told.steps)
+    if reported.kept == "incremental":
+        assert (again.parts, again.steps) == (reported.parts, reported.steps)
     engine.unsubscribe(spuid)
     assert len(engine.graph.dictionary) == terms
 
@@ -266,13 +268,13 @@ def test_any_query_is_explained_as_it_is_served(seed):
 
 def test_patterns_are_written_as_in_the_query():
     engine = engine_with(CITY)
-    told = explain(
+    reported = explain(
         engine,
         "SELECT * { ?road ex:has/ex:dim 5 . ?l a ex:Lamp ; ex:label 'x'@en , '2'^^xsd:byte , <urn:x y> }".replace(
             " y", ""
         ),
     )
-    assert [pattern.pattern for pattern in patterns(told)] == [
+    assert [pattern.pattern for pattern in patterns(reported)] == [
         "?road ex:has _:1",
         "_:1 ex:dim 5",
         "?l a ex:Lamp",
@@ -280,18 +282,18 @@ def test_patterns_are_written_as_in_the_query():
         "?l ex:label 2",
         "?l ex:label <urn:x>",
     ]
-    assert [pattern.matches for pattern in patterns(told)] == [LAMPS, 1, LAMPS, 0, 0, 0]
+    assert [pattern.matches for pattern in patterns(reported)] == [LAMPS, 1, LAMPS, 0, 0, 0]
 
 
-def test_what_a_filter_fixes_is_watched():
-    told = explain(engine_with(CITY), "SELECT * { ?r ex:has ?l . ?l ex:dim ?d FILTER(?r = ex:road1) }")
-    first, second = patterns(told)
+def test_a_constant_from_a_filter_is_watched():
+    reported = explain(engine_with(CITY), "SELECT * { ?r ex:has ?l . ?l ex:dim ?d FILTER(?r = ex:road1) }")
+    first, second = patterns(reported)
     assert (first.pattern, first.watched, first.matches) == ("?r ex:has ?l", "ex:road1 ex:has ?l", LAMPS // 3)
     assert (second.watched, second.known) == (second.pattern, ("?l", "?d"))
-    assert told.sharing.open == ("ex:road1",)
+    assert reported.sharing.open == ("ex:road1",)
 
 
-def test_graphs_are_said():
+def test_graphs_are_explained():
     engine = new_engine()
     run(engine, f"INSERT DATA {{ <{EX}a> <{EX}p> 1 . GRAPH <urn:g> {{ <{EX}a> <{EX}p> 1 , 2 }} }}")
     for text, dataset, pattern, matches in [
@@ -301,18 +303,18 @@ def test_graphs_are_said():
         ("ASK { ?s ex:p ?o }", Dataset(("urn:g",)), "GRAPH <urn:g> { ?s ex:p ?o }", 2),
         ("DESCRIBE ex:a", None, "ex:a ?predicate ?object in any graph", 2),
     ]:
-        (told,) = patterns(explain(engine, text, dataset))
-        assert told.watched == pattern
-        assert told.matches == matches
+        (reported,) = patterns(explain(engine, text, dataset))
+        assert reported.watched == pattern
+        assert reported.matches == matches
     assert any("named graph" in advice for advice in explain(engine, "ASK { GRAPH ?g { } }").advice)
 
 
 def test_equal_constants_are_one():
-    told = explain(new_engine(), "SELECT * { ex:a ex:p ?x . ?x ex:q ex:a }")
-    assert told.sharing.open == ("ex:a",)
+    reported = explain(new_engine(), "SELECT * { ex:a ex:p ?x . ?x ex:q ex:a }")
+    assert reported.sharing.open == ("ex:a",)
 
 
-def test_steps_and_what_they_keep():
+def test_steps_and_their_state_are_explained():
     engine = engine_with(CITY)
     for text, names, memory, kept in [
         ("SELECT ?l { ?l ex:dim ?d }", ["SELECT ?l"], "nothing of the result", 0),
@@ -329,9 +331,9 @@ def test_steps_and_what_they_keep():
     ]:
         assert explain(engine, text).kept_rows is None
         Client(engine, text)
-        told = explain(engine, text)
-        assert [step.name for step in told.steps] == names
-        assert (told.memory, told.kept_rows) == (memory, kept)
+        reported = explain(engine, text)
+        assert [step.name for step in reported.steps] == names
+        assert (reported.memory, reported.kept_rows) == (memory, kept)
     (groups, _) = explain(engine, text.replace("COUNT(*)", "GROUP_CONCAT(DISTINCT STR(?d))")).steps
     assert "GROUP_CONCAT(DISTINCT …)" in groups.text
     assert "built again" in groups.text
@@ -352,7 +354,7 @@ def test_patterns_that_share_no_variable_are_pointed_out():
     assert "ORDER BY" in explain(engine, "SELECT * { ?a ex:p ?x } ORDER BY ?x").advice[0]
 
 
-def test_what_is_refused_to_subscribers_is_not_explained():
+def test_a_query_refused_for_subscriptions_is_not_explained():
     engine = new_engine()
     for text, dataset, error in [
         ("SELEKT *", None, ParsingFailed),

@@ -64,14 +64,14 @@ def armed(engine: Engine, injector: Injector) -> Iterator[None]:
 
         return call
 
-    originals = {name: getattr(spus, name) for name in ("activate", "undo", "notify", "settle")}
-    for name, original in originals.items():
-        setattr(spus, name, arm(original))
+    methods = [(spus, "activate"), (spus, "undo"), (spus, "notify"), (spus.reevaluated, "settle")]
+    for owner, name in methods:
+        setattr(owner, name, arm(getattr(owner, name)))
     try:
         yield
     finally:
-        for name in originals:
-            delattr(spus, name)
+        for owner, name in methods:
+            delattr(owner, name)
 
 
 QUERIES = (
@@ -153,7 +153,7 @@ def check(followers: Sequence[Follower]) -> None:
 
 def remembered(engine: Engine) -> int:
     """Return the bytes of evaluations and solutions that plan groups cache."""
-    triggers = [trigger for group in engine.spus._groups.values() for trigger in group.triggers]
+    triggers = [trigger for group in engine.spus.registry.groups.values() for trigger in group.triggers]
     rows = [
         term_ids
         for trigger in triggers
@@ -167,9 +167,9 @@ def check_empty(engine: Engine) -> None:
     """Check that nothing is left without subscriptions and with an empty graph."""
     run(engine, "DROP ALL")
     assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
-    assert engine.spus._memory.held == 0
-    assert not engine.spus._triggers
-    assert not engine.spus._watchers
+    assert engine.spus.registry.memory.held == 0
+    assert not engine.spus.registry.triggers
+    assert not engine.spus.registry.watchers
     assert len(engine.graph.dictionary) == 1
 
 
@@ -201,9 +201,9 @@ def play(injector: Injector, seed: int, point: Point) -> int:
             injector.point = None
             assert set(engine.graph.quads()) == set(plain_engine.graph.quads()), number
             check(followers)
-            assert engine.spus._memory.held == remembered(engine)
+            assert engine.spus.registry.memory.held == remembered(engine)
     ended = sum(follower.over for follower in followers)
-    assert engine.spus.faults == ended
+    assert engine.spus.delivery.faults == ended
     for follower in followers:
         if not follower.over:
             engine.unsubscribe(follower.spuid)
@@ -224,13 +224,13 @@ def test_a_fault_at_any_point_ends_its_subscription_only(injector, point, caplog
     assert struck, "the fault did not occur"
 
 
-def test_of_a_plan_group_only_the_member_at_fault_ends(monkeypatch, caplog):
+def test_only_the_failing_member_of_a_plan_group_ends(monkeypatch, caplog):
     """The members share one evaluation, which fails as a whole."""
     engine = new_engine()
     clients = [Client(engine, f"SELECT ?s ?x {{ ?s ex:q ?x . ?s ex:room {room} }}") for room in range(5)]
-    assert len(engine.spus._groups) == 1
+    assert len(engine.spus.registry.groups) == 1
     update(engine, "INSERT DATA { ex:a ex:room 0 . ex:b ex:room 1 . ex:c ex:room 2 . ex:c ex:room 3 }")
-    guilty = engine.spus._by_spuid[clients[2].spuid]
+    guilty = engine.spus.registry.by_spuid[clients[2].spuid]
     row = PlanGroup.row
 
     def failing(self, member, solution):
@@ -250,14 +250,14 @@ def test_of_a_plan_group_only_the_member_at_fault_ends(monkeypatch, caplog):
     ]
     assert "ZeroDivisionError" in failed(clients[2])
     assert caplog.text.count("Traceback") == 1
-    assert engine.spus.faults == 1
+    assert engine.spus.delivery.faults == 1
     caplog.clear()
     update(engine, "DELETE WHERE { ?s ex:q ?x }")
     assert [clients[room].news() for room in (0, 1, 3)] == [([], [("a", "1")]), ([], [("b", "2")]), ([], [("c", "3")])]
     assert not records_of("edge", caplog)
 
 
-def test_a_fault_that_no_member_has_alone_ends_nobody(monkeypatch, caplog):
+def test_an_error_that_no_single_member_has_ends_no_subscription(monkeypatch, caplog):
     engine = new_engine()
     clients = [Client(engine, f"SELECT ?s ?x {{ ?s ex:q ?x . ?s ex:room {room} }}") for room in range(3)]
     update(engine, "INSERT DATA { ex:a ex:room 0 . ex:b ex:room 1 }")
@@ -267,7 +267,7 @@ def test_a_fault_that_no_member_has_alone_ends_nobody(monkeypatch, caplog):
             client.items.clear()
         update(engine, f"INSERT DATA {{ ex:a ex:q {number} . ex:b ex:q {number} }}")
         assert [client.news() for client in clients] == [([("a", str(number))], []), ([("b", str(number))], []), None]
-    assert engine.spus.faults == 0
+    assert engine.spus.delivery.faults == 0
     assert caplog.text.count("Traceback") == 1, "it is logged once, not with each update"
 
 
@@ -293,7 +293,7 @@ def test_a_fault_of_an_undone_update_is_forgotten_unless_the_state_is_lost(monke
     assert engine.spus.subscriptions == 1
 
 
-def test_what_ends_comes_after_what_was_told_before(monkeypatch):
+def test_an_end_follows_earlier_notifications(monkeypatch):
     """Two updates share a commit, and the second one fails."""
     engine = new_engine()
     client = Client(engine, "SELECT DISTINCT ?o { ?s ex:p ?o }")
@@ -309,7 +309,7 @@ def test_what_ends_comes_after_what_was_told_before(monkeypatch):
     assert client.items[1].sequence == 1
 
 
-def test_what_ends_the_process_is_not_held_back():
+def test_keyboard_interrupt_and_system_exit_are_raised():
     assert isinstance(contained(panic("index out of bounds")), RuntimeError)
     error = MemoryError()
     assert contained(error) is error

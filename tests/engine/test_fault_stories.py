@@ -79,11 +79,11 @@ def tell(injector: Injector, seed: int) -> tuple[int, int]:
                 world.aim()
             step.tell(world)
             injector.point = None
-    assert world.engine.spus.faults >= world.ended
+    assert world.engine.spus.delivery.faults >= world.ended
     world.check_restored()
     spus = world.engine.spus
-    if world._everything not in spus._by_spuid:  # it ended like others
+    if world._everything not in spus.registry.by_spuid:  # it ended like others
         world._everything = world.engine.subscribe(_request(EVERYTHING), lambda _: None, None, NOW).spuid
     world.check_no_leak()
-    assert spus._memory.held == 0
+    assert spus.registry.memory.held == 0
     return injector.raised, world.ended

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.sparql import plan_cache
-from edge.engine.sparql.algebra import Parameter, Query
-from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.fingerprint import fingerprint, places, prologue
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled, PlanCache
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.terms import canonical
 from edge.protocol.errors import EdgeError, ParsingFailed
-from edge.protocol.syntax import read_prologue
+from edge.sparql.algebra import Parameter, Query
+from edge.sparql.cursor import Parameters
+from edge.sparql.fingerprint import fingerprint, places, prologue
+from edge.sparql.tokens import read_prologue
 
 RULES = QueryRules()
 
@@ -120,7 +120,7 @@ def test_a_text_is_its_skeleton_and_its_constants(text):
         ("SELECT * { 'x' @en-:x <p> 1 # :p 2\n }", ["'x'", "<p>", "1"]),
     ],
 )
-def test_places_are_constants_that_nothing_else_depends_on(text, free):
+def test_only_independent_constants_are_parameters(text, free):
     assert [text[place.start : place.end] for place in places(text)] == free
 
 
@@ -158,7 +158,7 @@ def test_other_kinds_of_constants_have_plans_of_their_own():
     assert len(compiler.compiled) == 2
 
 
-def test_what_is_one_constant_in_all_texts_is_one_constant_to_the_plan():
+def test_a_constant_equal_in_all_texts_stays_one_constant():
     compiler = Compiler()
     cache = PlanCache(compiler, 10)
     for number in range(5):
@@ -171,7 +171,7 @@ def test_what_is_one_constant_in_all_texts_is_one_constant_to_the_plan():
             assert meaning(cache, text) == alone(text)
 
 
-def test_what_is_equal_by_chance_does_not_make_plans_for_ever():
+def test_accidentally_equal_constants_create_a_bounded_number_of_plans():
     compiler = Compiler()
     cache = PlanCache(compiler, 100_000)
     drawn = random.Random(1)
@@ -190,7 +190,7 @@ def test_a_context_has_plans_of_its_own():
     assert len(compiler.compiled) == 3
 
 
-def test_plans_are_forgotten_when_there_are_too_many():
+def test_plans_are_evicted_when_there_are_too_many():
     compiler = Compiler()
     cache = PlanCache(compiler, 3)
     shapes = [f"SELECT ?v{number} {{ <a:s> <a:p> ?v{number} }}" for number in range(4)]
@@ -207,7 +207,7 @@ def test_plans_are_forgotten_when_there_are_too_many():
     assert compiler.compiled == [shapes[1]]
 
 
-def test_long_texts_are_not_kept():
+def test_long_texts_are_not_cached():
     compiler = Compiler()
     cache = PlanCache(compiler, 3)
     text = f"SELECT * {{ ?s ?p '{'x' * LONGEST_TEXT}' }}"
@@ -219,7 +219,7 @@ def test_long_texts_are_not_kept():
     "value",
     ["<http://[bad>", "<a{b>", "u:x", '"a\\qb"', '"x"@x', '"\\uD800"', '"\ud800"', "<a:\ud800>", '"x"^^u:t', ":-5"],
 )
-def test_a_constant_that_is_none_is_refused(value):
+def test_an_invalid_constant_is_refused(value):
     cache = PlanCache(Compiler(), 10)
     for good in ("<a:b>", "1", "'x'"):
         cache.get(f"{PREFIX}SELECT * {{ ?s ?p {good} }}")
@@ -232,13 +232,13 @@ def test_a_constant_that_is_none_is_refused(value):
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(min_value=0, max_value=2**63))
-def test_a_plan_by_shape_means_what_the_text_means_alone(seed):
+def test_a_shared_plan_gives_the_result_of_the_text_alone(seed):
     cache: PlanCache[str, Query] = PlanCache(Compiler(), 100)
     for text in texts(seed):
         assert meaning(cache, text) == alone(text), text
 
 
-def test_the_texts_above_are_worth_the_while():
+def test_random_texts_are_often_valid_and_share_plans():
     """Many of the texts are valid, and a cached plan serves many of them."""
     compiler = Compiler()
     cache: PlanCache[str, Query] = PlanCache(compiler, 10_000)
@@ -252,7 +252,7 @@ def test_the_texts_above_are_worth_the_while():
     assert len(cache) < len(legal) * 0.8
 
 
-def test_plans_are_made_and_forgotten_on_several_threads():
+def test_plans_are_created_and_evicted_on_several_threads():
     cache: PlanCache[str, Query] = PlanCache(Compiler(), 2)
     expected = {text: alone(text) for seed in range(12) for text in texts(seed)}
 

@@ -14,14 +14,14 @@ import pyoxigraph as ox
 import pytest
 from engine_world import NOW, new_engine
 from follower import Follower, result_of
-from scheduler_harness import WAIT, House
+from scheduler_harness import WAIT, Harness
 
 from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
 from edge.engine.scheduling.compile_queue import LONG_TEXT
 from edge.engine.subscriptions.beginning import Beginning
 from edge.engine.subscriptions.explanation import Explanation
-from edge.engine.subscriptions.spu import IncrementalSpu
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
 from tests.support.waiting import wait_for
 
@@ -49,7 +49,7 @@ class Simulation:
 
     def __init__(self, rules: QueryRules | None = None) -> None:
         self.engine = new_engine(rules or QueryRules())
-        self.first = self.engine.spus.first_results
+        self.first = self.engine.spus.incremental.first_results
         self.tasks: list[Callable[[], None]] = []
         self.first.open(2, 0.0, self._submit)
         self.store = ox.Store()
@@ -194,7 +194,7 @@ def test_each_kind_of_query_catches_up(query, everything_outside):
     assert first.bag == late.bag == again.bag
 
 
-def test_a_small_first_result_is_there_at_once():
+def test_a_small_first_result_is_sent_at_once():
     simulation = Simulation()
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
     follower = simulation.subscribe(QUERIES[0])
@@ -202,8 +202,8 @@ def test_a_small_first_result_is_there_at_once():
     assert not simulation.tasks
 
 
-def test_what_exceeds_a_limit_is_refused_and_leaves_nothing_behind():
-    simulation = Simulation(QueryRules(max_solutions=5))
+def test_a_result_beyond_a_limit_is_refused_and_leaves_nothing_behind():
+    simulation = Simulation(QueryRules(max_query_memory=512 * 5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(9)) + " }")
     follower = simulation.subscribe(QUERIES[0])
     simulation.settle()
@@ -212,8 +212,8 @@ def test_what_exceeds_a_limit_is_refused_and_leaves_nothing_behind():
     assert simulation.engine.spus.spus == 0
 
 
-def test_one_that_grows_too_large_meanwhile_is_refused(everything_outside):
-    simulation = Simulation(QueryRules(max_solutions=5))
+def test_a_first_result_that_grows_too_large_is_refused(everything_outside):
+    simulation = Simulation(QueryRules(max_query_memory=512 * 5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(4)) + " }")
     follower = simulation.subscribe("SELECT DISTINCT ?s ?o { ?s <urn:p> ?o }")
     simulation.fork()
@@ -279,7 +279,7 @@ def test_a_client_over_its_budget_waits(everything_outside):
     now = 0.0
     simulation = Simulation()
     simulation.first._clock = lambda: now
-    simulation.first._queue.budget = 0.5
+    simulation.first._queue.limit(0.5)
     simulation.first._queue.charge("many", 3.0, now)
     simulation.subscribe(QUERIES[0], "many")
     simulation.first.begin()
@@ -296,37 +296,37 @@ def expensive(number: int) -> QueryRequest:
 
 
 @pytest.fixture
-def house(open_house):
-    def furnished(**settings: object) -> House:
-        house = open_house(**settings)
-        house.update(
+def harness(open_harness):
+    def furnished(**settings: object) -> Harness:
+        harness = open_harness(**settings)
+        harness.update(
             "INSERT DATA { " + " . ".join(f"<urn:{number}> <urn:n> {number}" for number in range(3_000)) + " }"
         )
-        return house
+        return harness
 
     return furnished
 
 
-def test_an_update_waits_for_no_first_result_and_a_stop_ends_it(house):
-    house = house()
-    waiting = [house.scheduler.subscribe(expensive(number), lambda _: None) for number in range(3)]
-    house.update("INSERT DATA { <urn:x> <urn:y> 1 }")
+def test_an_update_waits_for_no_first_result_and_a_stop_ends_it(harness):
+    harness = harness()
+    waiting = [harness.scheduler.subscribe(expensive(number), lambda _: None) for number in range(3)]
+    harness.update("INSERT DATA { <urn:x> <urn:y> 1 }")
     assert not any(future.done() for future in waiting)
-    house.scheduler.close()
+    harness.scheduler.close()
     for future in waiting:
         assert isinstance(future.exception(WAIT), NotReady)
 
 
-def test_one_that_takes_too_many_steps_is_refused(house):
-    house = house(max_steps=100_000)
+def test_a_first_result_that_takes_too_many_steps_is_refused(harness):
+    harness = harness(max_steps=100_000)
     with pytest.raises(ResultTooLarge, match="100000 steps"):
-        house.scheduler.subscribe(expensive(1), lambda _: None).result(WAIT)
+        harness.scheduler.subscribe(expensive(1), lambda _: None).result(WAIT)
 
 
 @pytest.mark.parametrize("request_", ["subscribe", "explain"])
-def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch, request_):
-    house = open_house()
-    engine = house.scheduler._engine
+def test_compiling_a_long_text_delays_no_other_client(open_harness, monkeypatch, request_):
+    harness = open_harness()
+    engine = harness.scheduler._engine
     compiling, go_on = threading.Event(), threading.Event()
 
     def prepare(request: QueryRequest, prepare=engine.prepare_query) -> object:
@@ -337,18 +337,20 @@ def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch, req
 
     monkeypatch.setattr(engine, "prepare_query", prepare)
     padding = " " * LONG_TEXT
-    told: list[Notification | SubscribeFailed] = []
+    received: list[Notification | SubscribeFailed] = []
     texts = (f"SELECT ?o {{ ?s <a:p> ?o {padding} }}", f"SELECT nonsense {padding}")
 
     def begin(text: str) -> Future[Subscription] | Future[Explanation]:
         query = QueryRequest(text, source="one")
         return (
-            house.scheduler.subscribe(query, told.append) if request_ == "subscribe" else house.scheduler.explain(query)
+            harness.scheduler.subscribe(query, received.append)
+            if request_ == "subscribe"
+            else harness.scheduler.explain(query)
         )
 
     long, wrong = map(begin, texts)
     assert compiling.wait(WAIT)
-    house.update("INSERT DATA { <a:s> <a:p> 1 }")
+    harness.update("INSERT DATA { <a:s> <a:p> 1 }")
     assert not long.done()
     go_on.set()
     outcome = long.result(WAIT)
@@ -356,30 +358,30 @@ def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch, req
         wrong.result(WAIT)
     if request_ == "explain":
         assert isinstance(outcome, Explanation)
-        assert not told
+        assert not received
         return
     assert isinstance(outcome, Subscription)
-    (first,) = told
+    (first,) = received
     assert isinstance(first, Notification)
     assert len(first.delta.added) == 1
 
 
 @pytest.mark.parametrize("fault", ["", "oops"])
-def test_a_text_that_takes_the_parser_long_is_parsed_in_another_process(open_house, monkeypatch, fault):
+def test_a_text_that_takes_the_parser_long_is_parsed_in_another_process(open_harness, monkeypatch, fault):
     """The parser holds the GIL: meanwhile no thread of the gateway runs."""
     parsed: list[int] = []
     monkeypatch.setattr("edge.engine.engine.parse", lambda text, base: parsed.append(len(text)) or parse(text, base))
-    house = open_house()
+    harness = open_harness()
     values = " ".join(map(str, range(20_000)))
     query = QueryRequest(f"SELECT ?o {{ VALUES ?o {{ {values} }} ?s <a:p> ?o {fault} }}")
-    begun = house.scheduler.subscribe(query, lambda _: None)
+    begun = harness.scheduler.subscribe(query, lambda _: None)
     if fault:
         with pytest.raises(ParsingFailed, match="line 1, column 1089"):
             begun.result(WAIT)
     else:
         begun.result(WAIT)
     assert not parsed
-    house.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), lambda _: None).result(WAIT)
+    harness.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), lambda _: None).result(WAIT)
     assert len(parsed) == 1
 
 
@@ -387,7 +389,7 @@ def test_a_subscription_that_begins_late_is_incremental(everything_outside):
     simulation = Simulation()
     simulation.subscribe(QUERIES[0])
     simulation.settle()
-    (spu,) = set(simulation.engine.spus._by_spuid.values())
+    (spu,) = set(simulation.engine.spus.registry.by_spuid.values())
     assert isinstance(spu, IncrementalSpu)
     assert spu.begun
     assert not spu.beginnings

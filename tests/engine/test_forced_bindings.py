@@ -85,7 +85,8 @@ def test_a_forced_binding_to_a_triple_term_is_refused_where_it_would_be_stored()
         "SELECT ?v (COUNT(*) AS ?n) { ?s ?p ?v } GROUP BY ?v",
     ],
 )
-def test_forced_bindings_that_cannot_stand_where_the_variable_stands(where):
+@pytest.mark.integration
+def test_forced_bindings_that_are_invalid_in_their_position_are_refused(where):
     text = f"{PREFIX} INSERT {{ ex:a ex:q ?v }} WHERE {{ {where} }}"
     assert "forced bindings" in refused(engine_with("ex:a ex:p 1"), text, UpdateFailed, bindings={"v": ox.Literal(1)})
 
@@ -110,7 +111,7 @@ def test_forced_bindings_in_positions_where_the_term_cannot_be():
     )
 
 
-def test_a_forced_binding_that_nothing_mentions_is_no_matter():
+def test_an_unused_forced_binding_is_ignored():
     assert len(run(new_engine(), "INSERT DATA { <a:a> <a:p> '?v' }", bindings={"v": ox.Literal(1)}).added) == 1
 
 
@@ -123,7 +124,7 @@ def test_the_same_text_with_other_bindings():
     assert triples(engine) == {'a p "2"^^integer', 'b p "2"^^integer'}
 
 
-def test_one_literal_policy_for_all_ways_in():
+def test_literals_are_normalized_in_texts_and_bindings():
     engine = new_engine()
     one = ox.Literal("1.0", datatype=ox.NamedNode(XSD + "decimal"))
     run(engine, PREFIX + "INSERT DATA { ex:a ex:p 1.0 }")

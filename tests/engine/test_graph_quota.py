@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.access import ACTIONS, ANYBODY, Access
 from edge.protocol.errors import UpdateFailed
 
@@ -18,7 +17,7 @@ BOB = Access("bob", USERS, registration="2")
 OPERATOR = Access("operator", registration="3")
 
 
-class House:
+class Harness:
     """An engine with a small graph."""
 
     def __init__(self) -> None:
@@ -46,59 +45,59 @@ class House:
 
 
 @pytest.fixture
-def house():
-    house = House()
-    yield house
-    assert house.scheduler.close()
+def harness():
+    harness = Harness()
+    yield harness
+    assert harness.scheduler.close()
 
 
-def test_a_graph_does_not_grow_beyond_its_limit_and_nothing_of_a_refused_update_is_there(house):
-    added = house.fill()
+def test_a_graph_does_not_exceed_its_limit_and_a_refused_update_changes_nothing(harness):
+    added = harness.fill()
     assert 850 <= added <= 960, "about 950 bytes each, up to nine tenths"
-    assert house.scheduler.quads == added
+    assert harness.scheduler.quads == added
 
 
-def test_a_full_graph_can_be_overwritten_and_emptied(house):
-    house.fill()
-    house.update('DELETE { <urn:0> <urn:p> ?o } INSERT { <urn:0> <urn:p> "new" } WHERE { <urn:0> <urn:p> ?o }')
-    house.update("DELETE WHERE { ?s <urn:p> ?o }")
-    assert house.add(10) == 10
+def test_a_full_graph_can_be_overwritten_and_emptied(harness):
+    harness.fill()
+    harness.update('DELETE { <urn:0> <urn:p> ?o } INSERT { <urn:0> <urn:p> "new" } WHERE { <urn:0> <urn:p> ?o }')
+    harness.update("DELETE WHERE { ?s <urn:p> ?o }")
+    assert harness.add(10) == 10
 
 
-def test_sensors_and_administrators_have_a_reserve(house):
-    house.fill()
-    assert house.add(10, source="") == 10
-    assert house.add(10, OPERATOR, "operator") == 10
-    assert 60 <= house.fill(source="") <= 100
+def test_sensors_and_administrators_have_a_reserve(harness):
+    harness.fill()
+    assert harness.add(10, source="") == 10
+    assert harness.add(10, OPERATOR, "operator") == 10
+    assert 60 <= harness.fill(source="") <= 100
     with pytest.raises(UpdateFailed, match=r"engine\.max_graph_bytes"):
-        house.add(10, OPERATOR, "operator")
+        harness.add(10, OPERATOR, "operator")
 
 
-def test_one_client_leaves_as_much_to_others(house):
-    first = house.fill(ALICE, "alice")
-    second = house.fill(BOB, "bob")
+def test_one_client_cannot_use_the_whole_quota(harness):
+    first = harness.fill(ALICE, "alice")
+    second = harness.fill(BOB, "bob")
     assert 400 <= first <= 650
     assert 100 <= second <= first
-    house.update("DELETE WHERE { ?s <urn:p> ?o }", ALICE, "alice")
-    assert house.add(10, ALICE, "alice") == 10
+    harness.update("DELETE WHERE { ?s <urn:p> ?o }", ALICE, "alice")
+    assert harness.add(10, ALICE, "alice") == 10
 
 
-def test_an_update_that_is_given_to_run_later_counts_for_its_client(house):
+def test_a_delayed_update_counts_for_its_client(harness):
     """It runs in the name of its client, though the gateway starts it."""
-    assert house.fill(ALICE, "") <= 650
+    assert harness.fill(ALICE, "") <= 650
 
 
-def test_long_texts_count_by_their_length(house):
+def test_long_texts_count_by_their_length(harness):
     with pytest.raises(UpdateFailed):
-        house.add(1, text="x" * LIMIT)
-    assert house.add(1, text="x" * (LIMIT // 2)) == 1
+        harness.add(1, text="x" * LIMIT)
+    assert harness.add(1, text="x" * (LIMIT // 2)) == 1
     with pytest.raises(UpdateFailed):
-        house.add(1, text="y" * (LIMIT // 2))
-    assert house.scheduler.quads == 1
+        harness.add(1, text="y" * (LIMIT // 2))
+    assert harness.scheduler.quads == 1
 
 
-def test_the_default_is_a_part_of_the_machine(house):
-    settings = replace(EngineSettings(), max_graph_bytes=0)
+def test_the_default_is_a_part_of_the_machine(harness):
+    settings = EngineSettings(max_graph_bytes=0)
     scheduler = open_engine(None, settings)
     assert scheduler.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }", source="x")]).result(20)[0].added == 1
     assert scheduler.close()

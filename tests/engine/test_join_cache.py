@@ -13,9 +13,9 @@ QUERY = "SELECT ?v { ?room ex:has ?sensor . ?sensor ex:value ?v . ?room ex:name 
 
 
 @pytest.mark.parametrize("most", [0, 300, 1500, 50_000])
-def test_readings_are_told_whatever_is_remembered(most):
+def test_cached_join_results_do_not_change_notifications(most):
     engine = new_engine(QueryRules(max_remembered_bytes=most))
-    memory = engine.spus._memory
+    memory = engine.spus.registry.memory
     rooms = " ".join(f"ex:r{n % 3} ex:has ex:s{n} ; ex:name {n % 3} ." for n in range(9))
     update(engine, f"INSERT DATA {{ {rooms} }}")
     clients = [Client(engine, QUERY % name) for name in range(3)]
@@ -35,14 +35,14 @@ def test_readings_are_told_whatever_is_remembered(most):
     assert [client.news() for client in clients] == [([], [("2",)]), ([("2",)], []), None]
     update(engine, "DELETE WHERE { ex:s0 ex:value ?o }")
     assert [client.news() for client in clients] == [None, ([], [("2",)]), None]
-    for spuid in list(engine.spus._by_spuid):
+    for spuid in list(engine.spus.registry.by_spuid):
         engine.unsubscribe(spuid)
     assert memory.held == 0
     run(engine, "DROP ALL")
     assert len(engine.graph.dictionary) == 1
 
 
-def test_what_is_undone_is_not_remembered():
+def test_undone_changes_are_not_cached():
     engine = new_engine()
     client = Client(engine, QUERY % 1)
     other = Client(engine, QUERY % 2)
@@ -57,7 +57,7 @@ def test_what_is_undone_is_not_remembered():
     assert other.news() is None
 
 
-def test_long_terms_that_the_graph_has_forgotten_are_not_kept_for_what_is_remembered():
+def test_the_cache_keeps_no_removed_long_terms():
     most = 100_000
     engine = new_engine(QueryRules(max_remembered_bytes=most))
     Client(engine, QUERY % 1)
@@ -65,6 +65,6 @@ def test_long_terms_that_the_graph_has_forgotten_are_not_kept_for_what_is_rememb
         sensor = f"<urn:{number}:{'x' * 10_000}>"
         update(engine, f"INSERT DATA {{ {sensor} ex:value {number} }}")
         update(engine, f"DELETE WHERE {{ {sensor} ?p ?o }}")
-        assert engine.spus._memory.held <= most
+        assert engine.spus.registry.memory.held <= most
         assert sum(engine.graph.dictionary.long.values()) <= most
-    assert engine.spus._memory.held > 0
+    assert engine.spus.registry.memory.held > 0

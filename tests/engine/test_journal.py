@@ -84,7 +84,7 @@ def test_closing_leaves_one_file_and_the_lock(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"edge.sqlite3", "lock"}
 
 
-def test_in_memory_nothing_is_kept_and_the_api_is_the_same(tmp_path, monkeypatch):
+def test_the_memory_journal_stores_nothing_with_the_same_interface(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     journal = Journal.open(None, snapshot_min_bytes=1)
     assert journal.commit([overwrite(1), overwrite(2)]) == 2
@@ -99,7 +99,7 @@ def test_in_memory_nothing_is_kept_and_the_api_is_the_same(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_snapshot_replaces_what_came_before(tmp_path):
+def test_a_snapshot_replaces_earlier_entries(tmp_path):
     graphs = [ox.NamedNode("urn:empty"), ox.BlankNode("g")]
     journal = Journal.open(tmp_path)
     journal.commit([overwrite(1), overwrite(2)])
@@ -145,7 +145,7 @@ def test_a_chunk_of_a_snapshot_is_bounded_by_characters_as_well(place):
     assert len(bodies) == 5
 
 
-def test_quads_that_cannot_be_had_leave_the_snapshot_as_it_was(tmp_path):
+def test_an_error_while_reading_quads_leaves_the_snapshot_unchanged(tmp_path):
     def broken():
         yield reading(7)
         raise KeyError("gone")
@@ -205,7 +205,7 @@ def test_a_snapshot_is_due_by_size_and_by_ratio(tmp_path):
     journal.close()
 
 
-def test_a_failed_snapshot_harms_nothing_and_is_tried_again_later(tmp_path, caplog):
+def test_a_failed_snapshot_loses_nothing_and_is_retried(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     journal = Journal.open(tmp_path, snapshot_min_bytes=8_000)
     while not journal.snapshot_due:
@@ -294,7 +294,7 @@ def test_durability_is_sqlite_syncing_every_commit_or_flush_doing_it(tmp_path):
     assert found == [2, 1, 2]  # FULL, NORMAL, FULL
 
 
-def test_a_flush_that_fails_is_told_and_can_be_repeated(tmp_path):
+def test_a_failed_flush_is_reported_and_can_be_repeated(tmp_path):
     journal = Journal.open(tmp_path, durability="interval")
     journal.commit([overwrite(1)])
     wal = tmp_path / "edge.sqlite3-wal"

@@ -190,7 +190,7 @@ def test_the_largest_file_size_is_reached_and_lifted(tmp_path):
     assert "disk I/O error" in result.stdout
 
 
-def test_the_disk_is_full_and_has_room_again(tmp_path):
+def test_a_full_disk_recovers(tmp_path):
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare (package util-linux)")
     mount = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=2m none "$0" && exec "$@"']

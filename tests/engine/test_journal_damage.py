@@ -115,33 +115,33 @@ def test_flipped_bytes_are_noticed_or_harmless(sound, tmp_path):
 
 
 @pytest.mark.parametrize("keep", [1, 99, 100, 512, 1024, 5000, -1024, -1])
-def test_cut_short(directory, keep):
+def test_truncated_file_is_refused(directory, keep):
     file = directory / FILE_NAME
     file.write_bytes(file.read_bytes()[:keep])
     assert "is damaged" in refused(directory) or keep < 1024
 
 
-def test_emptied(directory):
+def test_empty_file_is_refused(directory):
     (directory / FILE_NAME).write_bytes(b"")
     assert "not a file of this gateway" in refused(directory)
 
 
 @pytest.mark.parametrize("size", [10, 100, 5000])
-def test_not_a_database(directory, size):
+def test_file_that_is_not_a_database_is_refused(directory, size):
     (directory / FILE_NAME).write_bytes(b"\xff" + random.randbytes(size))
     message = refused(directory)
     assert "is not an SQLite database" in message
     assert "Restore a backup" in message
 
 
-def test_a_database_of_another_application(tmp_path):
+def test_database_of_another_application_is_refused(tmp_path):
     connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     connection.execute("CREATE TABLE photos (name TEXT)")
     connection.close()
     assert "belongs to another application" in refused(tmp_path)
 
 
-def test_a_database_of_another_application_with_its_log(tmp_path):
+def test_database_of_another_application_with_its_log_is_refused(tmp_path):
     connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("CREATE TABLE photos (name TEXT)")
@@ -150,20 +150,20 @@ def test_a_database_of_another_application_with_its_log(tmp_path):
     assert "belongs to another application" in refused(tmp_path / "copy")
 
 
-def test_a_newer_version(directory):
+def test_newer_format_is_refused(directory):
     change(directory, f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     message = refused(directory)
     assert "newer version" in message
     assert "use that version" in message
 
 
-def test_a_directory_in_the_place_of_the_file(tmp_path):
+def test_directory_in_place_of_the_file_is_refused(tmp_path):
     (tmp_path / FILE_NAME).mkdir()
     assert "cannot be opened" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected_message"),
     [
         ("DELETE FROM commits WHERE first = 130", "update 130 is missing"),
         ("DELETE FROM commits WHERE first = 120", "update 120 is missing"),
@@ -180,22 +180,22 @@ def test_a_directory_in_the_place_of_the_file(tmp_path):
         ("UPDATE snapshot_chunks SET body = x'72' WHERE number = 2", "chunk 2 of the snapshot"),
         ("DROP TABLE meta", f"its tables are not those of format {FORMAT_VERSION}"),
         ("ALTER TABLE commits RENAME TO other", f"its tables are not those of format {FORMAT_VERSION}"),
-        ("PRAGMA user_version = 0", "no format version 0"),
+        ("PRAGMA user_version = 0", "format version 0 does not exist"),
         (f"PRAGMA application_id = {APPLICATION_ID + 1}", "another application"),
     ],
 )
-def test_rows_tampered_with(directory, statement, said):
+def test_changed_rows_are_detected(directory, statement, expected_message):
     change(directory, statement)
-    assert said in refused(directory)
+    assert expected_message in refused(directory)
 
 
-def test_statistics_that_sqlite_keeps_are_no_damage(directory):
+def test_sqlite_statistics_are_not_damage(directory):
     expected = content(directory)
     change(directory, "ANALYZE")
     assert content(directory) == expected
 
 
-def test_the_log_without_the_file(directory):
+def test_write_ahead_log_without_its_file_is_refused(directory):
     (directory / FILE_NAME).unlink()
     (directory / f"{FILE_NAME}-wal").write_bytes(b"x")
     assert "is missing while its write-ahead log is there" in refused(directory)
@@ -229,7 +229,8 @@ def commit_frames(wal: bytes) -> list[int]:
     ]
 
 
-def test_damage_in_the_log_is_refused_but_for_the_last_commit(tmp_path):
+@pytest.mark.integration
+def test_damage_in_the_log_is_refused_except_in_the_last_commit(tmp_path):
     """A torn last commit looks like one that was in progress, and is the only one that may be dropped.
 
     Its frame header separates it from the commit before; if this header is damaged, the two look like one commit.
@@ -261,13 +262,15 @@ def test_damage_in_the_log_is_refused_but_for_the_last_commit(tmp_path):
     assert refusals > 100
 
 
-def test_a_log_that_ends_in_the_middle_of_a_commit(tmp_path):
+@pytest.mark.integration
+def test_incomplete_last_commit_in_the_log_is_accepted(tmp_path):
     source = unclosed(tmp_path / "source", "commit")
     wal = source / f"{FILE_NAME}-wal"
     wal.write_bytes(wal.read_bytes()[:-100])
     assert content(source)[2] == [entry(number).changes for number in range(1, 30)]
 
 
+@pytest.mark.integration
 def test_with_interval_the_log_may_have_lost_its_end(tmp_path):
     """Frames reach the medium in any order until a flush, so that a hole is the bounded loss of this setting."""
     source = unclosed(tmp_path / "source", "interval")

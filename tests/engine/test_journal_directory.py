@@ -40,7 +40,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
 
 
 @pytest.mark.parametrize("also", [(), ("VACUUM",)])
-def test_a_second_process_is_refused_after_somebody_removed_the_lock_file(tmp_path, also):
+def test_a_second_process_is_refused_after_the_lock_file_was_removed(tmp_path, also):
     """The journal file is locked as well. Readers, such as a backup, are not refused."""
     holder = [sys.executable, "-c", HOLDER, tmp_path]
     with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -73,7 +73,7 @@ def test_a_new_journal_file_is_locked_at_once(tmp_path):
     journal.close()
 
 
-def test_the_same_process_is_refused_too_and_the_first_goes_on(tmp_path):
+def test_a_second_journal_in_the_process_is_refused_and_the_first_continues(tmp_path):
     journal = Journal.open(tmp_path)
     with pytest.raises(DataDirectoryRefused, match="in use"):
         Journal.open(tmp_path)

@@ -30,7 +30,7 @@ def test_updates_of_the_default_graph_notify():
         assert client.news() == ([], [("a",)])
 
 
-def test_optional_tells_the_row_that_it_extends_as_replaced():
+def test_an_extended_optional_row_is_notified_as_replaced():
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 2 }")
     for text in (
@@ -76,7 +76,7 @@ def test_added_and_removed_are_both_bags(where):
 
 
 @pytest.mark.parametrize("where", ["?s ex:p ?o", "{ ?s ex:p ?o }"])
-def test_language_tags_tell_literals_apart(where):
+def test_literals_with_different_language_tags_differ(where):
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a ex:p 'x'@en }")
     client = Client(engine, f"SELECT ?o {{ {where} }}")
@@ -90,7 +90,7 @@ def test_language_tags_tell_literals_apart(where):
 
 
 @pytest.mark.parametrize("where", ["?s ex:p ?o", "{ ?s ex:p ?o }"])
-def test_blank_nodes_are_told_apart(where):
+def test_different_blank_nodes_stay_different(where):
     engine = new_engine()
     update(engine, "INSERT DATA { _:x ex:p 1 ; ex:is 'x' . _:y ex:p 1 ; ex:is 'y' }")
     client = Client(engine, f"SELECT ?s {{ {where} }}")
@@ -149,7 +149,8 @@ def elsewhere() -> Iterator[http.server.ThreadingHTTPServer]:
         thread.join()
 
 
-def test_a_query_that_fails_tells_its_subscribers_and_ends(elsewhere):
+@pytest.mark.integration
+def test_a_failing_query_notifies_its_subscribers_and_ends(elsewhere):
     engine = Engine(QueryRules(allow_service=True), lambda document: [])
     service = f"SERVICE <http://127.0.0.1:{elsewhere.server_port}/> {{ ?s ex:far ?x }}"
     failing = [Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}", alias=alias) for alias in ("one", "two")]
@@ -179,7 +180,7 @@ def test_a_query_that_fails_tells_its_subscribers_and_ends(elsewhere):
         Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}")
 
 
-def test_errors_say_what_is_wrong():
+def test_errors_name_the_problem():
     engine = new_engine()
     for text, error, words in (
         ("SELECT ?s { ?s ?p", ParsingFailed, "is not closed"),
@@ -196,7 +197,7 @@ def test_errors_say_what_is_wrong():
     assert len(engine.graph.dictionary) == 1
 
 
-def test_a_query_is_told_from_an_update():
+def test_a_query_is_distinguished_from_an_update():
     engine = new_engine()
     with pytest.raises(EdgeError, match="is an update, not a query"):
         current(engine, Query("PREFIX ex: <http://example.org/> INSERT DATA { ex:a ex:p 1 }"))

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.errors import EdgeError, ResultTooLarge
+from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE, wait_for
 
 WAIT = PATIENCE
@@ -18,7 +21,7 @@ CROSS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i"
 
 @pytest.fixture
 def engine() -> Iterator[Scheduler]:
-    scheduler = open_engine(None, EngineSettings(max_solutions=1000))
+    scheduler = open_engine(None, unchecked(EngineSettings, max_query_memory=512 * 1000))
     data = " ".join(f"<urn:s{n}> <urn:p> {n} ." for n in range(30))
     scheduler.update([UpdateRequest(f"INSERT DATA {{ {data} }}")]).result(WAIT)
     yield scheduler
@@ -27,7 +30,7 @@ def engine() -> Iterator[Scheduler]:
 
 @pytest.mark.parametrize("filtered", ["", "FILTER(?c != ?i + 100)"])
 def test_an_update_with_too_many_solutions_changes_nothing(engine, filtered):
-    with pytest.raises(ResultTooLarge, match=r"engine\.max_solutions"):
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_query_memory"):
         engine.update([UpdateRequest(f"INSERT {{ ?a <urn:q> ?i }} WHERE {{ {CROSS} {filtered} }}")]).result(WAIT)
     assert engine.quads == 30
     assert engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(WAIT)[0].added == 1
@@ -56,25 +59,25 @@ def test_a_subscription_with_too_many_solutions_is_refused(engine, query):
         ("REDUCED * ", "MINUS { ?c <urn:q>/<urn:q>* ?f }", 4),
     ],
 )
-def test_a_subscription_that_grows_too_large_ends_and_says_so_and_the_update_holds(engine, select, filtered, most):
+def test_a_subscription_that_grows_too_large_ends_with_the_reason_and_the_update_stays(engine, select, filtered, most):
     """The stored result is limited, and so is the change by one update. A result that is not stored may grow slowly."""
-    told: list[Notification | SubscribeFailed] = []
+    received: list[Notification | SubscribeFailed] = []
     query = f"SELECT {select} {{ ?a <urn:p> ?c . ?d <urn:p> ?f {filtered} }}"
-    engine.subscribe(QueryRequest(query), told.append).result(WAIT)
+    engine.subscribe(QueryRequest(query), received.append).result(WAIT)
     values = " , ".join(map(str, range(1, most + 1)))
     (outcome,) = engine.update([UpdateRequest(f"INSERT DATA {{ <urn:a> <urn:p> {values} }}")]).result(WAIT)
     assert outcome.added == most
-    wait_for(lambda: isinstance(told[-1], SubscribeFailed))
-    assert "engine.max_solutions" in told[-1].description
+    wait_for(lambda: isinstance(received[-1], SubscribeFailed))
+    assert "engine.max_query_memory" in received[-1].description
     assert engine.subscriptions == 0
 
 
-def test_what_is_acknowledged_can_be_queried(engine):
+def test_an_acknowledged_update_can_be_queried(engine):
     """This holds even while notifications are delayed."""
-    told = threading.Event()
-    engine.subscribe(QueryRequest("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"), lambda _: told.wait(0.01) and None).result(
-        WAIT
-    )
+    received = threading.Event()
+    engine.subscribe(
+        QueryRequest("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"), lambda _: received.wait(0.01) and None
+    ).result(WAIT)
     for number in range(50):
         engine.update([UpdateRequest(f"INSERT DATA {{ <urn:x> <urn:n> {number} }}")]).result(WAIT)
         assert engine.query(QueryRequest(f"ASK {{ <urn:x> <urn:n> {number} }}")).result(WAIT) is True

@@ -14,10 +14,10 @@ from engine_world import NOW, ask, new_engine, no_loader, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge.engine import open_engine
 from edge.engine.engine import Engine, Executed
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
+from edge.engine.start import open_engine
 from edge.engine.store import mirror as mirror_module
 from edge.engine.store.changes import ChangeSet, as_quad
 from edge.engine.store.graph import LiveGraph
@@ -46,7 +46,7 @@ quads = st.builds(ox.Quad, nodes, st.just(P), st.one_of(objects, objects, triple
 
 @settings(max_examples=300, deadline=None)
 @given(st.sets(quads, max_size=8), st.sets(quads, max_size=8), st.sets(st.sampled_from([ex("g"), ex("n")])))
-def test_a_store_is_changed_in_one_transaction_to_what_is_wanted(before, after, empty):
+def test_a_store_reaches_the_target_state_in_one_transaction(before, after, empty):
     store = ox.Store()
     store.extend(before)
     old, new = set(store), set(after)
@@ -60,7 +60,7 @@ def test_a_store_is_changed_in_one_transaction_to_what_is_wanted(before, after, 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(), st.sampled_from(["en", "de-CH"]))
-def test_any_text_goes_through(text, language):
+def test_any_text_is_copied_unchanged(text, language):
     store = ox.Store()
     some = [ox.Quad(ex("a"), P, ox.Literal(text)), ox.Quad(ex("a"), P, ox.Literal(text, language=language), ex("g"))]
     store.add(ox.Quad(ex("old"), P, ox.Literal(1)))
@@ -100,7 +100,7 @@ def quad(number: int, value: int = 0) -> ox.Quad:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_follows_every_change_from_its_first_use_on(shared):
+def test_mirror_follows_every_change_after_its_first_use(shared):
     parts = Parts(shared=shared)
     parts.change({quad(1)}, set())
     assert not parts.mirror.ready, "before its first use it costs nothing"
@@ -113,7 +113,7 @@ def test_follows_every_change_from_its_first_use_on(shared):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_is_renewed_when_it_holds_more_garbage_than_quads(monkeypatch, shared):
+def test_mirror_is_renewed_when_it_holds_more_garbage_than_quads(monkeypatch, shared):
     monkeypatch.setattr(mirror_module, "MIN_GARBAGE", 50)
     parts = Parts(shared=shared)
     parts.change({quad(number) for number in range(20)}, set())
@@ -217,7 +217,7 @@ def test_readers_see_nothing_before_it_is_published():
     assert ask(engine, "ASK { ?s ?p ?o }") is True
 
 
-def test_filled_in_the_middle_of_a_request_that_fails():
+def test_mirror_filled_during_a_failing_request_is_correct():
     engine = Engine(QueryRules(), no_loader)
     run(engine, "INSERT DATA { <a:a> <a:p> 1 }")
     general = "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o FILTER(true) }"
@@ -263,7 +263,7 @@ def some_update(author: random.Random) -> str:
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @example(seed=160185)  # MOVE replaces a graph by one with some of the same quads
-def test_a_mirror_that_is_filled_while_updates_go_on_is_exact(seed, piece):
+def test_a_mirror_filled_during_updates_is_exact(seed, piece):
     """This holds for any changes between two pieces: committed, uncommitted, rolled back or failed."""
     author = random.Random(seed)
     engine = new_engine()
@@ -358,7 +358,7 @@ def test_a_mirror_can_be_filled_in_the_background(shared):
     assert set(parts.mirror.open()) == parts.quads
 
 
-def test_a_mirror_that_is_closed_is_filled_by_whoever_opens_it():
+def test_a_closed_mirror_is_filled_when_it_is_opened():
     parts = Parts(shared=True)
     parts.change({quad(1)}, set())
     parts.mirror.close()
@@ -385,7 +385,7 @@ def fail_with(error: Exception) -> Callable[..., object]:
     return fail
 
 
-def test_updates_do_not_wait_while_the_readers_mirror_catches_up(monkeypatch):
+def test_the_readers_mirror_delays_no_update(monkeypatch):
     """A mirror that was not read for a long time has much to apply; `note` continues meanwhile."""
     parts = Parts(shared=True)
     parts.change({quad(1)}, set())
@@ -408,7 +408,7 @@ def test_updates_do_not_wait_while_the_readers_mirror_catches_up(monkeypatch):
     assert set(parts.mirror.open()) == {quad(2), quad(3)}
 
 
-def test_an_update_that_needs_the_writers_mirror_holds_up_no_other_client(monkeypatch):
+def test_an_update_that_needs_the_writers_mirror_delays_no_other_client(monkeypatch):
     filling, go_on = threading.Event(), threading.Event()
 
     def wait_first(mirror: Mirror, fill: Callable[[Mirror], None] = Mirror.fill) -> None:

@@ -44,7 +44,7 @@ def added(engine: Engine, text: str, now: int = NOW) -> dict[str, object]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(st.integers(0, 4_000_000_000_000_000), st.integers(0, 4_000_000_000).map(lambda s: s * 1_000_000)))
-def test_it_is_the_instant_of_now_to_the_microsecond_whoever_evaluates(now):
+def test_the_now_function_equals_now_to_the_microsecond_in_both_evaluators(now):
     engine = engine_with("ex:a ex:p 1")
     native = added(engine, written(NATIVE), now)
     update(engine, "DELETE WHERE { ?s ex:micros ?m ; ex:moment ?t }")
@@ -63,14 +63,14 @@ def test_it_is_the_instant_of_now_to_the_microsecond_whoever_evaluates(now):
 
 
 @pytest.mark.parametrize(("pattern", "kind"), [(NATIVE, OperatorWhere), (GENERAL, OxigraphWhere)])
-def test_the_operators_know_it_and_leave_to_the_mirror_what_they_do_not_know(pattern, kind):
+def test_operators_evaluate_now_and_leave_unsupported_calls_to_oxigraph(pattern, kind):
     (operation,) = new_engine().prepare(UpdateRequest(written(pattern))).plan.operations
     assert isinstance(operation, Modify)
     assert isinstance(operation.where, kind)
 
 
 @pytest.mark.parametrize("pattern", [NATIVE, GENERAL])
-def test_it_is_one_value_for_a_request(pattern):
+def test_now_is_one_value_for_a_request(pattern):
     engine = engine_with("ex:a ex:p 1 , 2 . ex:b ex:p 3")
     text = f"INSERT {{ ?s ?o ?t }} WHERE {{ {pattern.replace('?o', '?v')} BIND(f:now() AS ?t) "
     text += "BIND(IRI(CONCAT('http://example.org/at', STR(?v))) AS ?o) }"
@@ -118,7 +118,8 @@ def rows(engine: Engine, text: str) -> object:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_wherever_a_call_may_stand_it_is_the_time(place):
+@pytest.mark.integration
+def test_the_now_function_may_be_called_in_every_expression(place):
     engine = engine_with(f"ex:a ex:p 1 , 2 . ex:b ex:p {NOW} , {NOW + 1} ; ex:q {NOW + 2}")
     constant = F + PREFIX + place.replace("@", f'xsd:integer("{NOW}")')
     for call in CALLS:
@@ -137,13 +138,13 @@ def test_wherever_a_call_may_stand_it_is_the_time(place):
         "FILTER(EXISTS { FILTER(@ > ?o) })",
     ],
 )
-def test_it_is_the_time_in_the_where_of_an_update(pattern, condition, call):
+def test_the_now_function_works_in_the_where_of_an_update(pattern, condition, call):
     engine = engine_with(f"ex:a ex:p 1 . ex:b ex:p {NOW} ; ex:q {NOW + 1} . ex:c ex:p {NOW - 1}")
     text = f"{F}{PREFIX} DELETE {{ ?s ex:p ?o }} WHERE {{ {pattern} {condition.replace('@', call)} }}"
     assert {quad.subject.value[-1] for quad in run(engine, text).removed} == {"a", "c"}
 
 
-def test_what_is_no_call_stays_as_it_is():
+def test_an_iri_that_is_not_called_stays_unchanged():
     engine = engine_with("ex:a <urn:sepa:function:now> () , 'f:now()' , <urn:sepa:function:now>")
     text = "SELECT ?o { ?a <urn:sepa:function:now> () , ?o FILTER(?o IN ('f:now()', f:now, 7)) } # f:now()"
     assert len(ask(engine, F + PREFIX + text).rows) == 2
@@ -192,7 +193,7 @@ def test_a_subscription_sees_the_time_of_the_update_that_touches_it():
         ("ASK { ?s ex:p ?o FILTER(?o < <urn:sepa:function:now>()) }", ([("true",)], []), None),
     ],
 )
-def test_a_subscription_may_use_it_wherever_a_query_may(query, first, then):
+def test_a_subscription_may_use_the_now_function_like_a_query(query, first, then):
     engine = engine_with("ex:a ex:p 1")
     client = Client(engine, query)
     assert client.news() == first
@@ -200,11 +201,11 @@ def test_a_subscription_may_use_it_wherever_a_query_may(query, first, then):
     assert client.news() == (None if then is None else (then, first[0]))
 
 
-def test_explain_says_that_it_is_evaluated_anew():
+def test_explain_reports_the_now_function_as_reevaluated():
     engine = new_engine()
-    told = engine.explain(QueryRequest("SELECT * { ?s ?p ?o FILTER(?o < <urn:sepa:function:now>()) }"))
-    assert told.kept == "re-evaluated"
-    assert "<urn:sepa:function:now>" in told.reason
+    received = engine.explain(QueryRequest("SELECT * { ?s ?p ?o FILTER(?o < <urn:sepa:function:now>()) }"))
+    assert received.kept == "re-evaluated"
+    assert "<urn:sepa:function:now>" in received.reason
 
 
 # Unknown functions and wrong calls
@@ -226,7 +227,7 @@ WRONG = {
 
 @pytest.mark.parametrize("data", ["", "ex:a ex:p 1"])
 @pytest.mark.parametrize("call", WRONG)
-def test_a_call_of_what_is_no_function_is_refused_at_once_by_everybody(call, data):
+def test_a_call_of_an_unknown_function_is_refused_by_all_evaluators(call, data):
     engine = engine_with(data)
     query = QueryRequest(f"{F}{PREFIX} SELECT * {{ ?s ex:p ?o OPTIONAL {{ ?s ex:q ?x FILTER({call}) }} }}")
     ways = [
@@ -248,21 +249,21 @@ def test_a_call_of_what_is_no_function_is_refused_at_once_by_everybody(call, dat
 
 
 @pytest.mark.parametrize("call", ["f:now(DISTINCT ?o)", "f:now(*)", "f:now(DISTINCT)", "f:now", "now()(1)"])
-def test_it_is_no_aggregate(call):
+def test_the_now_function_is_not_an_aggregate(call):
     engine = engine_with("ex:a ex:p 1")
     with pytest.raises(ParsingFailed):
         ask(engine, f"{F}{PREFIX} SELECT ({call} AS ?x) {{ ?s ex:p ?o }} GROUP BY ?s HAVING {call}")
     refused(engine, f"{F}{PREFIX} INSERT DATA {{ ex:a ex:p f:now() }}", ParsingFailed)
 
 
-def test_casts_and_what_else_there_is_are_functions():
+def test_casts_and_extension_functions_are_allowed():
     engine = engine_with("ex:a ex:p 1")
     text = "SELECT (xsd:string(xsd:integer('07')) AS ?a) (xsd:boolean('x') AS ?b) { ?s ex:p (xsd:x (1)) , ?o }"
     assert ask(engine, PREFIX + text.replace("(xsd:x (1)) ,", "")) == Solutions(("a", "b"), ((ox.Literal("7"), None),))
     assert ask(engine, PREFIX + text) == Solutions(("a", "b"), ())
 
 
-def test_what_another_endpoint_is_asked_is_not_judged_here():
+def test_functions_inside_service_are_not_checked():
     service = "SERVICE SILENT <http://127.0.0.1:1/> { ?s <urn:p> ?o FILTER(<urn:f>(?o, f:now(), f:now(1))) }"
     rules = QueryRules(allow_service=True)
     prepare_query(f"{F} SELECT * {{ {service} FILTER(f:now() > 1) }}", rules)
@@ -275,7 +276,7 @@ def test_what_another_endpoint_is_asked_is_not_judged_here():
 
 @pytest.mark.parametrize("often", [1, 1_000_000], ids=["moulds", "no moulds"])
 @pytest.mark.parametrize("pattern", [NATIVE, GENERAL])
-def test_the_name_of_a_function_is_no_constant_that_may_differ(pattern, often, monkeypatch):
+def test_the_name_of_a_function_is_not_a_plan_parameter(pattern, often, monkeypatch):
     monkeypatch.setattr(plan_cache, "_OFTEN", often)
     engine = engine_with("ex:a ex:p 1 . ex:b ex:p 2")
 

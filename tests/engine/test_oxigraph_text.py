@@ -48,7 +48,7 @@ def corrected(text: str) -> str:
         ("?moment - ?day", "2023-12-31T00:00:00Z"),
     ],
 )
-def test_queries_and_subscriptions_give_what_the_grammar_says(expression: str, value: str | None) -> None:
+def test_queries_and_subscriptions_follow_the_grammar(expression: str, value: str | None) -> None:
     engine = new_engine()
     run(engine, f"{PREFIX} INSERT DATA {{ {DATA} }}")
     where = "?t ex:moment ?moment ; ex:day ?day ; ex:year ?year ; ex:least ?least ; ex:one ?one"
@@ -74,7 +74,7 @@ def test_queries_and_subscriptions_give_what_the_grammar_says(expression: str, v
         f"SELECT * {{ ?s <p> ?o FILTER(?o {LEAST} < 0 && 1{LEAST} < -5) }}",
     ],
 )
-def test_what_is_no_sum_and_no_long_number_stays(text: str) -> None:
+def test_other_texts_are_not_rewritten(text: str) -> None:
     assert corrected(text) == text
 
 

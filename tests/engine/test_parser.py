@@ -6,7 +6,12 @@ import pyoxigraph as ox
 import pytest
 from unparser import parameters
 
-from edge.engine.sparql.algebra import (
+from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
+from edge.engine.sparql.terms_text import Names
+from edge.engine.store.terms import XSD
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
+from edge.sparql.algebra import (
     Aggregate,
     Alternative,
     Blank,
@@ -39,12 +44,7 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.algebra import Sequence as Steps
-from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
-from edge.engine.sparql.terms_text import Names
-from edge.engine.store.terms import XSD
-from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import tokenize
+from edge.sparql.algebra import Sequence as Steps
 
 BASE = "http://localhost/"
 EX = "http://example.org/"
@@ -145,7 +145,7 @@ def test_names_follow_the_prologue():
 
 
 @pytest.mark.parametrize("text", ["un:known", "<rel>", "<http://[>", "'x'@toolonglanguage", r'"\uD800"', r'"\q"'])
-def test_terms_that_are_none(text):
+def test_invalid_terms_are_refused(text):
     with pytest.raises(ParsingFailed):
         parse_quads(tokenize(f"?s ?p {text}"), Names("", None))
 
@@ -317,7 +317,7 @@ def test_expressions(text, expected):
     assert expression(text) == expected
 
 
-def test_long_alternatives_are_no_deep_tree():
+def test_long_alternatives_do_not_nest():
     def depth(node: object) -> int:
         return 1 + max(map(depth, node.arguments)) if isinstance(node, Call) else 0
 
@@ -366,7 +366,7 @@ def test_slices(text, limits):
         ("", ""),
     ],
 )
-def test_star_is_what_is_in_scope_in_order(where, names):
+def test_star_selects_the_variables_in_scope_in_order(where, names):
     assert [variable.name for variable in query(f"SELECT * {{ {where} }}").variables] == names.split()
     assert [v.name for v in query(f"DESCRIBE * {{ {where} }}").resources] == names.split()
     (inner,) = [query(f"SELECT * {{ {{ SELECT * {{ {where} }} }} }}").pattern.pattern]
@@ -412,7 +412,7 @@ def test_one_group_without_keys():
     assert select("SELECT (1 AS ?n) { ?s ex:t ?o } GROUP BY ?s ?s").pattern.pattern == Group(T, (S,), ())
 
 
-def test_keys_that_are_expressions():
+def test_group_keys_that_are_expressions():
     text = "SELECT ?y (1 AS ?z) { ?s ex:t ?o } GROUP BY (?o + 1 AS ?y) STR(?s) (?o)"
     key = Variable(".0")
     inner = Extend(Extend(T, Variable("y"), call("+", Reference(V), "1")), key, call("STR", Reference(S)))
@@ -428,7 +428,7 @@ def test_aggregates_of_a_sub_query_are_its_own():
     assert outer.aggregates[0][0] != inner.aggregates[0][0]
 
 
-def test_other_forms():
+def test_ask_construct_and_describe():
     assert query("ASK FROM ex:g FROM NAMED ex:h { ?s ex:t ?o }") == Query(
         "ASK", T, (), (ex("g"),), (ex("h"),), base=BASE
     )
@@ -509,7 +509,7 @@ def test_constants_that_are_fixed(text, constants):
     assert parsed == query(text)
 
 
-def test_minus_that_is_an_operator_leaves_the_number_positive():
+def test_a_minus_operator_leaves_the_number_positive():
     parsed, used = opened("ASK { FILTER(?o -1 > ?s) }", ["1"])
     assert used == {0}
     assert parameters(parsed)[0] == Parameter(0, negative=False, term=integer("1"))
@@ -555,7 +555,7 @@ def test_parameters_of_updates():
         "",
     ],
 )
-def test_what_is_not_understood_is_refused(text):
+def test_unsupported_syntax_is_refused(text):
     with pytest.raises(ParsingFailed):
         query(text)
 

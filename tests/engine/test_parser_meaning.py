@@ -17,7 +17,8 @@ from unspecified_results import settled
 from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import closing, read_prologue, tokenize
+from edge.protocol.syntax import closing, tokenize
+from edge.sparql.tokens import read_prologue
 
 FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 
@@ -71,7 +72,7 @@ def meaning(naive: NaiveEngine, text: str) -> object:
 
 @settings(max_examples=500, deadline=None)
 @given(seeds)
-def test_queries_mean_what_their_trees_say(seed):
+def test_a_query_written_in_full_has_the_same_result(seed):
     text = Queries(~seed).query().text
     naive = world(seed)
     try:
@@ -83,7 +84,7 @@ def test_queries_mean_what_their_trees_say(seed):
 
 @settings(max_examples=500, deadline=None)
 @given(seeds)
-def test_updates_mean_what_their_trees_say(seed):
+def test_an_update_written_in_full_has_the_same_effect(seed):
     text = PREFIX + "; ".join(Updates(~seed).update())
     naive, other = world(seed), NaiveEngine()
     other.replace(naive.store, naive.store.named_graphs())
@@ -139,7 +140,7 @@ def test_operators_bind_as_they_do_to_oxigraph(chain, first, space):
         "CONSTRUCT WHERE { ?s ex:p ?o }",
     ],
 )
-def test_what_is_easily_got_wrong(text):
+def test_precedence_and_scope_follow_the_standard(text):
     naive = NaiveEngine()
     naive.update(PREFIX + "INSERT DATA { ex:a ex:p ex:b, ex:a, 1, 2 ; ex:q ex:a . ex:b ex:q ex:a ; ex:p ex:a }")
     assert meaning(naive, in_full(PREFIX + text)) == meaning(naive, PREFIX + text)

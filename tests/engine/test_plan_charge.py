@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from edge import allocator
-from edge.engine import EngineSettings, open_engine
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import QueryRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.errors import TooManyRequests
 
 COUNT = 50_000
@@ -50,7 +51,7 @@ def resident() -> int:
 
 
 @pytest.mark.parametrize("pattern", LISTS.values(), ids=LISTS.keys())
-def test_a_long_list_counts_what_it_takes(engine, quota, pattern):
+def test_a_long_list_is_charged_its_memory(engine, quota, pattern):
     subscribe(engine, "SELECT ?o { VALUES ?s { 1 2 } ?s <urn:p> ?o }")
     before, counted = resident(), quota.total
     spuid = subscribe(engine, f"SELECT ?o {{ {pattern} }}")
@@ -59,7 +60,7 @@ def test_a_long_list_counts_what_it_takes(engine, quota, pattern):
     assert quota.total == counted
 
 
-def test_one_that_is_too_long_is_refused_before_it_is_compiled(engine, quota):
+def test_a_text_that_is_too_long_is_refused_before_compilation(engine, quota):
     with pytest.raises(TooManyRequests, match=r"limits\.max_client_bytes"):
         subscribe(engine, f"SELECT ?o {{ VALUES ?s {{ {'7 ' * 400_000} }} ?s <urn:p> ?o }}")
     assert not quota.total

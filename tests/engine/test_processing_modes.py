@@ -22,6 +22,7 @@ from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateOutcome, U
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings, Processing
 from edge.engine.start import make_engine
+from tests.support.settings import unchecked
 
 QUERIES = (
     "SELECT ?o { ?s <a:p> ?o }",
@@ -45,7 +46,7 @@ class Gate:
 
 @contextmanager
 def running(processing: Processing = "parallel", **settings: object) -> Iterator[Gate]:
-    given = EngineSettings(booster="re-evaluate", processing=processing, spu_workers=2, **settings)  # type: ignore[arg-type]
+    given = unchecked(EngineSettings, booster="re-evaluate", processing=processing, spu_workers=2, **settings)  # type: ignore[arg-type]
     engine = make_engine(given)
     gate = Gate(engine, Scheduler(engine, Journal.open(None), given, FakeClock()))
     try:
@@ -83,7 +84,7 @@ def toggling(scheduler: Scheduler) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("processing", ["sequential", "parallel"])
-def test_evaluations_run_beside_each_other_in_parallel_alone(monkeypatch, processing):
+def test_evaluations_run_concurrently_in_parallel_mode_only(monkeypatch, processing):
     """Each evaluation waits until another one starts, which requires that they run in parallel."""
     with running(processing) as gate:
         clients = [Client(gate, query) for query in QUERIES[:2]]  # type: ignore[arg-type]
@@ -106,7 +107,7 @@ def test_evaluations_run_beside_each_other_in_parallel_alone(monkeypatch, proces
         gate.update(insert(1))
         evaluated(gate.scheduler)
         assert met == [processing == "parallel"] * 2
-        assert [client.told() for client in clients] == [[(0, [], []), (1, [1], [])]] * 2
+        assert [client.received() for client in clients] == [[(0, [], []), (1, [1], [])]] * 2
 
 
 def test_threads_begin_when_they_are_used_and_end_on_close():
@@ -135,7 +136,7 @@ def test_a_switch_under_load_ends_with_the_right_result_for_all(gate):
     evaluated(gate.scheduler)
     for client, expected in zip(clients, (many, many, [150], [148, 149, 150], [150]), strict=True):
         values: Counter[int] = Counter()
-        for number, (sequence, added, removed) in enumerate(client.told()):
+        for number, (sequence, added, removed) in enumerate(client.received()):
             assert sequence == number
             assert Counter(removed) <= values
             assert number == 0 or added or removed
@@ -145,7 +146,7 @@ def test_a_switch_under_load_ends_with_the_right_result_for_all(gate):
 
 def test_a_query_that_fails_ends_its_subscription_alone(gate):
     """The query fails on a thread of the pool with a partly read answer, which must end there."""
-    with running(max_solutions=10) as gate:
+    with running(max_query_memory=512 * 10) as gate:
         good = Client(gate, QUERIES[0])  # type: ignore[arg-type]
         bad = Client(gate, "SELECT ?o { ?s <a:p> ?x . ?t <a:p> ?o }")  # type: ignore[arg-type]
         other = Client(gate, QUERIES[1])  # type: ignore[arg-type]
@@ -153,16 +154,16 @@ def test_a_query_that_fails_ends_its_subscription_alone(gate):
         for value in range(6):
             assert gate.update(insert(value))[0].added == 1
             evaluated(gate.scheduler)
-        assert len(good.told()) == len(other.told()) == 7
-        assert len(bad.told()) == 4
+        assert len(good.received()) == len(other.received()) == 7
+        assert len(bad.received()) == 4
         last = bad.items[-1]
         assert isinstance(last, SubscribeFailed)
-        assert "max_solutions" in last.description
+        assert "max_query_memory" in last.description
         assert gate.scheduler.subscriptions == 2
 
 
 @pytest.mark.parametrize("processing", ["sequential", "parallel"])
-def test_a_fault_of_ours_ends_its_subscription_and_the_others_go_on(monkeypatch, caplog, processing):
+def test_an_internal_error_ends_only_its_subscription(monkeypatch, caplog, processing):
     with running(processing) as gate:
         clients = [Client(gate, query) for query in QUERIES]  # type: ignore[arg-type]
         evaluated(gate.scheduler)
@@ -184,10 +185,14 @@ def test_a_fault_of_ours_ends_its_subscription_and_the_others_go_on(monkeypatch,
         gate.update(insert(3))
         evaluated(gate.scheduler)
         for number in (2, 4):
-            assert clients[number].told()[1:] == [(1, [1], clients[number].told()[1][2]), (2, [2], [1]), (3, [3], [2])]
+            assert clients[number].received()[1:] == [
+                (1, [1], clients[number].received()[1][2]),
+                (2, [2], [1]),
+                (3, [3], [2]),
+            ]
         for number in (0, 1, 3):
-            *told, last = clients[number].items
-            assert len(told) == 2
+            *received, last = clients[number].items
+            assert len(received) == 2
             assert isinstance(last, SubscribeFailed)
             assert "Internal error" in last.description
             assert "ZeroDivisionError" in last.description
@@ -207,9 +212,9 @@ def test_spus_that_come_and_go_under_load_while_the_mode_changes_leave_nothing(g
             assert all(future.result(WAIT)[0].changed for future in updates)
     evaluated(gate.scheduler)
     assert (gate.scheduler.subscriptions, gate.scheduler.spus) == (1, 1)
-    told = lasting.told()
-    assert [sequence for sequence, *_ in told] == list(range(len(told)))
-    assert sorted(value for _, added, _ in told for value in added) == list(range(90))
+    received = lasting.received()
+    assert [sequence for sequence, *_ in received] == list(range(len(received)))
+    assert sorted(value for _, added, _ in received for value in added) == list(range(90))
     gate.scheduler.unsubscribe(lasting.future.result(WAIT).spuid).result(WAIT)
     gate.update("DROP ALL")
     gate.scheduler.subscribe(QueryRequest("ASK { <a:s> <a:p> 1 }"), lambda _: None).result(WAIT)

@@ -29,11 +29,11 @@ from edge.protocol.errors import ParsingFailed
         "INSERT DATA { " + "ex:a ex:b 1 . " * 2000 + '<urn:a> <urn:b> "x"@en--ltr }',
     ],
 )
-def test_it_is_refused_in_data_and_templates_and_the_error_says_so(text):
+def test_rdf_12_in_data_and_templates_is_refused_with_the_reason(text):
     assert refused(new_engine(), PREFIX + text, ParsingFailed).startswith("RDF 1.2 ")
 
 
-def test_what_only_looks_like_it_is_taken():
+def test_text_that_only_looks_like_rdf_12_is_accepted():
     engine = new_engine()
     update(engine, r"""INSERT DATA { ex:a ex:b "<< {| |} ~ @en--ltr"@en-GB , <urn:~> , ex:\~ } # << {| "x"@en--ltr""")
     update(engine, "INSERT { ex:VERSION ex:b ?n } WHERE { BIND(3--2 AS ?n) }")
@@ -51,7 +51,7 @@ def test_what_only_looks_like_it_is_taken():
         "CONSTRUCT WHERE { << ?s ?p ?o >> ?q ?r }",
     ],
 )
-def test_a_subscription_refuses_it_in_its_template_and_the_error_says_so(text):
+def test_rdf_12_in_a_subscription_template_is_refused_with_the_reason(text):
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a ex:b 1 }")
     with pytest.raises(ParsingFailed, match=r"RDF 1\.2 .* template of a subscription; send it as a query"):
@@ -77,7 +77,7 @@ def test_a_blank_node_that_cannot_be_written_fails_a_subscription_with_the_reaso
         Client(engine, form + " { ?s ex:b ?o BIND(BNODE('a:b') AS ?x) } LIMIT 1")
 
 
-def test_a_where_clause_may_hold_it():
+def test_rdf_12_in_a_where_clause_is_accepted():
     engine = new_engine()
     update(engine, 'INSERT { ex:a ex:b ?x } WHERE { BIND(LANGDIR("x"@en--ltr) AS ?x) }')
     assert triples(engine) == {'a b "ltr"'}

@@ -162,7 +162,7 @@ def test_the_writer_evaluates_nothing_and_states_are_skipped():
     assert simulation.reevaluation.pending == 1
     simulation.settle()
     assert follower.read == 2
-    spu = next(iter(simulation.engine.spus._by_spuid.values()))
+    spu = next(iter(simulation.engine.spus.registry.by_spuid.values()))
     assert (spu.usage.evaluations, spu.usage.merged) == (2, 4)
 
 
@@ -196,7 +196,7 @@ def test_nothing_is_delivered_after_an_unsubscribe():
     assert simulation.reevaluation.pending == 0
 
 
-def test_one_who_joins_during_the_first_evaluation_gets_the_same_result_once():
+def test_a_subscriber_that_joins_during_the_first_evaluation_gets_the_result_once():
     simulation = Simulation()
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
     first = simulation.subscribe(QUERIES[0])
@@ -220,7 +220,7 @@ def test_clients_take_turns():
     assert order == ["many", "one", "many", "many"]
 
 
-def test_explain_shows_the_share_of_a_query():
+def test_explain_shows_the_fraction_of_the_evaluation_cost():
     simulation = Simulation()
     query = QueryRequest(QUERIES[0])
     assert simulation.engine.explain(query).evaluations is None

@@ -13,7 +13,7 @@ from test_staged_changes import COUNT, LARGE, data
 
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed, UpdateRequest
-from edge.engine.subscriptions.spu import IncrementalSpu
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.updates.attempt import Attempt, Unfinished
 
 
@@ -42,15 +42,15 @@ class Simulation(Base):
 
     @property
     def renewing(self) -> int:
-        return len(self.engine.spus._renewals)
+        return len(self.engine.spus.registry.renewals)
 
 
 @pytest.fixture
 def large_ones(monkeypatch):
     """Treat each change that clears a graph as large, and each affected subscription as too expensive."""
     monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
-    monkeypatch.setattr("edge.engine.subscriptions.renewal.MOST_HITS", -1)
-    monkeypatch.setattr("edge.engine.subscriptions.renewal._FEW", 0)
+    monkeypatch.setattr("edge.engine.subscriptions.replacement._MOST_HITS", -1)
+    monkeypatch.setattr("edge.engine.subscriptions.replacement._FEW_HITS", 0)
 
 
 def _large(author: random.Random) -> str:
@@ -99,12 +99,12 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
             simulation.unsubscribe(follower)
     simulation.commit("DROP ALL")
     spus, dictionary = simulation.engine.spus, simulation.engine.graph.dictionary
-    assert (spus.subscriptions, spus.spus, spus._demoting, len(spus._groups)) == (0, 0, 0, 0)
+    assert (spus.subscriptions, spus.spus, spus.replacement.processes, len(spus.registry.groups)) == (0, 0, 0, 0)
     assert len(dictionary) == 1, "terms of results that nobody keeps"
 
 
-def test_it_ends_with_the_reason_where_the_new_result_is_too_large(large_ones):
-    simulation = Simulation(QueryRules(max_solutions=4))
+def test_a_renewed_subscription_ends_if_the_new_result_is_too_large(large_ones):
+    simulation = Simulation(QueryRules(max_query_memory=512 * 4))
     follower = simulation.subscribe("SELECT ?s ?o { ?s <urn:p> ?o }")
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
     many = ", ".join(map(str, range(9)))
@@ -113,21 +113,21 @@ def test_it_ends_with_the_reason_where_the_new_result_is_too_large(large_ones):
     simulation.settle()
     last = follower.items[-1]
     assert isinstance(last, SubscribeFailed)
-    assert "max_solutions" in last.description
+    assert "max_query_memory" in last.description
     assert (simulation.engine.spus.subscriptions, simulation.engine.spus.spus) == (0, 0)
 
 
-def test_it_is_told_once_of_a_large_change_and_incrementally_of_the_next_small_one(open_house):
-    house = open_house()
-    many = Client(house, "SELECT ?o { ?s <a:big> ?o }")
-    one = Client(house, "SELECT ?o { <a:subject-with-a-long-name-7> <a:big> ?o }")
+def test_a_large_change_is_notified_once_and_the_next_small_one_incrementally(open_harness):
+    harness = open_harness()
+    many = Client(harness, "SELECT ?o { ?s <a:big> ?o }")
+    one = Client(harness, "SELECT ?o { <a:subject-with-a-long-name-7> <a:big> ?o }")
     for client in (many, one):
         client.future.result(WAIT)
-    house.update(LARGE)
-    evaluated(house.scheduler)
-    house.update(data(COUNT))
-    house.update("CLEAR DEFAULT")
-    evaluated(house.scheduler)
+    harness.update(LARGE)
+    evaluated(harness.scheduler)
+    harness.update(data(COUNT))
+    harness.update("CLEAR DEFAULT")
+    evaluated(harness.scheduler)
     expected = [(0, [], []), (1, list(range(COUNT)), []), (2, [COUNT], []), (3, [], list(range(COUNT + 1)))]
-    assert many.told() == expected
-    assert one.told() == [(0, [], []), (1, [7], []), (2, [], [7])]
+    assert many.received() == expected
+    assert one.received() == [(0, [], []), (1, [7], []), (2, [], [7])]

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.scheduling.work import Task, Work
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+from edge.protocol.due_time import After
 from edge.protocol.errors import TooManyRequests
-from edge.protocol.moments import After
 from tests.support.waiting import wait_for
 
 LONG = f"INSERT DATA {{ <urn:a> <urn:b> '{'x' * 100_000}' }}"
@@ -41,17 +42,17 @@ def is_free() -> bool:
     return True
 
 
-def test_an_update(engine):
+def test_executed_update_frees_its_text(engine):
     engine.update([UpdateRequest(LONG)]).result()
     assert is_free()
 
 
-def test_a_delayed_update(engine):
+def test_scheduled_update_frees_its_text(engine):
     engine.schedule(UpdateRequest(LONG), DAY, "one").result()
     assert is_free()
 
 
-def test_a_delayed_update_that_is_refused(engine):
+def test_refused_delayed_update_frees_its_text(engine):
     engine.schedule(UpdateRequest(LONG), DAY, "one").result()
     with pytest.raises(TooManyRequests):
         engine.schedule(UpdateRequest(LONG), DAY, "two").result()
@@ -59,7 +60,7 @@ def test_a_delayed_update_that_is_refused(engine):
 
 
 @pytest.mark.parametrize("more", ["", f" # {'x' * 10_000}"], ids=["short", "long"])
-def test_a_subscription(engine, more):
+def test_subscription_frees_its_request(engine, more):
     subscription = engine.subscribe(QueryRequest(f"SELECT ?o {{ ?s <urn:b> ?o }}{more}"), lambda _: None).result()
     assert is_free()
     engine.unsubscribe(subscription.spuid).result()

@@ -26,12 +26,12 @@ from edge.engine.start import open_engine
 from edge.gateway.rescue import rescue
 from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
+from edge.protocol.due_time import After
 from edge.protocol.errors import ReadOnly
-from edge.protocol.moments import After
 from tests.support.waiting import PATIENCE
 
 WAIT = PATIENCE
-OPTIONS = EngineSettings(max_kept=10)
+OPTIONS = EngineSettings()
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -40,7 +40,7 @@ def ledger(journal: Journal) -> Recorder:
 
 
 def opened(directory: Path, *, rescuing: bool = False, settings: EngineSettings = OPTIONS) -> Scheduler:
-    return open_engine(directory, settings, ledger=ledger, rescue=rescuing)
+    return open_engine(directory, settings, ledger=ledger, rescue=rescuing, max_durable=10)
 
 
 def insert(number: int, graph: str = "") -> UpdateRequest:
@@ -140,7 +140,7 @@ def settings_of(directory: Path) -> Settings:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_can_be_read_is_served_and_then_continued_from(tmp_path, case):
+def test_readable_data_is_served_and_then_continued_from(tmp_path, case):
     damage, expected, kept = CASES[case]
     filled(tmp_path)
     damage(tmp_path / FILE_NAME)
@@ -251,7 +251,7 @@ def test_the_log_is_left_as_it_is(tmp_path):
     assert scheduler.close(WAIT)
 
 
-def test_a_file_that_is_not_ours_is_refused_as_ever(tmp_path):
+def test_a_foreign_file_is_refused_in_rescue_mode(tmp_path):
     filled(tmp_path)
     for pragma, value, wanted in (
         ("application_id", 1, "another application"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,19 +14,25 @@ from generated_terms import EXPRESSIONS, TERMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.engine.journal import codec
 from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
+from edge.engine.journal.vocabulary import VOCABULARY
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.engine.store.changes import ChangeSet
 from edge.engine.store.terms import LONGEST_TERM
+from edge.protocol.due_time import After
 from edge.protocol.errors import EdgeError, StorageFailed, UpdateFailed
-from edge.protocol.moments import After
 from edge.protocol.results import Term
+from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE
 
 WAIT = PATIENCE
+CRC = 3604837282
+"""Checksum of the preset dictionary."""
+NAME = ox.NamedNode("http://example.org/name")
 EVERYTHING = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 PREFIX = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
 WHERES = (
@@ -40,8 +48,8 @@ class Gateway:
 
     def __init__(self, directory: Path, **options: object) -> None:
         self.quads: Sequence[ox.Quad] = ()
-        options = {"durability": "interval", "allow_load": True, "evaluation_timeout": WAIT, **options}
-        self.scheduler: Scheduler = open_engine(directory, EngineSettings(**options), load=self._load)  # type: ignore[arg-type]
+        options = {"durability": "interval", "allow_load": True, "query_timeout": 3 * WAIT, **options}
+        self.scheduler: Scheduler = open_engine(directory, unchecked(EngineSettings, **options), load=self._load)  # type: ignore[arg-type]
 
     def _load(self, document: str) -> Iterable[ox.Quad]:
         return self.quads
@@ -63,7 +71,7 @@ class Gateway:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_a_restart_restores_what_was_committed(data):
+def test_a_restart_restores_committed_data(data):
     with tempfile.TemporaryDirectory() as name:
         gateway = Gateway(Path(name))
         for _ in range(data.draw(st.integers(1, 8))):
@@ -99,7 +107,7 @@ REFUSED = (
 @pytest.mark.parametrize(("expression", "reason"), REFUSED)
 @pytest.mark.parametrize("where", WHERES[:2])
 def test_a_term_that_cannot_be_restored_is_refused_with_the_reason(tmp_path, expression, reason, where):
-    gateway = Gateway(tmp_path, max_text=100_000_000, evaluation_timeout=60.0)
+    gateway = Gateway(tmp_path, max_query_memory=24 * 100_000_000, query_timeout=180.0)
     gateway.update("INSERT DATA { <urn:s> <urn:long> '" + "a" * (LONGEST_TERM // 4) + "' }")
     before = gateway.state()
     where = where.format(expression).replace("{ BIND", "{ OPTIONAL { ?s <urn:long> ?long } BIND")
@@ -187,3 +195,31 @@ def test_an_id_that_cannot_be_stored_fails_no_commit_of_others(tmp_path, name):
     for future in (futures[0], futures[2]):
         future.result(WAIT)
     gateway.close()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.from_regex(codec._PLAIN_LINES, fullmatch=True))
+def test_the_parser_reads_the_lines_that_are_not_parsed_before_the_commit(text):
+    assert len(list(codec._parse(text.encode()))) == text.count("\n")
+
+
+def test_a_small_commit_is_read_with_the_preset_dictionary():
+    quads = tuple((NAME, NAME, ox.Literal(number), None) for number in range(9))
+    entry = JournalEntry(1, ChangeSet(added=quads))
+    body = codec.encode([entry])
+    assert body.startswith(b"d")
+    assert next(codec.decode(body)).changes == entry.changes
+    for damaged in (body[:-1], body + b"x", b"z" + body[1:], body[:9] + b"?" + body[10:]):
+        with pytest.raises(ValueError, match="decompressed"):
+            list(codec.decode(damaged))
+
+
+def test_the_preset_dictionary_never_changes():
+    assert zlib.crc32(VOCABULARY) == CRC, "stored bodies could not be read any more: use a new flag"
+
+
+def test_a_commit_without_the_preset_dictionary_is_read():
+    entry = JournalEntry(1, ChangeSet(added=((NAME, NAME, NAME, None),)))
+    head = struct.pack("<IqIIIII", 1, 1, 1, 0, 0, 0, 0)
+    body = b"z" + zlib.compress(head + "".join(entry.changes.lines()).encode())
+    assert next(codec.decode(body)).changes == entry.changes

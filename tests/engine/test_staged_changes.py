@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from fake_clock import FakeClock
-from scheduler_harness import WAIT, Client, House, evaluated, insert
+from scheduler_harness import WAIT, Client, Harness, evaluated, insert
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest
@@ -18,6 +18,7 @@ from edge.engine.start import make_engine, open_engine
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import Forbidden, NotReady, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
+from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
 COUNT = 5_000
@@ -38,7 +39,7 @@ class Turns:
     """A scheduler whose writer runs its steps on request."""
 
     def __init__(self, directory=None, **settings) -> None:
-        self.settings = EngineSettings(**settings)
+        self.settings = unchecked(EngineSettings, **settings)
         engine = make_engine(self.settings)
         self.journal = Journal.open(directory)
         self.scheduler = Scheduler(engine, self.journal, self.settings, FakeClock(), start=False)
@@ -84,7 +85,7 @@ def turns():
         each.journal.close()
 
 
-def test_others_are_served_between_the_pieces_and_see_nothing_of_it(turns):
+def test_other_clients_are_served_between_the_pieces_and_see_no_partial_change(turns):
     world = turns()
     large = world.send(LARGE)
     served = 0
@@ -103,25 +104,25 @@ def test_others_are_served_between_the_pieces_and_see_nothing_of_it(turns):
     assert len(world.engine.graph) == COUNT + served + 1
 
 
-def test_a_subscriber_is_notified_of_all_of_it_at_once(open_house):
-    house = open_house()
-    client = Client(house, "SELECT ?o { ?s <a:big> ?o }")
+def test_a_staged_change_is_one_notification(open_harness):
+    harness = open_harness()
+    client = Client(harness, "SELECT ?o { ?s <a:big> ?o }")
     client.future.result(WAIT)
-    house.update(LARGE)
-    evaluated(house.scheduler)
-    house.update(data(*range(100, COUNT), verb="DELETE"))
-    evaluated(house.scheduler)
-    assert client.told() == [(0, [], []), (1, list(range(COUNT)), []), (2, [], list(range(100, COUNT)))]
+    harness.update(LARGE)
+    evaluated(harness.scheduler)
+    harness.update(data(*range(100, COUNT), verb="DELETE"))
+    evaluated(harness.scheduler)
+    assert client.received() == [(0, [], []), (1, list(range(COUNT)), []), (2, [], list(range(100, COUNT)))]
 
 
-def test_it_is_there_after_a_restart(tmp_path):
-    house = House(tmp_path)
-    house.update(insert(1), LARGE.replace("a:big", "a:other"), insert(2))  # several operations at once are not staged
-    house.update(f"{LARGE} ; {data(*range(COUNT), graph='<a:g>')}")
-    house.update(data(*range(10, COUNT), verb="DELETE"))
-    house.update(insert(3))
-    expected = sorted(map(str, house.scheduler._engine.graph.quads()))
-    assert house.scheduler.close(WAIT)
+def test_a_staged_change_survives_a_restart(tmp_path):
+    harness = Harness(tmp_path)
+    harness.update(insert(1), LARGE.replace("a:big", "a:other"), insert(2))  # several operations at once are not staged
+    harness.update(f"{LARGE} ; {data(*range(COUNT), graph='<a:g>')}")
+    harness.update(data(*range(10, COUNT), verb="DELETE"))
+    harness.update(insert(3))
+    expected = sorted(map(str, harness.scheduler._engine.graph.quads()))
+    assert harness.scheduler.close(WAIT)
     assert len(expected) == 2 * COUNT + 10 + 3
     scheduler = open_engine(tmp_path, EngineSettings())
     assert sorted(map(str, scheduler._engine.graph.quads())) == expected
@@ -129,7 +130,7 @@ def test_it_is_there_after_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize("others", [3, 1_500])
-def test_what_others_change_meanwhile_counts(turns, tmp_path, others):
+def test_concurrent_changes_of_others_are_respected(turns, tmp_path, others):
     """A few quads are compared again when the change is applied; if there are many, all are compared again."""
     world = turns(tmp_path)
     world.send(data(0, 1, 2, 3)).done()
@@ -149,7 +150,7 @@ def test_what_others_change_meanwhile_counts(turns, tmp_path, others):
     assert again.close(WAIT)
 
 
-def test_others_cannot_keep_it_from_being_applied(turns):
+def test_other_clients_cannot_prevent_a_staged_change(turns):
     world = turns()
     large = world.stage(LARGE)
     for number in range(1_000):
@@ -175,14 +176,14 @@ def test_others_cannot_keep_it_from_being_applied(turns):
     ],
     ids=["with a WHERE", "after a WHERE", "over itself", "nothing is left", "of no graph", "blank nodes"],
 )
-def test_the_effect_is_that_of_the_update(open_house, text):
+def test_a_staged_change_has_the_effect_of_the_update(open_harness, text):
     oracle = make_engine(EngineSettings())
-    house = open_house()
+    harness = open_harness()
     for each in (data(1, 2, 7), text):
         (expected,) = oracle.execute([oracle.prepare(UpdateRequest(each))], 0)
         oracle.publish([expected])
-        assert house.update(each) == [expected.outcome]
-    engine = house.scheduler._engine
+        assert harness.update(each) == [expected.outcome]
+    engine = harness.scheduler._engine
     assert len(engine.graph) == len(oracle.graph)
     assert len(engine.graph.graphs) == len(oracle.graph.graphs)
     if "_:" not in text:
@@ -265,7 +266,7 @@ NUMBERS = " , ".join(map(str, range(3_000)))
         "copies of what WHERE finds",
     ],
 )
-def test_whatever_changes_many_quads_is_prepared_in_pieces(turns, text):
+def test_every_large_change_is_prepared_in_pieces(turns, text):
     world = turns()
     oracle = make_engine(world.settings)
     for each in (data(*range(10), graph="<a:few>"), insert(7)):
@@ -307,7 +308,7 @@ def test_a_large_graph_is_replaced_in_pieces(turns):
     assert len(world.engine.graph) == 2
 
 
-def test_what_others_change_of_a_graph_that_is_copied_or_cleared_counts(turns, tmp_path):
+def test_concurrent_changes_of_a_copied_or_cleared_graph_are_respected(turns, tmp_path):
     world = turns(tmp_path)
     world.send(LARGE)
     world.finish()
@@ -326,7 +327,7 @@ def test_what_others_change_of_a_graph_that_is_copied_or_cleared_counts(turns, t
     assert again.close(WAIT)
 
 
-def test_a_copy_of_what_keeps_changing_is_refused_in_the_end(turns, monkeypatch):
+def test_a_copy_of_a_constantly_changing_graph_is_refused(turns, monkeypatch):
     monkeypatch.setattr(staged_change, "_FEW_TURNED", 5)
     monkeypatch.setattr(staged_change, "_MOST_TURNED", 20)
     world = turns()
@@ -411,8 +412,8 @@ def test_no_other_graph_takes_the_place_of_one_that_a_client_may_change(turns):
     assert len(world.engine.graph) == 0
 
 
-def test_a_refused_one_leaves_nothing_behind(turns):
-    world = turns(max_changes=10_000)
+def test_a_refused_staged_change_leaves_nothing_behind(turns):
+    world = turns(max_steps=5 * 10_000)
     before = len(world.engine.graph.dictionary)
     access = Access("anna", read=None, write=frozenset({"a:allowed"}))
     refused = [
@@ -426,7 +427,7 @@ def test_a_refused_one_leaves_nothing_behind(turns):
     assert (len(world.engine.graph), len(world.engine.graph.dictionary)) == (0, before)
 
 
-def test_a_full_graph_refuses_it_as_a_whole(turns):
+def test_a_full_graph_refuses_a_staged_change_as_a_whole(turns):
     world = turns(max_graph_bytes=1_000_000)
     future = world.send(LARGE)
     world.finish()
@@ -583,7 +584,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
     assert restored.close(WAIT)
 
 
-def test_it_is_not_continued_after_what_waits_was_refused(turns, monkeypatch):
+def test_a_staged_change_is_not_continued_after_close(turns, monkeypatch):
     """The gateway stops while the writer prepares a piece, so the update is not among those that wait."""
     world = turns()
     large = world.stage(LARGE)

@@ -24,7 +24,7 @@ ENDLESS = {
     "MINUS": "?a ex:p ?b MINUS { ?a ex:p ?z . ?c ex:p ?d . ?e ex:p ?f FILTER(?d + ?f = 0.5) } FILTER(?b = 0.5)",
     "EXISTS": "?a ex:p ?b FILTER EXISTS { ?a ex:p ?z . ?c ex:p ?d . ?e ex:p ?f FILTER(?d + ?f = 0.5) }",
     "UNION": "{ ?a ex:p ?b } UNION { ?b ex:p ?a } { ?c ex:p ?d } UNION { ?d ex:p ?c } ?e ex:p ?f FILTER(?b + ?d = 0.5)",
-    "groups of nothing": "{ } UNION { } . " * 40 + "?a ex:p ?b FILTER(?b = 0.5)",
+    "groups of nothing": "{ } UNION { } . " * 14 + "?a ex:p ?b FILTER(?b = 0.5)",
     "BIND": "?a ex:p ?b . ?c ex:p ?d . ?e ex:p ?f BIND(?b + ?d + ?f AS ?g) FILTER(?g = 0.5)",
     "GRAPH": "GRAPH ?g { } GRAPH ?h { } GRAPH ?i { } GRAPH ?j { } ?a ex:p ?b FILTER(?b = 0.5)",
     "triples of graphs": "GRAPH ?g { ?a ?p ?b } GRAPH ?h { ?c ?q ?d } GRAPH ?i { ?e ?r ?f } FILTER(?b + ?d + ?f = 0.5)",
@@ -49,7 +49,7 @@ def engine() -> Engine:
 
 
 @pytest.mark.parametrize("where", ENDLESS.values(), ids=ENDLESS)
-def test_an_update_that_takes_too_long_changes_nothing_and_the_next_is_carried_out(engine, where):
+def test_an_update_over_its_step_budget_changes_nothing_and_the_next_is_executed(engine, where):
     text = (
         f"PREFIX ex: <http://example.org/> INSERT DATA {{ ex:a ex:b 0 }} ; INSERT {{ ?a ex:x 1 }} WHERE {{ {where} }}"
     )
@@ -74,7 +74,7 @@ GROWING = {
 
 
 @pytest.mark.parametrize("where", GROWING.values(), ids=GROWING)
-def test_a_subscription_that_comes_to_take_too_long_ends_and_says_so_and_the_update_holds(engine, where):
+def test_a_subscription_over_its_step_budget_ends_with_the_reason_and_the_update_stays(engine, where):
     client = Client(engine, f"SELECT * {{ {where} }}")
     other = Client(engine, "SELECT ?v { ex:x ex:p ?v }")
     other.news()
@@ -88,7 +88,7 @@ def test_a_subscription_that_comes_to_take_too_long_ends_and_says_so_and_the_upd
     assert engine.spus.subscriptions == 1
 
 
-def test_of_subscriptions_that_differ_in_constants_those_end_that_take_too_long(engine):
+def test_only_members_over_the_step_budget_end(engine):
     query = "SELECT * { ?room ex:name %s ; ex:has ?a . ?room ex:has ?b . ?room ex:has ?c FILTER(?a + ?b + ?c = 0.5) }"
     clients = [Client(engine, query % number) for number in range(3)]
     for number, things in enumerate((1, 60, 2)):
@@ -107,7 +107,7 @@ def test_every_evaluation_has_all_steps(engine):
         update(engine, f"INSERT {{ ex:n ex:is {number} }} WHERE {{ ?a ex:p ?b . ?c ex:p ?d FILTER(?b + ?d = 78) }}")
 
 
-def test_what_has_changed_is_taken_in_whole(engine):
+def test_changed_solutions_are_applied_completely(engine):
     """An aggregate in the middle of its rows could not be rolled back."""
     query = f"SELECT (SUM(IF({LONG}, 0, ?b)) AS %s) {{ ex:x ex:q ?b }}"
     client = Client(engine, query % "?n")

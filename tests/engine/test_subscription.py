@@ -37,7 +37,7 @@ def test_equal_subscriptions_share_one_spu_and_count_for_themselves():
     assert (len(first.items), len(second.items)) == (3, 3)
 
 
-def test_nobody_is_told_of_what_does_not_concern_them():
+def test_unaffected_subscribers_are_not_notified():
     engine = new_engine()
     texts = [
         "SELECT ?o { ex:a ex:p ?o }",
@@ -55,12 +55,12 @@ def test_nobody_is_told_of_what_does_not_concern_them():
     assert [client.news() for client in clients[:5]] == [None] * 5
 
 
-def test_every_update_of_a_batch_is_told_by_itself_and_in_order():
+def test_every_update_of_a_batch_is_one_notification_in_order():
     engine = new_engine()
     client = Client(engine, "SELECT ?o { ex:a ex:p ?o }")
     texts = ["INSERT DATA { ex:a ex:p 1 }", "DELETE DATA { ex:a ex:p 1 } ; INSERT DATA { ex:a ex:p 2 }", "CLEAR ALL"]
     executed = engine.execute([engine.prepare(UpdateRequest(PREFIX + text)) for text in texts], NOW)
-    assert len(client.items) == 1, "nobody is told before it is published"
+    assert len(client.items) == 1, "no client is notified before it is published"
     engine.show(executed)
     assert engine.publish(executed) == 3
     rows = [([plain(r) for r in n.delta.added], [plain(r) for r in n.delta.removed]) for n in client.items]
@@ -101,7 +101,7 @@ def test_an_interrupt_while_subscriptions_move_undoes_the_update():
         Client(engine, f"SELECT ?o {{ {where} }}")
         for where in ("?s ex:p ?o", "{ ?s ex:p ?o }", "?s ex:p ?o . ?s ex:p ?x")
     ]
-    spus = list(engine.spus._by_spuid.values())
+    spus = list(engine.spus.registry.by_spuid.values())
     spu = spus[0]
 
     class Fault(BaseException):
@@ -184,7 +184,7 @@ def test_construct_counts_no_triple_twice():
     assert client.news() is None
 
 
-def test_describe_follows_what_it_found():
+def test_describe_follows_the_described_resources():
     engine = new_engine()
     client = Client(engine, "DESCRIBE ?x { ?x a ex:T }")
     client.news()
@@ -202,7 +202,7 @@ def test_describe_follows_what_it_found():
     assert client.news() is None
 
 
-def test_describe_watches_what_it_found_also_where_the_result_stayed_the_same():
+def test_describe_watches_new_resources_with_an_unchanged_result():
     engine = new_engine()
     client = Client(engine, "DESCRIBE ?x { GRAPH ex:g { ?x a ex:T } }")
     client.news()
@@ -212,7 +212,7 @@ def test_describe_watches_what_it_found_also_where_the_result_stayed_the_same():
     assert client.news() == ([("a", "p", "1")], [])
 
 
-def test_describe_watches_blank_nodes_that_have_nothing_to_say_yet():
+def test_describe_watches_blank_nodes_without_triples():
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a ex:q [] }")
     client = Client(engine, "DESCRIBE ex:a")
@@ -221,7 +221,7 @@ def test_describe_watches_blank_nodes_that_have_nothing_to_say_yet():
     assert len(client.news()[0]) == 1
 
 
-def test_describe_watches_what_it_watched_after_an_undo():
+def test_describe_watches_the_same_resources_after_an_undo():
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a a ex:T }")
     client = Client(engine, "DESCRIBE ?x { ?x a ex:T }")
@@ -324,7 +324,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("text", MOVES)
-def test_result_moves_as_the_naive_engine_says(text):
+def test_results_equal_those_of_the_naive_engine(text):
     world = World()
     world.subscribe(Query(PREFIX + text))
     for each in MOVES[text]:

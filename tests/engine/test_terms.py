@@ -80,7 +80,7 @@ def in_store(term: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> obje
 
 @settings(max_examples=1500, deadline=None)
 @given(st.one_of(literals, literals, literals, tagged))
-def test_canonical_is_what_the_store_makes_of_it(literal):
+def test_canonical_literals_equal_those_of_the_store(literal):
     assert canonical(literal) == in_store(literal)
     assert canonical(canonical(literal)) == canonical(literal)
 
@@ -125,7 +125,7 @@ def test_triple_terms_hold_canonical_literals(literal):
         ),
     ],
 )
-def test_known_forms(written, stored):
+def test_canonical_form_of_literals(written, stored):
     assert canonical(written) == stored
 
 
@@ -139,7 +139,7 @@ def test_equal_terms_have_one_id_and_its_kind():
     assert len(dictionary) == 3
 
 
-def test_terms_are_forgotten_when_nothing_refers_to_them_and_not_before():
+def test_terms_are_removed_with_their_last_reference():
     dictionary = Dictionary()
     kept, idle = dictionary.intern(ox.NamedNode("urn:kept")), dictionary.intern(ox.NamedNode("urn:idle"))
     dictionary.retain(kept)

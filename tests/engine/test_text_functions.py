@@ -45,7 +45,7 @@ TOO_MUCH = {
 
 @pytest.fixture
 def engine() -> Engine:
-    engine = new_engine(QueryRules(max_text=100_000, max_steps=200_000))
+    engine = new_engine(QueryRules(max_query_memory=24 * 100_000, max_steps=200_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
     return engine
@@ -55,8 +55,8 @@ def engine() -> Engine:
 def test_a_text_that_would_be_too_long_is_not_made(engine: Engine, part: str) -> None:
     where = f"ex:big ex:text ?t0 {part}"
     text = f"{PREFIX} INSERT {{ ex:x ex:y ?n }} WHERE {{ {where} }}"
-    assert "engine.max_text" in refused(engine, text, ResultTooLarge)
-    with pytest.raises(ResultTooLarge, match=r"engine\.max_text"):
+    assert "engine.max_query_memory" in refused(engine, text, ResultTooLarge)
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_query_memory"):
         Client(engine, f"SELECT * {{ {where} }}")
     assert engine.spus.spus == 0
     update(engine, "INSERT { ex:x ex:y ?n } WHERE { ex:big ex:text ?t BIND(STRLEN(CONCAT(?t, ?t)) AS ?n) }")
@@ -64,7 +64,7 @@ def test_a_text_that_would_be_too_long_is_not_made(engine: Engine, part: str) ->
 
 
 @pytest.mark.parametrize("part", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_is_done_with_texts_takes_steps(engine: Engine, part: str) -> None:
+def test_operations_on_texts_cost_steps(engine: Engine, part: str) -> None:
     where = f"ex:big ex:text ?t0 . {part}"
     text = f"{PREFIX} INSERT {{ ex:x ex:y ?n }} WHERE {{ {where} }}"
     assert "engine.max_steps" in refused(engine, text, ResultTooLarge)
@@ -83,18 +83,18 @@ def test_what_is_done_with_texts_takes_steps(engine: Engine, part: str) -> None:
         "CONTAINS(UCASE(?t0), 'AAA')",
     ],
 )
-def test_what_people_do_with_a_long_text_is_allowed(engine: Engine, condition: str) -> None:
+def test_usual_operations_on_a_long_text_are_allowed(engine: Engine, condition: str) -> None:
     assert len(Client(engine, f"SELECT ?s {{ ?s ex:text ?t0 FILTER({condition}) }}").last.delta.added) == 1
 
 
-def test_a_subscription_whose_text_grows_too_long_ends_and_the_others_go_on(engine: Engine) -> None:
+def test_a_subscription_with_a_text_that_grows_too_long_ends_alone(engine: Engine) -> None:
     growing = Client(engine, "SELECT (GROUP_CONCAT(?t; SEPARATOR='') AS ?x) { ?s ex:part ?t }")
     counting = Client(engine, "SELECT (COUNT(?t) AS ?n) { ?s ex:part ?t }")
     for number in range(12):
         update(engine, f"INSERT {{ ex:p{number} ex:part ?t }} WHERE {{ ex:big ex:text ?t }}")
     failure = growing.items[-1]
     assert isinstance(failure, SubscribeFailed)
-    assert "engine.max_text" in failure.description
+    assert "engine.max_query_memory" in failure.description
     assert len(growing.items) == 12  # the first, ten that fit, and the end
     assert len(counting.items) == 13
     assert engine.spus.subscriptions == 1
@@ -112,7 +112,7 @@ def test_a_text_that_grew_too_long_and_is_taken_back_leaves_no_trace(engine: Eng
     assert client.news() == ([("5",)], [("3",)])
 
 
-@pytest.mark.parametrize("tail", ["", "LIMIT 1000"], ids=["delta rules", "evaluated anew"])
+@pytest.mark.parametrize("tail", ["", "LIMIT 1000"], ids=["delta rules", "re-evaluated"])
 def test_a_result_that_holds_a_long_text_often_is_refused(tail: str) -> None:
     engine = new_engine(QueryRules(max_query_memory=1_000_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
@@ -130,7 +130,7 @@ def test_a_result_that_holds_a_long_text_often_is_refused(tail: str) -> None:
     ["INSERT { ?s ex:text ?t } WHERE { ex:big ex:text ?t . ?s ex:is ?n }", "ADD ex:g TO ex:h"],
     ids=["copies", "a graph"],
 )
-def test_a_few_words_do_not_fill_the_disk(text: str) -> None:
+def test_a_short_update_cannot_fill_the_disk(text: str) -> None:
     engine = new_engine(QueryRules(max_query_memory=1_000_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
@@ -209,7 +209,7 @@ def test_the_dictionary_knows_its_long_terms(term: ox.Literal | ox.NamedNode) ->
     assert (dictionary.long, dictionary.longest) == ({}, short)
 
 
-def test_what_is_remembered_of_long_texts_is_bounded() -> None:
+def test_the_cache_of_long_texts_is_bounded() -> None:
     calls: list[str] = []
 
     @bounded_cache(1000, len)
@@ -247,13 +247,13 @@ def test_repetitions_and_classes_count(simple: str, harder: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a+", r"\s+", "[^a-z]+", "abc", "a{3,5}"])
-def test_to_replace_what_looks_not_far_ahead_is_linear(pattern: str) -> None:
+def test_replacing_a_pattern_with_bounded_lookahead_is_linear(pattern: str) -> None:
     search = Search(pattern, "", all_=True)
     assert search.steps(100_000) < 11 * search.steps(10_000)
 
 
 @pytest.mark.parametrize("pattern", [".*b|a", "(a+b)?a", "a{2,}b|a"])
-def test_to_replace_what_does_is_not(pattern: str) -> None:
+def test_replacing_a_pattern_with_unbounded_lookahead_is_not_linear(pattern: str) -> None:
     search = Search(pattern, "", all_=True)
     assert search.steps(100_000) > 50 * search.steps(10_000)
 

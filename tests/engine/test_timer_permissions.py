@@ -43,7 +43,8 @@ def became(box: Box, access: Access, name: str = "t") -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-def test_it_runs_with_the_rights_of_who_gave_it(box, restart):
+@pytest.mark.integration
+def test_a_delayed_update_runs_with_the_rights_of_its_client(box, restart):
     schedule(box, LAMP, write(MINE), "mine")
     schedule(box, LAMP, write(THEIRS), "theirs")
     schedule(box, LAMP, "CLEAR ALL", "all")
@@ -75,7 +76,7 @@ def test_rights_that_shrank_count_and_rights_that_grew_do_not(box):
     assert graphs(box) == set()
 
 
-def test_that_of_a_client_without_rights_does_not_run_and_says_so(box):
+def test_a_delayed_update_of_a_client_without_rights_fails_with_the_reason(box):
     def revoked(before: Access) -> Access:
         raise InvalidClient(f"{before.client} was revoked")
 
@@ -90,7 +91,7 @@ def test_that_of_a_client_without_rights_does_not_run_and_says_so(box):
     assert graphs(box) == {THEIRS}  # scheduled without security, it needs no permissions
 
 
-def test_while_nobody_can_tell_the_rights_it_waits(box):
+def test_a_delayed_update_waits_while_the_rights_are_unknown(box):
     def unreadable(before: Access) -> Access:
         raise StorageFailed("the disk is gone")
 
@@ -106,8 +107,8 @@ def test_while_nobody_can_tell_the_rights_it_waits(box):
 
 def test_each_client_has_ids_of_its_own(box):
     schedule(box, LAMP, write(MINE))
-    told = box.engine.schedule(UpdateRequest(write(THEIRS), access=DOOR), after(20), "t").result(WAIT)
-    assert not told.replaced
+    received = box.engine.schedule(UpdateRequest(write(THEIRS), access=DOOR), after(20), "t").result(WAIT)
+    assert not received.replaced
     assert box.engine.timer("t", LAMP).result(WAIT).sparql == write(MINE)
     assert box.engine.timer("t", DOOR).result(WAIT).sparql == write(THEIRS)
     box.engine.cancel("t", DOOR).result(WAIT)
@@ -117,7 +118,7 @@ def test_each_client_has_ids_of_its_own(box):
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["pending", "ended"])
-def test_of_another_client_it_is_told_as_little_as_of_none(box, ended):
+def test_a_delayed_update_of_another_client_looks_nonexistent(box, ended):
     schedule(box, LAMP, name="mine")
     if ended:
         box.advance(10)
@@ -138,7 +139,7 @@ def test_of_another_client_it_is_told_as_little_as_of_none(box, ended):
     assert [timer.id for timer in box.engine.timers(who=LAMP).result(WAIT)] == ["mine"]
 
 
-def test_who_may_administer_sees_and_ends_all(box):
+def test_an_administrator_lists_and_cancels_all_delayed_updates(box):
     schedule(box, LAMP)
     schedule(box, DOOR, seconds=20)
     schedule(box, ANYBODY, name="without", seconds=30)
@@ -157,7 +158,7 @@ def test_who_may_administer_sees_and_ends_all(box):
     assert box.engine.timer("t", OPERATOR).result(WAIT).state == "pending"
 
 
-def test_a_client_of_the_same_name_that_came_later_is_another_one(box):
+def test_a_later_client_of_the_same_name_is_a_different_client(box):
     schedule(box, LAMP)
     later = replace(LAMP, registration="r9")
     assert box.engine.timers(who=later).result(WAIT) == []
@@ -183,7 +184,7 @@ CLIENTS = [ANYBODY, LAMP, replace(DOOR, registration="r1 t"), replace(DOOR, clie
         max_size=10,
     )
 )
-def test_what_others_do_changes_nothing_of_a_clients_own(tmp_path_factory, story):
+def test_other_clients_cannot_change_a_delayed_update(tmp_path_factory, story):
     """Sent to one engine with all clients, and for each client to one without other clients."""
     together = Box(tmp_path_factory.mktemp("all"))
     alone = {number: Box(tmp_path_factory.mktemp("one")) for number in range(len(CLIENTS))}
@@ -261,7 +262,7 @@ def test_rights_that_are_damaged_on_the_disk_are_noticed(box, tmp_path, damage):
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-def test_one_client_leaves_as_many_places_to_others_as_it_has(make_box, restart):
+def test_one_client_gets_at_most_half_of_the_free_slots(make_box, restart):
     box = make_box(max_pending_timers=8)
     for number in range(4):
         schedule(box, LAMP, name=str(number))

@@ -23,15 +23,15 @@ from edge.engine.requests import (
     UpdateRequest,
 )
 from edge.protocol.access import Access
+from edge.protocol.due_time import After
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
-from edge.protocol.moments import After
 from edge.protocol.timers import Timer
 
 # Execution
 
 
 @pytest.mark.parametrize("when", [after(30), at(30)], ids=["after", "at"])
-def test_it_runs_at_its_time_and_not_before(box, when):
+def test_a_delayed_update_runs_at_its_time_and_not_before(box, when):
     scheduled = box.schedule(1, when)
     assert scheduled.at == START + 30 * SECOND
     box.advance(29.999999)
@@ -43,26 +43,26 @@ def test_it_runs_at_its_time_and_not_before(box, when):
     )
 
 
-def test_a_time_that_has_been_is_now(box):
+def test_a_time_in_the_past_means_now(box):
     box.schedule(1, at(-5))
     box.schedule(2, after(0))
     box.settle()
     assert box.values() == [1, 2]
 
 
-def test_what_is_due_runs_in_the_order_of_the_times(box):
+def test_due_updates_run_in_the_order_of_their_times(box):
     text = "DELETE {{ <a:s> <a:p> ?o }} INSERT {{ <a:s> <a:p> {} }} WHERE {{ OPTIONAL {{ <a:s> <a:p> ?o }} }}"
     for value, when in ((2, after(20)), (3, at(30)), (1, at(10)), (4, after(30))):
         box.engine.schedule(UpdateRequest(text.format(value)), when).result(WAIT)
     box.clock.advance(100)
-    told: list[Any] = []
-    box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), told.append).result(WAIT)
+    received: list[Any] = []
+    box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), received.append).result(WAIT)
     box.settle()
     # At 30 seconds, the update that was scheduled first came first.
-    assert [int(row[0].value) for item in told for row in item.delta.added] == [1, 2, 3, 4]
+    assert [int(row[0].value) for item in received for row in item.delta.added] == [1, 2, 3, 4]
 
 
-def test_its_where_decides_when_it_runs(box):
+def test_the_where_clause_is_evaluated_when_the_update_runs(box):
     box.update("INSERT DATA { <a:sensor> <a:presence> false }")
     box.engine.schedule(
         UpdateRequest("INSERT { <a:s> <a:p> 1 } WHERE { <a:sensor> <a:presence> false }"), after(10), "off"
@@ -103,13 +103,13 @@ def test_figure_2_of_the_paper(box):
     box.advance(5)
     assert box.timer("first").state == "unchanged"
     box.advance(24.999999)
-    assert [[row[0].value for row in told.delta.added] for told in lamps] == [[], ["ON"]]
+    assert [[row[0].value for row in received.delta.added] for received in lamps] == [[], ["ON"]]
     box.advance(0.000001)
-    assert [[row[0].value for row in told.delta.added] for told in lamps] == [[], ["ON"], ["OFF"]]
+    assert [[row[0].value for row in received.delta.added] for received in lamps] == [[], ["ON"], ["OFF"]]
     assert (box.timer("second").state, box.timer("second").finished) == ("done", second)
 
 
-def test_dataset_and_bindings_wait_with_it(box):
+def test_dataset_and_bindings_are_stored_with_a_delayed_update(box):
     request = UpdateRequest(
         'INSERT { <a:s> <a:p> ?v . <a:s> <a:q> ?text } WHERE { <a:here> <a:is> "so" }',
         Dataset(("urn:g",)),
@@ -124,7 +124,7 @@ def test_dataset_and_bindings_wait_with_it(box):
     assert found.rows == ((ox.Literal('a "quoted"\n\\ one', language="en"),),)
 
 
-def test_one_that_fails_says_why_and_the_others_run(box):
+def test_a_failed_delayed_update_has_its_reason_and_the_others_run(box):
     box.engine.schedule(UpdateRequest("CREATE GRAPH <urn:g>"), after(1), "twice").result(WAIT)
     box.schedule(1, after(1))
     box.update("CREATE GRAPH <urn:g>")
@@ -144,7 +144,7 @@ def test_a_wrong_text_is_refused_at_once(box):
 # Cancel, replace, list
 
 
-def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
+def test_checking_a_long_text_does_not_block_the_caller(box, monkeypatch):
     """The caller may be an event loop. Later requests of the client wait for the check, so that they find the timer."""
     engine = box.engine._engine
     checking, go_on = threading.Event(), threading.Event()
@@ -172,7 +172,7 @@ def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
     assert box.engine.quads == 2001
 
 
-def test_a_long_text_that_is_due_is_compiled_while_others_go_on(box, monkeypatch):
+def test_compiling_a_long_due_text_delays_no_other_client(box, monkeypatch):
     """Later requests of its client wait for it."""
     engine = box.engine._engine
     triples = " ".join(f"<urn:s{number}> <urn:p> {number} ." for number in range(200))
@@ -198,7 +198,7 @@ def test_a_long_text_that_is_due_is_compiled_while_others_go_on(box, monkeypatch
     assert [box.timer(name).state for name in ("long", "next")] == ["done", "done"]
 
 
-def test_cancelled_it_never_runs(box):
+def test_a_cancelled_update_never_runs(box):
     scheduled = box.schedule(1, after(10))
     box.engine.cancel(scheduled.id).result(WAIT)
     box.advance(20)
@@ -208,7 +208,7 @@ def test_cancelled_it_never_runs(box):
         box.engine.cancel(scheduled.id).result(WAIT)
 
 
-def test_the_same_id_replaces_what_waits(box):
+def test_the_same_id_replaces_the_waiting_update(box):
     assert not box.schedule(1, after(10), "mine").replaced
     box.advance(9)
     assert box.schedule(2, after(10), "mine").replaced
@@ -219,7 +219,7 @@ def test_the_same_id_replaces_what_waits(box):
     assert box.timers() == ["mine"]
 
 
-def test_given_and_cancelled_at_once(box):
+def test_timer_scheduled_and_cancelled_in_one_commit(box):
     """Both in one commit: the cancelled timer has not been written yet."""
     with box.engine._engine.writing:  # the writer waits with the first
         futures = [box.engine.update([UpdateRequest(insert(0))])]
@@ -234,7 +234,7 @@ def test_given_and_cancelled_at_once(box):
     assert box.timer("one").state == "cancelled"
 
 
-def test_they_are_listed_the_next_first_then_the_last_outcome(box):
+def test_delayed_updates_are_listed_by_time_and_then_outcomes(box):
     box.schedule(1, after(1), "first")
     box.schedule(2, after(2), "second")
     box.schedule(3, at(50), "late")
@@ -251,7 +251,7 @@ def test_they_are_listed_the_next_first_then_the_last_outcome(box):
         box.timer("unheard-of")
 
 
-def test_there_is_a_limit(make_box):
+def test_number_of_pending_updates_is_limited(make_box):
     box = make_box(max_pending_timers=2)
     box.schedule(1, after(1), "one")
     box.schedule(2, after(1))
@@ -284,7 +284,7 @@ def test_the_texts_are_limited_in_bytes(make_box, restart):
     schedule(2000, "four")
 
 
-def test_outcomes_are_forgotten_in_time(make_box):
+def test_outcomes_expire(make_box):
     box = make_box(timer_outcomes_for=60.0, max_timer_outcomes=500)
     for value in range(600):
         box.schedule(value, after(1), f"t{value}")
@@ -317,7 +317,7 @@ def test_a_restart_changes_nothing(box):
     assert box.values() == [1, 2]
 
 
-def test_overdue_ones_run_at_start(box):
+def test_overdue_updates_run_at_start_in_order(box):
     for value in (3, 1, 2):
         box.schedule(value, after(value))
     box.stop()
@@ -335,9 +335,9 @@ def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box)
     for future in futures:
         future.result(WAIT)
 
-    def note(told: Notification | SubscribeFailed) -> None:
-        assert isinstance(told, Notification)
-        order.extend(row[0].value for row in told.delta.added)
+    def note(received: Notification | SubscribeFailed) -> None:
+        assert isinstance(received, Notification)
+        order.extend(row[0].value for row in received.delta.added)
         if len(order) == 100:  # in the middle of them another client arrives
             box.engine.update([UpdateRequest(insert(-2), access=Access("client"), source="client")])
 
@@ -349,7 +349,7 @@ def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box)
     assert order.index("-2") < 100 + 2 * box.settings.max_batch
 
 
-def test_what_is_too_late_is_missed(make_box):
+def test_an_update_that_is_too_late_is_missed(make_box):
     box = make_box(max_lateness=60.0)
     box.schedule(1, after(10), "late")
     box.schedule(2, after(50), "just in time")
@@ -391,7 +391,7 @@ def test_damage_is_found_at_start(box):
         box._open()
 
 
-def test_without_a_directory_they_live_in_memory(make_box):
+def test_delayed_updates_without_a_data_directory_are_in_memory(make_box):
     box = make_box(None)
     box.schedule(1, after(10))
     box.advance(10)
@@ -434,7 +434,7 @@ def test_time_without_power_counts_if_the_clock_is_right(box):
     assert box.values() == [1]
 
 
-def test_after_a_day_without_power_they_run_at_start(box):
+def test_updates_due_during_a_power_cut_run_at_start(box):
     box.schedule(1, after(3600))
     box.stop()
     box.clock.reboot(START + 86_400 * SECOND, right=True)
@@ -463,7 +463,7 @@ def test_a_clock_without_battery_counts_the_time_off_once_the_network_has_set_it
     assert box.values() == [1, 2]
 
 
-def test_a_clock_that_nobody_sets_delays_by_no_more_than_the_delay(box):
+def test_an_unset_clock_delays_by_at_most_the_delay(box):
     box.schedule(1, after(30))
     box.advance(86_400 - 86_399)
     box.stop()
@@ -474,7 +474,7 @@ def test_a_clock_that_nobody_sets_delays_by_no_more_than_the_delay(box):
     assert box.values() == [1]
 
 
-def test_a_clock_that_was_wrong_before_tells_nothing_about_the_time_off(box):
+def test_a_previously_wrong_clock_does_not_measure_the_time_off(box):
     box.set(0, right=False)
     box.schedule(1, after(30))
     box.advance(10)
@@ -543,7 +543,7 @@ def test_a_delay_given_before_the_network_sets_the_clock_is_owed_nothing(box):
     assert box.values() == [1, 2]
 
 
-def test_the_same_where_none_waited_before(box):
+def test_delay_given_before_the_clock_is_set_without_earlier_delays(box):
     box.schedule(1, after(1))
     box.advance(1)
     box.stop()
@@ -574,7 +574,7 @@ def test_the_clock_is_set_just_before_the_first_delay(box):
     assert box.values() == [1]
 
 
-def test_two_power_cuts_before_the_network_has_told_the_time(box):
+def test_two_power_cuts_before_the_network_sets_the_clock(box):
     """The clock at the last update was wrong already: it says nothing about the time since then."""
     box.schedule(1, after(1))
     box.advance(1)

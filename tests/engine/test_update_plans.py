@@ -75,7 +75,7 @@ def variant(source: random.Random, text: str) -> str:
 
 @settings(max_examples=150, deadline=None)
 @given(seeds)
-def test_updates_do_what_they_would_do_alone(seed):
+def test_updates_with_a_shared_plan_have_the_same_effect(seed):
     source = random.Random(seed)
     data, text = engine_and_update(seed)
     shared, alone = new(data), new(data)
@@ -170,7 +170,7 @@ def test_a_dataset_has_plans_of_its_own():
 @pytest.mark.parametrize(
     "value", ["<http://[bad>", "u:x", '"a\\qb"', '"x"@x', '"\ud800"', '"x"^^u:t', "<a b>", "<a{b>"]
 )
-def test_a_text_of_a_known_shape_is_refused_for_a_constant_that_is_none(value):
+def test_a_known_fingerprint_with_an_invalid_constant_is_refused(value):
     engine = engine_with("ex:a ex:p 1")
     for good in ("1", "ex:a", "'x'", "<rel>"):
         run(engine, f"{PREFIX} INSERT DATA {{ ex:a ex:p {good} }}")

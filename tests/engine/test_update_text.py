@@ -48,7 +48,7 @@ def test_relative_iris_and_base():
     assert ex("dir/sub/x#g") in engine.graph.named_graphs()
 
 
-def test_comments_strings_and_white_space_are_no_syntax():
+def test_comments_strings_and_white_space_are_not_syntax():
     engine = new_engine()
     run(
         engine,
@@ -71,7 +71,7 @@ def test_escapes_and_unicode():
     assert values == {(café, "p", "1"), (café, "q", "a\tbé😀\\"), (café, "a,b", "'"), (café, "r", "a\tbé😀\\")}
 
 
-def test_now_is_one_value_for_a_request_and_the_time_it_was_given():
+def test_now_is_one_value_for_a_request():
     engine = engine_with("ex:a ex:p 1 , 2")
     text = "INSERT { ex:a ex:at ?t } WHERE { ?s ?p ?o BIND(NOW() AS ?t) }"
     changes = run(engine, f"{PREFIX} {text} ; {text.replace('ex:at', 'ex:again')}", now=1_700_000_000_123_456)
@@ -80,7 +80,7 @@ def test_now_is_one_value_for_a_request_and_the_time_it_was_given():
     assert len(changes.added) == 2
 
 
-def test_where_is_evaluated_once():
+def test_the_where_clause_is_evaluated_once():
     engine = engine_with("ex:a ex:p 1")
     changes = run(
         engine,
@@ -137,7 +137,7 @@ def test_load_adds_a_document_to_a_graph():
     assert run(engine, "LOAD SILENT <http://example.org/none>") == ChangeSet()
 
 
-def test_judging_evaluates_nothing():
+def test_checking_a_text_evaluates_nothing():
     rules = QueryRules(allow_service=True, allow_load=True)
 
     def never(document: str) -> list[ox.Quad]:
@@ -169,12 +169,12 @@ def test_using_graph_uri_is_the_dataset_of_where():
     assert changes == ChangeSet(), "what is found in the graph is deleted from the default graph, which has it not"
 
 
-def test_a_graph_of_the_dataset_that_is_no_absolute_iri_is_refused():
+def test_a_graph_of_the_dataset_that_is_not_an_absolute_iri_is_refused():
     update = PREFIX + "INSERT { ex:hit ex:is ?o } WHERE { ?s ex:p ?o }"
     assert "absolute IRI" in refused(engine_with("ex:a ex:p 1"), update, ParsingFailed, dataset=Dataset(("g1",), ()))
 
 
-def test_using_graph_uri_beside_using_or_with_is_refused():
+def test_using_graph_uri_together_with_using_or_with_is_refused():
     dataset = Dataset((EX + "g1",), ())
     for text in ("INSERT {} USING <a:g> WHERE {}", "WITH <a:g> INSERT {} WHERE {}"):
         with pytest.raises(ParsingFailed, match="dataset"):

@@ -43,7 +43,7 @@ WHERE = (
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_long_values_mean_what_they_say(where):
+def test_a_long_values_block_has_its_standard_meaning(where):
     source = random.Random(where)
     world = World()
     for number in range(4):
@@ -85,7 +85,7 @@ def test_texts_of_one_shape_have_their_own_values():
     ],
 )
 @pytest.mark.parametrize("form", ["ex:s%d", "%d"])
-def test_much_is_looked_up_in_updates_first_results_and_deltas(where, form):
+def test_long_values_are_looked_up_by_index(where, form):
     """The index needs a fifth of the steps of a sequential search."""
     world = World(QueryRules(max_steps=MANY * MANY // 5))
     world.update(["INSERT DATA { " + " ".join(f"ex:s{n} ex:p {form % n} ." for n in range(MANY)) + " }"], PREFIX)

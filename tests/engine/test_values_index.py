@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 import pytest
-from scheduler_harness import WAIT, Client, House, evaluated
+from scheduler_harness import WAIT, Client, Harness, evaluated
 
 from edge.engine.operators.values_index import ValuesIndex
 
@@ -47,30 +47,30 @@ def indexed(monkeypatch):
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
 def test_the_writer_builds_no_index_of_a_long_list(indexed, pattern):
-    house = House()
+    harness = Harness()
     try:
-        house.update(" ; ".join(f"INSERT DATA {{ <a:s{number}> <a:p> {number} }}" for number in range(20)))
-        client = Client(house, f"SELECT * {{ {pattern} }}")
+        harness.update(" ; ".join(f"INSERT DATA {{ <a:s{number}> <a:p> {number} }}" for number in range(20)))
+        client = Client(harness, f"SELECT * {{ {pattern} }}")
         client.future.result(WAIT)
-        house.update("INSERT DATA { <a:s3> <a:q> 5 . <a:s3> <a:p> 4 }")
-        house.update("DELETE DATA { <a:s3> <a:p> 3 }")
-        house.update("INSERT DATA { <a:s4> <a:q> 5 }")
-        house.update("DELETE DATA { <a:s3> <a:q> 5 }")
-        evaluated(house.scheduler)
+        harness.update("INSERT DATA { <a:s3> <a:q> 5 . <a:s3> <a:p> 4 }")
+        harness.update("DELETE DATA { <a:s3> <a:p> 3 }")
+        harness.update("INSERT DATA { <a:s4> <a:q> 5 }")
+        harness.update("DELETE DATA { <a:s3> <a:q> 5 }")
+        evaluated(harness.scheduler)
         assert client.items
         assert indexed["writer"] == 0, indexed
         assert indexed, "it is indexed elsewhere"
     finally:
-        assert house.scheduler.close(WAIT)
+        assert harness.scheduler.close(WAIT)
 
 
 def test_an_update_with_a_long_list_finds_its_index(indexed):
-    house = House()
+    harness = Harness()
     try:
-        house.update("INSERT DATA { <a:s3> <a:p> 3 . <a:other> <a:p> 4 }")
+        harness.update("INSERT DATA { <a:s3> <a:p> 3 . <a:other> <a:p> 4 }")
         long = "VALUES ?s { " + " ".join(f"<a:s{number}>" for number in range(5_000)) + " }"
-        (outcome,) = house.update(f"INSERT {{ ?s <a:found> ?o }} WHERE {{ ?s <a:p> ?o {long} }}")
+        (outcome,) = harness.update(f"INSERT {{ ?s <a:found> ?o }} WHERE {{ ?s <a:p> ?o {long} }}")
         assert outcome.added == 1
         assert indexed["writer"] == 0, indexed
     finally:
-        assert house.scheduler.close(WAIT)
+        assert harness.scheduler.close(WAIT)

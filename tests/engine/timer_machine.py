@@ -9,11 +9,14 @@ from typing import Any
 
 from fake_clock import SECOND, START, FakeClock
 
-from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.access import Access
-from edge.protocol.moments import After, At, When
+from edge.protocol.due_time import After, At, When
 from edge.protocol.timers import Scheduled, Timer
+from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE
 
 WAIT = PATIENCE
@@ -24,7 +27,7 @@ class Box:
 
     def __init__(self, directory: Path | None, **settings: Any) -> None:
         self.directory = directory
-        self.settings = EngineSettings(**settings)
+        self.settings = unchecked(EngineSettings, **settings)
         self.clock = FakeClock()
         self.rights: Callable[[Access], Access] = lambda given: given
         self.engine: Scheduler = self._open()

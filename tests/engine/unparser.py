@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 
 import pyoxigraph as ox
 
-from edge.engine.sparql import algebra as a
+from edge.sparql import algebra as a
 
 
 def query_text(query: a.Query) -> str:

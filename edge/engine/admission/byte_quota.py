@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY, FairShare
 from edge.protocol.errors import TooManyRequests
 
 MIB: Final = 1024 * 1024
 MAX_CLIENT_BYTES: Final = 32 * MIB
 """Default limit for one client."""
 MAX_TOTAL_BYTES: Final = 128 * MIB
-"""Default limit for all clients together; it fits a machine with 512 MB."""
+"""Default limit for all clients together; it fits a machine with 1 GB."""
 
 
 class ByteQuota:
@@ -24,20 +24,17 @@ class ByteQuota:
 
     def __init__(self, max_client: int = MAX_CLIENT_BYTES, max_total: int = MAX_TOTAL_BYTES) -> None:
         self._max_client = max_client
-        self._max_total = max_total
+        self._share = FairShare(max_total)
         self._lock = threading.Lock()
-        self._total = 0
-        self._held: dict[str, int] = {}
-        """By client; clients that hold nothing have no entry."""
 
     @property
     def total(self) -> int:
         """Bytes held for all clients."""
-        return self._total
+        return self._share.total
 
     def held(self, client: str) -> int:
         """Bytes held for one client."""
-        return self._held.get(client, 0)
+        return self._share.held(client)
 
     def charge(self, client: str, size: int = 0) -> Charge:
         """Open a charge for a client. Raises `TooManyRequests` if the client or all clients together hold too much."""
@@ -54,26 +51,23 @@ class ByteQuota:
         if client == GATEWAY:
             return
         with self._lock:
-            held = self._held.get(client, 0) + size
             if size > 0 and check:
-                self._check(held, size)
-            self._total += size
-            if held:
-                self._held[client] = held
-            else:
-                self._held.pop(client, None)
+                self._check(client, size)
+            self._share.add(client, size)
 
-    def _check(self, held: int, size: int) -> None:
+    def _check(self, client: str, size: int) -> None:
+        share, before = self._share, self._share.held(client)
+        held = before + size
         if held > self._max_client:
             raise TooManyRequests(
                 f"The gateway would hold {held} bytes for this client (requests, subscriptions and their results, "
                 f"unread and missed notifications); the limit is {self._max_client} bytes (limits.max_client_bytes). "
                 "Wait for answers, read faster, or unsubscribe"
             )
-        if held > self._max_total - self._total:
+        if size > share.room(client):
             raise TooManyRequests(
-                f"The gateway holds {self._total} bytes for all clients, of {self._max_total} bytes "
-                f"(limits.max_total_bytes), {held - size} of them for this client, which may have as much as it leaves "
+                f"The gateway holds {share.total} bytes for all clients, of {share.limit} bytes "
+                f"(limits.max_total_bytes), {before} of them for this client, which may have as much as it leaves "
                 "to others. Try again later, read faster, or unsubscribe",
                 retry_after=1,
             )
@@ -107,6 +101,7 @@ class Charge:
 
     def move(self, client: str, *, check: bool = True) -> None:
         """Charge another client instead. Raises `TooManyRequests` if that one holds too much; nothing changes then."""
+        # The new client first: if it refuses, the old one still has the charge.
         self._quota.add(client, self._size, check=check)
         self._quota.add(self._client, -self._size)
         self._client = client

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY
 from edge.protocol.access import PRIORITIES, Priority
 
 SHARE: Final[dict[Priority, int]] = {"normal": 4, "low": 16}
@@ -103,7 +103,7 @@ class FairQueue(Generic[T]):
 
     def __bool__(self) -> bool:
         """Return whether an item can be taken now."""
-        return any(lane.active for lane in self._lanes.values())
+        return self._next_lane() is not None
 
     @property
     def empty(self) -> bool:
@@ -125,6 +125,7 @@ class FairQueue(Generic[T]):
         while (lane := self._next_lane()) is not None:
             client = self._first(lane)
             item = client.items[0]
+            # The client leaves its lane until `look_again`, so that others do not wait for it.
             if not item.ready:
                 client.unready = True
                 self._deactivate(client)
@@ -178,6 +179,7 @@ class FairQueue(Generic[T]):
         client = self._client(item.source)
         client.outside = False
         client.items.appendleft(item)
+        # The time outside gives no credit over clients that waited in the queue.
         client.virtual = max(client.virtual, self._lanes[client.priority].virtual)
         self._activate(client)
 
@@ -214,6 +216,7 @@ class FairQueue(Generic[T]):
         if client is None:
             if len(self._clients) >= self._forget_at:
                 self._forget()
+            # Starts at the lane's present time: a new client gets its share from now on, and none for the past.
             client = self._clients[source] = _Client(self._lanes["normal"].virtual)
         return client
 
@@ -225,6 +228,7 @@ class FairQueue(Generic[T]):
             for source, client in self._clients.items()
             if client.items or client.outside or client.virtual > lanes[client.priority].virtual
         }
+        # Twice as many, so that the search is rare if most clients have to stay.
         self._forget_at = max(_FORGET_FROM, 2 * len(self._clients))
 
     def _activate(self, client: _Client[T]) -> None:

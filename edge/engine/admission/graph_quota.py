@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.journal.contributions import Contributions
 from edge.engine.store.changes import ChangeSet
 from edge.engine.store.graph import LiveGraph

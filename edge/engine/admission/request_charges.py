@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import TooManyRequests
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY
 from edge.protocol.errors import TooManyRequests
 
 STEP: Final = 16 * 1024

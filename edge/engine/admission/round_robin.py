@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
-
-from edge.engine.admission.slots import Slots
 
 T = TypeVar("T")
 
@@ -16,38 +15,35 @@ class RoundRobin(Generic[T]):
     With n waiting clients, the first item of a client is taken after at most n others.
     """
 
-    def __init__(self, limit: int) -> None:
-        """`limit`: see `Slots`. A taken item holds its slot until `done`."""
-        self._slots = Slots(limit)
+    def __init__(self) -> None:
         self._waiting: dict[str, deque[T]] = {}
         """Items by client; the next client to serve comes first."""
 
-    @property
-    def pending(self) -> int:
-        """Number of items that wait, or were taken and are not done."""
-        return self._slots.taken
+    def __len__(self) -> int:
+        """Number of waiting items."""
+        return sum(map(len, self._waiting.values()))
 
-    def held(self, client: str) -> int:
-        """Return the number of those items that belong to one client."""
-        return self._slots.held.get(client, 0)
+    def __iter__(self) -> Iterator[str]:
+        """Yield the clients whose items wait, the next one first."""
+        return iter(self._waiting)
 
-    def put(self, client: str, item: T) -> bool:
-        """Append an item of a client. Returns False if the client has no free slot."""
-        if not self._slots.take(client, 1):
-            return False
+    def put(self, client: str, item: T) -> None:
+        """Append an item of a client."""
         self._waiting.setdefault(client, deque()).append(item)
-        return True
 
-    def take(self) -> tuple[str, T] | None:
-        """Remove the next item. Returns its client and the item, or None if nothing waits."""
+    def take(self, may: Callable[[str], bool] = lambda _: True) -> tuple[str, T] | None:
+        """Remove the next item, of clients that `may` have a turn. Returns the client and the item, or None."""
         for client, items in self._waiting.items():
-            del self._waiting[client]
-            item = items.popleft()
-            if items:
-                self._waiting[client] = items  # at the end
-            return client, item
+            if may(client):
+                del self._waiting[client]
+                item = items.popleft()
+                if items:
+                    self._waiting[client] = items  # behind all other clients
+                return client, item
         return None
 
-    def done(self, client: str) -> None:
-        """Free the slot of an item that was taken."""
-        self._slots.give_back(client, 1)
+    def clear(self) -> list[T]:
+        """Remove and return all items."""
+        left = [item for items in self._waiting.values() for item in items]
+        self._waiting.clear()
+        return left

@@ -58,6 +58,7 @@ class DirectoryLock:
         try:
             self._take(descriptor)
             self.take_database()
+            # Only with the lock: the file may contain the process id of another gateway.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         except OSError as error:

@@ -28,6 +28,7 @@ def used(data_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # Only in the directory of a gateway: a directory that was refused stays as it was.
         if (data_dir / sqlite_schema.FILE_NAME).exists():
             _allocate(file)
 

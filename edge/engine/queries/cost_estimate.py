@@ -16,7 +16,11 @@ from typing import Final
 from edge.engine.operators.variables import Names, certain, nodes, own_expressions
 from edge.engine.queries.text_cost import Texts
 from edge.engine.requests import Dataset
-from edge.engine.sparql.algebra import (
+from edge.engine.sparql.parser import parse_query
+from edge.engine.store.graph import DEFAULT_GRAPH, SOME, LiveGraph, TripleIndex
+from edge.engine.store.terms import canonical
+from edge.protocol.errors import ParsingFailed
+from edge.sparql.algebra import (
     Alternative,
     Blank,
     Call,
@@ -47,14 +51,10 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Sequence as Steps,
 )
-from edge.engine.sparql.parser import parse_query
-from edge.engine.store.graph import DEFAULT_GRAPH, SOME, LiveGraph, TripleIndex
-from edge.engine.store.terms import canonical
-from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token
+from edge.sparql.tokens import Token
 
 SURE: Final = 2_000_000
 """Limit of a cheap query: solutions times (words of the query + work on texts). At most 0.5 s and about 50 MB."""

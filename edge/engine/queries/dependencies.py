@@ -8,8 +8,9 @@ from dataclasses import replace
 import pyoxigraph as ox
 
 from edge.engine.operators.variables import children, own_expressions
-from edge.engine.queries.lutt import Dependencies, Watch
-from edge.engine.sparql.algebra import (
+from edge.engine.queries.subscription_index import Dependencies, Watch
+from edge.protocol.results import Term
+from edge.sparql.algebra import (
     Alternative,
     Blank,
     Call,
@@ -31,10 +32,9 @@ from edge.engine.sparql.algebra import (
     Triple,
     Variable,
 )
-from edge.engine.sparql.algebra import (
+from edge.sparql.algebra import (
     Sequence as PathSequence,
 )
-from edge.protocol.results import Term
 
 
 def dependencies(query: Query, default_graphs: Sequence[str] | None, *, union: bool) -> Dependencies:
@@ -85,9 +85,10 @@ class _Walker:
 
 def _term(slot: Slot) -> Term | None:
     """Return a constant; None for variables and blank nodes."""
-    if isinstance(slot, Parameter):
-        return slot.term
-    return None if isinstance(slot, Variable | Blank | Fresh) else slot
+    if isinstance(slot, Variable | Blank | Fresh):
+        return None
+    term: Term = slot.term if isinstance(slot, Parameter) else slot
+    return term
 
 
 def _path(subject: Term | None, path: PathExpression, object_: Term | None, where: Watch) -> Iterator[Watch]:

@@ -10,7 +10,6 @@ engine compares the lines of two tables, and converts only the changed lines to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,19 +21,21 @@ from edge.engine.queries.cost_estimate import Outline, is_small, outline
 from edge.engine.queries.dependencies import dependencies
 from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.incremental_plan import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
-from edge.engine.queries.lutt import EVERYTHING, Dependencies, Watch
-from edge.engine.queries.oxigraph_queries import ListedQuery, QueryRules, evaluate, prepare_query
+from edge.engine.queries.oxigraph_queries import WHOLE_LIMIT, ListedQuery, QueryRules, evaluate, prepare_query
 from edge.engine.queries.result_table import ResultTable, Text, as_row, decoded, header_of, written
+from edge.engine.queries.subscription_index import EVERYTHING, Dependencies, Watch
 from edge.engine.requests import Dataset, QueryRequest
-from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
 from edge.engine.sparql.rdf12 import IN_SUBSCRIPTION, refuse_rdf12
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import LiveGraph
 from edge.engine.store.mirror import Mirror
+from edge.protocol.bag import Bag
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
-from edge.protocol.syntax import Token, closing, read_prologue, tokenize
+from edge.protocol.syntax import closing, tokenize
+from edge.sparql.algebra import Triple, Variable
+from edge.sparql.tokens import Token, read_prologue
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class World:
 
     graph: LiveGraph
     mirror: Mirror
-    apart: ForkedEvaluator
+    forked: ForkedEvaluator
     rules: QueryRules
 
     def read(self, evaluator: Evaluator, now: int) -> ResultTable:
@@ -55,10 +56,9 @@ class World:
         rules = self.rules
         if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.union_default_graph):
             return evaluator.read(self.mirror.open(), rules, now)
-        limit, setting = rules.evaluation_timeout, "engine.evaluation_timeout"
         # The fork happens while no update can change the store, so the child sees one consistent state.
         with self.mirror.held() as store:
-            child = self.apart.begin(lambda: evaluator.read(store, rules, now), limit, setting)
+            child = self.forked.begin(lambda: evaluator.read(store, rules, now), rules.whole_timeout, WHOLE_LIMIT)
         return child.result()
 
 
@@ -119,7 +119,7 @@ class AskEvaluator(Evaluator):
         """See `Evaluator`."""
         query = self._query
         answer = evaluate(store, query.text, query.tokens, dataset=self._dataset, rules=rules, now=now)
-        return ResultTable(header_of(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
+        return ResultTable(header_of(BOOLEAN_VARIABLES), Bag({b"true" if answer else b"false": 1}))
 
 
 class ConstructEvaluator(Evaluator):
@@ -169,7 +169,7 @@ class _Frames(Stage):
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
         frame = self._layout.frame(self._graph)
-        out: Weights = {}
+        out: Weights = Bag()
         for row, weight in weights.items():
             for place, cell in zip(self._columns, row, strict=True):
                 frame[place] = cell
@@ -205,7 +205,7 @@ class DescribeEvaluator(Evaluator):
         answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=rules, now=now)
         assert isinstance(answer, ox.QueryTriples)  # noqa: S101
         lines = written(answer, ox.RdfFormat.N_TRIPLES, Text(rules, rules.max_solutions))
-        return ResultTable(header_of(TRIPLE_VARIABLES), dict.fromkeys(map(as_row, lines), 1), found)
+        return ResultTable(header_of(TRIPLE_VARIABLES), Bag.of(dict.fromkeys(map(as_row, lines))), found)
 
     def dependencies(self, table: ResultTable | None = None) -> Dependencies:
         """See `Evaluator`. They change with the described resources."""
@@ -296,4 +296,4 @@ def _select(
     assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
     # The first line is the header, so one more line than solutions is allowed.
     header, *lines = written(answer, ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
-    return ResultTable(header, Counter(lines))
+    return ResultTable(header, Bag.of(lines))

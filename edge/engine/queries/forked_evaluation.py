@@ -100,8 +100,8 @@ class ForkedEvaluator:
 class Child(Generic[T]):
     """A forked process with one action, and the pipe for its outcome."""
 
-    def __init__(self, apart: ForkedEvaluator, pid: int, pipe: int, deadline: float, setting: str) -> None:
-        self._apart = apart
+    def __init__(self, forked: ForkedEvaluator, pid: int, pipe: int, deadline: float, setting: str) -> None:
+        self._forked = forked
         self._pid = pid
         self._pipe = pipe
         self._deadline = deadline
@@ -117,9 +117,9 @@ class Child(Generic[T]):
         try:
             value, error = pickle.Unpickler(pipe).load()  # noqa: S301  our own child wrote it
         except _Ended:
-            if not self._apart.open:
-                raise self._apart.closed() from None
-            raise _too_much_memory(self._apart.max_memory) from None
+            if not self._forked.open:
+                raise self._forked.closed() from None
+            raise _too_much_memory(self._forked.max_memory) from None
         finally:
             self.end()
         if error is not None:
@@ -129,7 +129,7 @@ class Child(Generic[T]):
     def end(self) -> None:
         """Kill the process and release its pipe. Any result is lost."""
         # First out of the list: once the pid is reaped, the kernel may give it to another process.
-        self._apart.forget(self._pid)
+        self._forked.forget(self._pid)
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)

@@ -12,12 +12,13 @@ from typing import Final
 
 from edge.engine.operators.now import NOW_FUNCTION, date_time
 from edge.engine.operators.oxigraph_functions import Unsupported, question
-from edge.engine.sparql.algebra import Call, Reference, Variable
 from edge.engine.sparql.repeated_patterns import Edit
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.terms import XSD
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token, built_in_calls, closing, named_calls, read_prologue
+from edge.protocol.syntax import closing
+from edge.sparql.algebra import Call, Reference, Variable
+from edge.sparql.tokens import Token, built_in_calls, named_calls, read_prologue
 
 _ANY: Final = Reference(Variable("any"))
 _BASE: Final = "urn:x-edge:"

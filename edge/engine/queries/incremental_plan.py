@@ -29,9 +29,9 @@ from edge.engine.operators.normal_form import alternatives, normal
 from edge.engine.operators.operators import Condition, Value
 from edge.engine.operators.stages import Ask, Columns, ConstructTemplate, Distinct, Grouping, Groups, Stage
 from edge.engine.operators.variables import expressions, has_exists
-from edge.engine.sparql import algebra
-from edge.engine.sparql.algebra import Expression, Extend, Filter, Group, Node, OrderBy, Project, Query, Slot
 from edge.engine.store.graph import LiveGraph
+from edge.sparql import algebra
+from edge.sparql.algebra import Expression, Extend, Filter, Group, Node, OrderBy, Project, Query, Slot
 
 TRIPLE_VARIABLES: tuple[str, ...] = ("subject", "predicate", "object")
 BOOLEAN_VARIABLES: tuple[str, ...] = ("boolean",)
@@ -139,7 +139,7 @@ class _Planner:
         aggregates = [
             (
                 scope.place(variable),
-                partial(accumulator, aggregate, self._graph.effort),
+                partial(accumulator, aggregate, self._graph.budget),
                 scope.accumulated(aggregate, pattern),
             )
             for variable, aggregate in group.aggregates

@@ -18,18 +18,26 @@ from edge.engine.queries.function_calls import at_time, check_calls
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.oxigraph_text import corrections, edited
 from edge.engine.sparql.parser import parse_query
-from edge.engine.sparql.size_limits import MAX_JOINED, check_size
+from edge.engine.sparql.size_limits import check_size
 from edge.engine.sparql.terms_text import Names
-from edge.engine.store.step_budget import MAX_STEPS, MAX_TEXT
+from edge.engine.store.step_budget import MAX_STEPS
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
-from edge.protocol.syntax import Token, has_word, read_prologue, tokenize, variables
+from edge.protocol.syntax import tokenize
 from edge.sparql.explanation import explain
+from edge.sparql.tokens import Token, has_word, read_prologue, variables
 
 T = TypeVar("T")
 
 CACHED_LENGTH: Final = 16_384
 """Characters of the longest text that the caches hold. Longer texts carry data; they rarely recur."""
+
+_STEPS_PER_QUAD: Final = 5
+"""Steps of the budget of an update for each quad that it may change."""
+_SOLUTION: Final = 512
+"""Bytes for each solution: a retained row of six cells takes 460 (see `row_bytes`)."""
+_CHARACTER: Final = 24
+"""Bytes for each character of a created text: up to 4 in Python, and several copies exist for a short time."""
 
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
@@ -44,28 +52,38 @@ class QueryRules:
     """Whether the default graph of the store is the union of all graphs (`engine.default_graph_as_union`)."""
     allow_service: bool = False
     allow_load: bool = False
-    max_solutions: int = 500_000
-    """Limit of solutions of an update's WHERE and of a subscribed query; other requests wait meanwhile."""
     max_steps: int = MAX_STEPS
-    """Step budget for finding them on the live graph."""
-    max_changes: int = 1_000_000
-    """Limit of quads that one update changes; the engine cannot interrupt their application."""
-    update_timeout: float = 60.0
-    """Seconds for the WHERE of an update in a forked process, where the engine counts its steps."""
+    """Step budget for planning a query, and for finding solutions on the live graph."""
+    query_timeout: float = 30.0
+    """Seconds for an evaluation in a forked process where the engine counts its steps."""
     max_remembered_bytes: int = 16 * 1024 * 1024
     """Size of the cache of join results that incremental evaluation uses."""
-    max_joined: int = MAX_JOINED
-    """Limit of triple patterns, groups and OPTIONALs in one group; the planning time grows quickly with them."""
-    evaluation_timeout: float = 10.0
-    """Seconds for an evaluation by Oxigraph for which all other requests wait."""
     max_query_memory: int = 256 * 1024 * 1024
-    """Bytes of memory for an evaluation in a forked process."""
-    max_text: int = MAX_TEXT
-    """Characters of the longest text that a function of our own operators may create."""
+    """Bytes of memory for an evaluation."""
     parse: Callable[[str, str], str | None] | None = None
     """Replacement of the function `parse` of this module, with the same contract."""
-    boost: bool = True
+    incremental: bool = True
     """Whether subscriptions use incremental evaluation where it is possible."""
+
+    @property
+    def whole_timeout(self) -> float:
+        """Seconds for an evaluation by Oxigraph for an update or a subscription; no step budget stops it earlier."""
+        return self.query_timeout / 3
+
+    @property
+    def max_changes(self) -> int:
+        """Limit of quads that one update changes; the engine cannot interrupt their application."""
+        return self.max_steps // _STEPS_PER_QUAD
+
+    @property
+    def max_solutions(self) -> int:
+        """Limit of solutions of an update's WHERE and of a subscribed query."""
+        return self.max_query_memory // _SOLUTION
+
+    @property
+    def max_text(self) -> int:
+        """Limit of characters of a text that a function of our own operators creates."""
+        return self.max_query_memory // _CHARACTER
 
     @property
     def longest_result(self) -> int:
@@ -75,8 +93,9 @@ class QueryRules:
 
 def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
     """Yield the solutions up to the limit. Raises `ResultTooLarge` beyond."""
+    most = rules.max_solutions
     for number, solution in enumerate(solutions):
-        if number >= rules.max_solutions:
+        if number >= most:
             raise too_many(rules)
         yield solution
 
@@ -84,8 +103,8 @@ def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
 def too_many(rules: QueryRules) -> ResultTooLarge:
     """Return the error for a result with too many solutions."""
     return ResultTooLarge(
-        f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no variable? "
-        "Ask for less, or change it in parts"
+        f"More than {rules.max_solutions} solutions (engine.max_query_memory, {_SOLUTION} bytes each); are there "
+        "patterns that share no variable? Ask for less, or change it in parts"
     )
 
 
@@ -94,6 +113,12 @@ def too_long(rules: QueryRules, what: str = "The result") -> ResultTooLarge:
     return ResultTooLarge(
         f"{what} is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for less"
     )
+
+
+COUNTED_LIMIT: Final = "engine.query_timeout"
+"""Name of the time limit of an evaluation whose steps are counted."""
+WHOLE_LIMIT: Final = "a third of engine.query_timeout"
+"""Name of `QueryRules.whole_timeout`."""
 
 
 class _Parsed(Exception):
@@ -122,7 +147,7 @@ def parse(text: str, base_iri: str) -> str | None:
 def check_query(text: str, rules: QueryRules) -> list[Token]:
     """Check a query and return its tokens. Raises `ParsingFailed`, and `Forbidden` for a legal but disabled query."""
     tokens = tokenize(text)
-    check_size(tokens, rules.max_joined)
+    check_size(tokens, rules.max_steps)
     error = (rules.parse or parse)(text, rules.base_iri)
     if error is not None:
         if first_word(text, tokens) in _VERBS:

@@ -13,8 +13,6 @@ from edge.engine.queries.evaluator import Evaluator, compile_evaluator
 from edge.engine.queries.incremental_plan import QueryPlan, compile_query
 from edge.engine.queries.oxigraph_queries import QueryRules, check_query, graphs, visible
 from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
-from edge.engine.sparql.algebra import GraphPattern, Query
-from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.oxigraph_text import edited
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plan_cache import Compiled, PlanCache
@@ -24,7 +22,10 @@ from edge.engine.store.graph import LiveGraph
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
-from edge.protocol.syntax import read_prologue, tokenize
+from edge.protocol.syntax import tokenize
+from edge.sparql.algebra import GraphPattern, Query
+from edge.sparql.cursor import Parameters
+from edge.sparql.tokens import read_prologue
 
 _TEMPLATES = 512
 """Number of text templates in the plan cache."""
@@ -81,7 +82,7 @@ class QueryPlans:
             graphs(dataset)  # only for its errors
         names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
         try:
-            if not rules.boost:
+            if not rules.incremental:
                 raise Unsupported('engine.booster = "re-evaluate"')
             query = parse_query(text, tokens, rules.base_iri, parameters)
             template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graph(query, dataset))

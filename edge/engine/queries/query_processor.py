@@ -64,13 +64,13 @@ class QueryProcessor:
         """
         return self._answer(self._mirror.open(), question.query, question.dataset, read, now)
 
-    def run_apart(
+    def run_forked(
         self,
         request: QueryRequest,
         question: Question | None,
         read: Callable[[Answer], T],
         now: int,
-        apart: ForkedEvaluator,
+        forked: ForkedEvaluator,
         seconds: float,
         setting: str,
     ) -> T:
@@ -88,7 +88,7 @@ class QueryProcessor:
             return self._answer(store, query, request.dataset.seen_by(request.access), read, now)
 
         with self._mirror.held() as store:
-            child = apart.begin(answer, seconds, setting, 0 if question else _TOKENS * len(request.sparql))
+            child = forked.begin(answer, seconds, setting, 0 if question else _TOKENS * len(request.sparql))
         return child.result()
 
     def _answer(

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 import pyoxigraph as ox
 
-from edge.engine.operators.stages import Weights, add_weight
+from edge.engine.operators.stages import Weights
 from edge.engine.queries.oxigraph_queries import EvaluationFailed, QueryRules, too_long, too_many
 from edge.engine.store.terms import Dictionary
+from edge.protocol.bag import Bag
 from edge.protocol.results import Term
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-Lines = dict[bytes, int]
+Lines = Bag[bytes]
 """Lines of a table, each with its number of occurrences. In a difference, removed lines have a negative number."""
 
 
@@ -55,11 +56,11 @@ def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None
 
 def rows_of(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -> Weights:
     """Return the lines of a table as rows of term ids, with their counts."""
-    weights: Weights = {}
+    weights: Weights = Bag()
     if lines:
         intern = dictionary.intern
         for cells, count in zip(decoded(header, lines), lines.values(), strict=True):
-            add_weight(weights, tuple([None if cell is None else intern(cell) for cell in cells]), count)
+            weights.add(tuple([None if cell is None else intern(cell) for cell in cells]), count)
     return weights
 
 

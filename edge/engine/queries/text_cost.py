@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from edge.engine.operators.text_search import UNKNOWN, Search
 from edge.engine.operators.variables import own_expressions
-from edge.engine.sparql.algebra import Call, Constant, Expression, Group, Node, OrderBy, Parameter
+from edge.sparql.algebra import Call, Constant, Expression, Group, Node, OrderBy, Parameter
 
 _READ: Final = 256
 """Characters that a function reads at the cost of one word of a query."""

@@ -29,7 +29,8 @@ from edge.engine.resume.subscription_table import (
     SubscriptionTable,
 )
 from edge.protocol.errors import EdgeError
-from edge.protocol.syntax import Token, closing, tokenize
+from edge.protocol.syntax import closing, tokenize
+from edge.sparql.tokens import Token
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -41,7 +41,7 @@ class Restored:
     spuid: str
     request: QueryRequest
     variables: tuple[str, ...]
-    told: int
+    last_sequence: int
     """Its last notification in the previous process. No client can have a later one."""
     unread: Sequence[Notification]
     """Its last notifications in order, including those for changes since the start."""
@@ -60,7 +60,7 @@ class Recovery:
         self._clock = clock
         self._held: dict[str, tuple[QueryRequest, tuple[str, ...]]] = {}
         """Query and variables, by spuid."""
-        self._told: dict[str, int] = {}
+        self._last_sequences: dict[str, int] = {}
         self._notifications: deque[tuple[int, Notification]] = deque()
         """The last notifications of all subscriptions, each with its number of rows."""
         self._rows = 0
@@ -78,23 +78,28 @@ class Recovery:
         if not starts:
             engine.restore(self._journal.restore())
             return []
+        # The journal is read once, so the subscriptions have to join in the order of their positions.
         waiting = deque(sorted(starts, key=lambda start: start.journal))
         until = self._clock() + self._patience
         for sequence, entry in self._journal.history():
             # A subscription joins before the first change after its position.
             while waiting and waiting[0].journal < sequence:
                 self._resume(waiting.popleft())
+            # Before the first subscription joins, changes are loaded without delta evaluation, which is much cheaper.
             if not self._held:
                 engine.restore((entry.changes,))
             elif not self._replay(entry) or self._clock() > until:
                 _log.warning("subscriptions.given_up", extra={"count": len(self._held) + len(waiting)})
                 self._give_up()
                 waiting.clear()
+        # These began after the last change of the journal.
         for start in waiting:
             self._resume(start)
-        self.reevaluated = {spuid: engine.spus.last(spuid) or 0 for spuid in self._moved if spuid in self._held}
+        self.reevaluated = {
+            spuid: engine.spus.registry.last(spuid) or 0 for spuid in self._moved if spuid in self._held
+        }
         self._moved.clear()
-        self._told = {spuid: engine.spus.last(spuid) or 0 for spuid in self._held}
+        self._last_sequences = {spuid: engine.spus.registry.last(spuid) or 0 for spuid in self._held}
         return [start.subscription.spuid for start in starts if start.subscription.spuid not in self._held]
 
     def take_over(self, sink: Callable[[str, QueryRequest], Sink]) -> list[Restored]:
@@ -104,13 +109,15 @@ class Recovery:
         """
         unread: dict[str, list[Notification]] = {spuid: [] for spuid in self._held}
         for _, notification in self._notifications:
+            # Subscriptions that failed during the replay have left notifications behind.
             if notification.spuid in unread:
                 unread[notification.spuid].append(notification)
         self._notifications.clear()
         for spuid, (request, _) in self._held.items():
-            self._engine.spus.redirect(spuid, sink(spuid, request))
+            # From here on, notifications go to the gates; `_take` is not called again for this subscription.
+            self._engine.spus.registry.redirect(spuid, sink(spuid, request))
         return [
-            Restored(spuid, request, variables, self._told[spuid], unread[spuid])
+            Restored(spuid, request, variables, self._last_sequences[spuid], unread[spuid])
             for spuid, (request, variables) in self._held.items()
         ]
 
@@ -123,7 +130,7 @@ class Recovery:
             _log.warning("subscriptions.not_restored", extra={"spuid": subscription.spuid, "reason": error.description})
         else:
             self._held[subscription.spuid] = subscription.request, variables
-            if not self._engine.spus.is_boosted(subscription.spuid):
+            if not self._engine.spus.registry.is_incremental(subscription.spuid):
                 self._moved[subscription.spuid] = 0
 
     def _replay(self, entry: JournalEntry) -> bool:
@@ -148,6 +155,7 @@ class Recovery:
 
     def _take(self, item: Notification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
+            # Its collected notifications stay in the queue; `take_over` skips them.
             del self._held[item.spuid]
             return
         if item.spuid in self._moved:

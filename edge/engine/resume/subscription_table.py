@@ -98,8 +98,10 @@ class SubscriptionTable:
                         position.journal, position.sequence if position.journal >= snapshot else -1, subscription
                     )
                 elif began >= snapshot:
+                    # Its changes since the beginning are all in the journal, so the replay starts from sequence 0.
                     yield Start(began, 0, subscription)
                 elif number in sequences:
+                    # The snapshot has removed earlier changes; it stored the sequence that was reached.
                     yield Start(snapshot, sequences[number], subscription)
                 else:
                     journal.refuse(f"the last notification of the subscription {number} is missing")
@@ -139,6 +141,7 @@ class SubscriptionTable:
 
         `sequences`: number and last notification of each subscription.
         """
+        # All rows are replaced in the transaction of the snapshot, so a row is always as old as the snapshot.
         yield "DELETE FROM subscription_sequences", ()
         for number, sequence in sequences:
             row = (number, sequence, checksum(b"", number, sequence))
@@ -170,6 +173,7 @@ def _encoded(request: QueryRequest) -> bytes:
     if access != ANYBODY:
         limits = {right: sorted(some) for right in _RIGHTS if (some := getattr(access, right)) is not None}
         body["access"] = [access.client, access.registration, sorted(access.actions), limits]
+    # With security, the client is part of `access`.
     if not access.client:
         body["source"] = request.source
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

@@ -58,6 +58,11 @@ class LongUpdates:
             self._waiting.append(entry)
 
     @property
+    def waiting(self) -> bool:
+        """Whether work waits for a process."""
+        return bool(self._waiting)
+
+    @property
     def wait(self) -> float | None:
         """Seconds until `begin` must be called again even if no work is put back; None: no call is needed."""
         return _LOOK if self._waiting and self._running < self._workers else None

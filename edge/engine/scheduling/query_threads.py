@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from edge.engine.admission.round_robin import RoundRobin
+from edge.engine.admission.slots import Slots
 from edge.engine.clock import Clock
 from edge.engine.faults import contained
 from edge.engine.queries.forked_evaluation import ForkedEvaluator
+from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
 from edge.engine.queries.query_processor import QueryProcessor, Question
 from edge.engine.requests import Answer, QueryRequest
 from edge.engine.scheduling.work import fail
@@ -24,8 +26,6 @@ from edge.engine.sparql.plan_cache import LONGEST_TEXT
 from edge.protocol.errors import NotReady, TooManyRequests
 
 T = TypeVar("T")
-
-_SETTING: Final = "engine.query_timeout"
 
 
 class QueryThreads:
@@ -61,7 +61,9 @@ class QueryThreads:
         def answer_forked(question: Question | None) -> None:
             if future.set_running_or_notify_cancel():
                 now, left = self._clock.wall(), deadline - time.monotonic()
-                future.set_result(self._queries.run_apart(request, question, read, now, self._forked, left, _SETTING))
+                future.set_result(
+                    self._queries.run_forked(request, question, read, now, self._forked, left, COUNTED_LIMIT)
+                )
 
         # The syntax check of a long text is slow as well, and holds the GIL.
         if len(request.sparql) > LONGEST_TEXT:
@@ -83,25 +85,27 @@ class _TaskPool:
         self._limit = limit
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._turns: RoundRobin[tuple[Future[Any], Callable[[], None]]] = RoundRobin(limit)
+        self._turns: RoundRobin[tuple[Future[Any], Callable[[], None]]] = RoundRobin()
+        self._slots = Slots(limit)
         self._open = True
 
     @property
     def pending(self) -> int:
         """Number of tasks that wait or run."""
-        return self._turns.pending
+        return self._slots.taken
 
     def put(self, client: str, future: Future[Any], action: Callable[[], None]) -> None:
         """Run `action`, which settles the future or raises the error for it."""
         with self._lock:
             if not self._open:
                 fail(future, _stopping())
-            elif self._turns.put(client, (future, action)):
+            elif self._slots.take(client, 1):
+                self._turns.put(client, (future, action))
                 # One run for each item. The round-robin queue decides which item a run takes.
                 self._pool.submit(self._run)
             else:
                 reason = (
-                    f"{self._turns.held(client)} queries of this client are waiting, {self._turns.pending} of all "
+                    f"{self._slots.held(client)} queries of this client are waiting, {self._slots.taken} of all "
                     f"clients (engine.max_pending_queries is {self._limit}); one client may have as many as it leaves "
                     "for others"
                 )
@@ -120,17 +124,15 @@ class _TaskPool:
                 fail(future, contained(error))
         finally:
             with self._lock:
-                self._turns.done(client)
+                self._slots.give_back(client, 1)
 
     def close(self) -> None:
         """Refuse waiting tasks, and shut down the threads after their current tasks."""
         with self._lock:
             self._open = False
-            left = []
-            while (taken := self._turns.take()) is not None:
-                left.append(taken)
+            left = self._turns.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for _, (future, _) in left:
+        for future, _ in left:
             if not future.cancelled():
                 fail(future, _stopping())
 

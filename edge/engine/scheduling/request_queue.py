@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edge.engine.admission.fair_queue import LEAST_COST, FairQueue
-from edge.engine.admission.slots import GATEWAY, Slots
-from edge.engine.admission.step_rate import StepRate
+from edge.engine.admission.fair_share import GATEWAY
+from edge.engine.admission.slots import Slots
+from edge.engine.admission.token_bucket import Rate
 from edge.engine.clock import Clock
 from edge.engine.scheduling.work import Task, Work
 from edge.protocol.errors import NotReady, TooManyRequests
@@ -23,14 +24,12 @@ Due = Callable[[], Iterable[Work]]
 class RequestQueue:
     """Queue of work for the writer. Any thread may put; only the writer takes."""
 
-    def __init__(self, max_pending_updates: int, clock: Clock, rate: StepRate | None = None) -> None:
+    def __init__(self, max_pending_updates: int, clock: Clock, rate: Rate | None = None) -> None:
         """`rate`: limit of the steps of one client's updates; None: unlimited."""
-        self._rate = rate or StepRate(0, 0)
+        self._rate = rate or Rate(0, 0)
         self._slots = Slots(max_pending_updates)
         self._clock = clock
-        self._waiting: FairQueue[Work | Task[Any]] = FairQueue(
-            lambda source: self._rate.overdrawn(source, clock.steady())
-        )
+        self._waiting: FairQueue[Work | Task[Any]] = FairQueue(self._late)
         self._ready = threading.Condition()
         self.open = True
         """Whether the queue accepts work."""
@@ -87,8 +86,8 @@ class RequestQueue:
         """Charge the client of work for microseconds of the writer's time, and for steps."""
         with self._ready:
             self._waiting.charge(work.source, max(LEAST_COST, cost))
-            if steps:
-                self._rate.spend(work.source, steps, self._clock.steady())
+            if steps and self._rate.limits(work.source):
+                self._rate.spend(work.source, steps, self._clock.steady() / 1_000_000)
                 self._waiting.look_late(work.source)
 
     def hold(self, work: Work) -> None:
@@ -133,6 +132,10 @@ class RequestQueue:
         for work in left:
             work.failed(_stopped())
 
+    def _late(self, source: str) -> bool:
+        """Return whether a client exceeds its step rate."""
+        return self._rate.limits(source) and self._rate.delay(source, self._clock.steady() / 1_000_000) > 0
+
     def _enter(self, work: Work | Task[Any]) -> None:
         work.queued_at = self._clock.steady()
         self._waiting.put(work)
@@ -151,7 +154,7 @@ class RequestQueue:
             self._ready.notify()
 
     def _full(self, source: str) -> TooManyRequests:
-        held = self._slots.held.get(source, 0)
+        held = self._slots.held(source)
         whose = f", {held} of them of this client" if source != GATEWAY and held else ""
         return TooManyRequests(
             f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._slots.limit}); "

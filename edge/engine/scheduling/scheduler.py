@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.request_charges import RequestCharges
-from edge.engine.admission.slots import GATEWAY
-from edge.engine.admission.step_rate import StepRate
+from edge.engine.admission.token_bucket import Rate
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.faults import contained
@@ -44,13 +44,14 @@ from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
 from edge.engine.subscriptions.explanation import Explanation
-from edge.engine.subscriptions.spu import Ready, Usage
+from edge.engine.subscriptions.reevaluated_spu import Usage
 from edge.engine.subscriptions.spu_manager import PreparedQuery
+from edge.engine.subscriptions.waiting_subscribers import Ready
 from edge.engine.timers.timer_table import TimerTable, check_storable
 from edge.engine.timers.timers import Timers
 from edge.protocol.access import ANYBODY, Access
+from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly
-from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class Scheduler:
         *,
         start: bool = True,
         read_only: str = "",
+        max_durable: int = 0,
     ) -> None:
         """Restore the engine from the journal and start.
 
@@ -85,7 +87,7 @@ class Scheduler:
         `start=False`: no writer thread; the caller runs the work by `turn`, as a simulation does. `rights`: returns the
         current permissions of the client of a delayed update; called on the writer thread. `read_only`: reason why
         updates are refused, and the remedy; empty: updates are accepted. `quota`: charged for data held for clients;
-        None: one with default limits.
+        None: one with default limits. `max_durable`: most subscriptions that survive a restart.
         """
         self._charges = RequestCharges(quota or ByteQuota())
         self.read_only = read_only
@@ -95,7 +97,7 @@ class Scheduler:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        self._durable = DurableSubscriptions(journal, engine.rules, settings.max_kept)
+        self._durable = DurableSubscriptions(journal, engine.rules, max_durable)
         self._recovery = Recovery(engine, journal)
         # Subscriptions that cannot be restored are deleted from the disk.
         for spuid in self._recovery.run(self._durable.starts):
@@ -110,20 +112,20 @@ class Scheduler:
             engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start
         )
         engine.spus.reevaluation.request_delivery = self._request_delivery
-        engine.spus.reevaluation.budget = settings.evaluation_budget
-        engine.spus.caught_up = self._durable.reached
-        engine.spus.demoted = self._durable.remove
+        engine.spus.reevaluation.limit(settings.evaluation_budget)
+        engine.spus.reevaluated.caught_up = self._durable.reached
+        engine.spus.replacement.replaced = self._durable.remove
         self._readers = QueryThreads(engine.queries, settings, clock)
         self._compiler = CompileQueue()
-        self._queue = RequestQueue(
-            settings.max_pending_updates, clock, StepRate(settings.client_steps, settings.max_steps)
-        )
+        self._queue = RequestQueue(settings.max_pending_updates, clock, Rate(settings.client_steps, settings.max_steps))
         compiler = self._compiler if start else None
         self._writer = Writer(
             engine, journal, self._timers, self._durable, self._queue, settings, clock, rights, ledger, compiler
         )
         if start:
-            engine.spus.first_results.open(settings.update_workers, settings.evaluation_budget, self._submit)
+            engine.spus.incremental.first_results.open(
+                settings.update_workers, settings.evaluation_budget, self._submit
+            )
             self._writer.start()
 
     # Requests of clients
@@ -134,8 +136,7 @@ class Scheduler:
         `receipt` is stored in the same transaction and returned by `receipts`. The future raises `ParsingFailed`,
         `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is full) or `NotReady` (closing).
         """
-        prepared: Future[Sequence[PreparedUpdate]] = Future()
-        work = Updates(self._engine, requests, prepared, receipt)
+        work = Updates(self._engine, requests, receipt)
         if error := self._charges.hold(work.future, work.source, requests):
             fail(work.future, error)
             return work.future
@@ -143,14 +144,14 @@ class Scheduler:
         try:
             self._check_writable()
             if long:
-                self._compile(work, prepared, lambda: self._prepare(requests))
+                self._compile(work, work.compile(), lambda: self._prepare(requests))
             else:
                 updates = self._prepare(requests)
                 # Filling the mirror takes long, so the writer thread must not do it.
-                if self._writer.alive and self._engine.must_fill(updates):
-                    self._compile(work, prepared, lambda: updates)
+                if self._engine.must_fill(updates) and self._writer.alive:
+                    self._compile(work, work.compile(), lambda: updates)
                 else:
-                    prepared.set_result(updates)
+                    work.compiled(updates)
             self._queue.put(work)
         except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
@@ -241,7 +242,7 @@ class Scheduler:
             def begun(outcome: Subscription | Exception) -> None:
                 if isinstance(outcome, Subscription):
                     charge.begun(outcome.spuid)
-                    incremental = self._engine.spus.is_boosted(outcome.spuid)
+                    incremental = self._engine.spus.registry.is_incremental(outcome.spuid)
                     if keep and repeatable(query.sparql, incremental=incremental):
                         self._durable.add(outcome.spuid, query, reevaluated=not incremental)
                 ready(outcome)
@@ -266,7 +267,7 @@ class Scheduler:
 
         def transfer() -> None:
             self._charges.transfer(spuid, client)
-            self._engine.spus.transfer(spuid, client)
+            self._engine.spus.registry.transfer(spuid, client)
 
         return self._on_writer(transfer)
 
@@ -366,7 +367,7 @@ class Scheduler:
     @property
     def subscription_faults(self) -> int:
         """Number of subscriptions that ended because of a bug of the gateway, since the start."""
-        return self._engine.spus.faults
+        return self._engine.spus.delivery.faults
 
     @property
     def sequence(self) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from edge.engine.admission.slots import GATEWAY
+from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.faults import contained, without_frames
 from edge.engine.journal.journal import JournalEntry
@@ -25,8 +25,8 @@ from edge.engine.timers.timer_table import PendingTimer, TimerRequest
 from edge.engine.timers.timers import Timers
 from edge.engine.updates.attempt import Attempt, LongUpdate
 from edge.protocol.access import Access, Priority
+from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed
-from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled
 
 T = TypeVar("T")
@@ -103,14 +103,8 @@ class Work(ABC):
 class Updates(Work):
     """Updates of one request."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        requests: Sequence[UpdateRequest],
-        prepared: Future[Sequence[PreparedUpdate]],
-        receipt: bytes,
-    ) -> None:
-        """`requests` belong to one client. `prepared`: long texts are compiled while the work waits."""
+    def __init__(self, engine: Engine, requests: Sequence[UpdateRequest], receipt: bytes) -> None:
+        """`requests` belong to one client. Call `compile` or `compiled` before the work enters the queue."""
         super().__init__()
         self.updates = len(requests)
         if requests:
@@ -118,24 +112,37 @@ class Updates(Work):
         self.receipt = receipt
         self.future: Future[list[UpdateOutcome]] = _begun()
         self._engine = engine
-        self._prepared = prepared
+        self._prepared: Sequence[PreparedUpdate] = ()
+        self._compiled: Future[Sequence[PreparedUpdate]] | None = None
+
+    def compiled(self, updates: Sequence[PreparedUpdate]) -> None:
+        """Set the compiled updates."""
+        self._prepared = updates
+
+    def compile(self) -> Future[Sequence[PreparedUpdate]]:
+        """Return a future for the compiled updates. Another thread compiles long texts while the work waits."""
+        self._compiled = Future()
+        return self._compiled
 
     @property
     def ready(self) -> bool:
         """Whether they are compiled."""
-        return self._prepared.done()
+        return self._compiled is None or self._compiled.done()
 
     def when_ready(self, action: Callable[[], None]) -> None:
         """See `Work`."""
-        self._prepared.add_done_callback(lambda _: action())
+        if self._compiled is None:
+            action()
+        else:
+            self._compiled.add_done_callback(lambda _: action())
 
     def execute(self, now: int) -> None:
         """Run them, all or none."""
-        self.executed = self._engine.execute(self._prepared.result(), now, self.attempt)
+        self.executed = self._engine.execute(self.prepared(), now, self.attempt)
 
     def prepared(self) -> Sequence[PreparedUpdate]:
         """See `Work`."""
-        return self._prepared.result()
+        return self._prepared if self._compiled is None else self._compiled.result()
 
     def done(self) -> None:
         """Answer with the outcomes."""

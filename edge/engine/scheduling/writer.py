@@ -30,6 +30,7 @@ from edge.engine.scheduling.work import Fire, LongText, Rights, Task, Work, entr
 from edge.engine.settings import EngineSettings
 from edge.engine.timers.timers import Timers
 from edge.engine.updates.attempt import LongUpdate, Unfinished
+from edge.engine.wakeups import together
 from edge.protocol.errors import EdgeError, NotReady
 
 _log = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class Writer:
         while not self._queue.finished:
             self.turn(self._wait())
         self._long.close()
-        self._engine.spus.refuse_first(NotReady("The gateway is stopping; try again when it is back"))
+        self._engine.spus.incremental.refuse(NotReady("The gateway is stopping; try again when it is back"))
         if self._snapshot is not None:
             self._snapshot.cancel()
         contributions = partial(self._engine.contributions.close, self._journal)
@@ -143,8 +144,9 @@ class Writer:
         The thread calls it in a loop. A simulation calls it instead of starting the thread.
         """
         self._timers.collect()
-        self._long.begin(self._clock.wall())
-        self._engine.spus.first_results.begin()
+        if self._long.waiting:
+            self._long.begin(self._clock.wall())
+        self._engine.spus.incremental.first_results.begin()
         work = self._queue.take(wait, self._due)
         self._progress()
         if isinstance(work, Task):
@@ -175,7 +177,7 @@ class Writer:
             return 0.0
         retry = _RETRY if self.storage_failing else None
         flush = self._flush_interval if self._journal.unflushed else None
-        first = self._engine.spus.first_results
+        first = self._engine.spus.incremental.first_results
         times = [
             seconds
             for seconds in (flush, self._timers.wait(), retry, self._long.wait, first.wait)
@@ -199,7 +201,7 @@ class Writer:
         room = self._max_batch
         work: Work | None = first
         while work is not None:
-            self._progress()
+            self._busy_since = before
             staged = work.staged
             try:
                 if _execute(work, self._now):
@@ -279,14 +281,15 @@ class Writer:
     def _publish(self, done: Sequence[Work]) -> None:
         """Notify the subscribers, and charge the time to the clients that caused the notifications."""
         before = self._clock.steady()
-        for work in done:
-            if not work.executed:
-                continue
-            self._engine.notify(work.executed)
-            now = self._clock.steady()
-            self._queue.charge(work, now - before)
-            before = now
-            self._progress()
+        with together():
+            for work in done:
+                if not work.executed:
+                    continue
+                self._engine.notify(work.executed)
+                now = self._clock.steady()
+                self._queue.charge(work, now - before)
+                before = now
+                self._progress()
         self._engine.notified()
 
     def _commit(self, stored: Sequence[JournalEntry], others: Callable[[sqlite3.Connection], None]) -> None:
@@ -365,7 +368,7 @@ class Writer:
         contributions = self._engine.contributions
 
         def write(file: sqlite3.Connection) -> None:
-            subscriptions.write_snapshot(file, spus.last, spus.is_current)
+            subscriptions.write_snapshot(file, spus.registry.last, spus.registry.is_current)
             contributions.write(file, whole=True)
 
         if self._journal.snapshot(bodies, write):

@@ -28,6 +28,7 @@ class ForkedMirror:
     def stage(self, changes: ChangeSet) -> None:
         """Apply an uncommitted change set, in place of the one staged before."""
         if self._store is not None:
+            # Oxigraph has no transactions in Python, so the staged change is undone by its inverse.
             for each in (self._staged.inverse(), changes):
                 self._apply(self._store, each)
         self._staged = changes

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import pyoxigraph as ox
@@ -151,6 +153,46 @@ class TripleIndex:
         self.size += 1
         return True
 
+    def add_all(self, quads: Iterable[Quad]) -> Iterator[Quad]:
+        """Add the triples of quads, whatever their graph. Yields the quads whose triple did not exist.
+
+        The same as `add` for each, without its calls: they take half of the time when a journal is restored.
+        """
+        spo, pos, counts, further = self._spo, self._pos, self._predicates, self._further
+        for quad in quads:
+            s, p, o, _ = quad
+            branch = spo.get(s)
+            if branch is None:
+                spo[s] = {p: o}
+            else:
+                leaf = branch.get(p)
+                if leaf is None:
+                    branch[p] = o
+                elif isinstance(leaf, int):
+                    if leaf == o:
+                        continue
+                    branch[p] = {leaf, o}
+                    further[p] = further.get(p, 0) + 1
+                elif o in leaf:
+                    continue
+                else:
+                    leaf.add(o)
+                    further[p] = further.get(p, 0) + 1
+            branch = pos.get(p)
+            if branch is None:
+                pos[p] = {o: s}
+            else:
+                leaf = branch.get(o)
+                if leaf is None:
+                    branch[o] = s
+                elif isinstance(leaf, int):
+                    branch[o] = {leaf, s}
+                else:
+                    leaf.add(s)
+            counts[p] = counts.get(p, 0) + 1
+            self.size += 1
+            yield quad
+
     def remove(self, s: int, p: int, o: int) -> bool:
         """Remove a triple. Returns False if it did not exist."""
         deleted = _delete(self._spo, s, p, o)
@@ -292,6 +334,7 @@ class TripleIndex:
         """
         predicates = self._predicates
         if p is None or p == SOME:
+            # A copy of the predicates, because another thread may add some.
             return min(self.size, sum([self.most(s, each, o) for each in list(predicates)]))
         # The index has the exact number for known terms. For `SOME` the bound is the largest group that the counts
         # allow.
@@ -364,13 +407,13 @@ def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
 class LiveGraph:
     """The RDF dataset that the gateway serves: a default graph and named graphs, which may be empty."""
 
-    def __init__(self, effort: StepBudget | None = None) -> None:
+    def __init__(self, budget: StepBudget | None = None) -> None:
         self.dictionary = Dictionary()
         # reserves id 0; no client can name the blank node
         self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))
         self.graphs: dict[int, TripleIndex] = {DEFAULT_GRAPH: TripleIndex()}
         """Graph id -> its triples. The default graph always exists; named graphs are created and dropped."""
-        self.effort = effort or StepBudget()
+        self.budget = budget or StepBudget()
         """Step budget of the running evaluation. Only one evaluation runs at a time."""
 
     def __len__(self) -> int:
@@ -391,6 +434,11 @@ class LiveGraph:
         # `create` holds the reference to the graph name.
         self.dictionary.retain_triple(s, p, o)
         return True
+
+    def add_all(self, quads: Iterable[Quad]) -> None:
+        """Add many quads to existing graphs."""
+        for graph, group in groupby(quads, key=itemgetter(3)):
+            self.dictionary.retain_triples(self.graphs[graph].add_all(group))
 
     def remove(self, quad: Quad) -> bool:
         """Remove a quad. Returns False if it did not exist."""
@@ -428,6 +476,12 @@ class LiveGraph:
         """Return the ids of a quad's terms. Interns new terms."""
         intern = self.dictionary.intern
         return intern(quad.subject), intern(quad.predicate), intern(quad.object), self.intern_graph(quad.graph_name)
+
+    def intern_quads(self, quads: Iterable[ox.Quad]) -> Iterator[Quad]:
+        """Yield the ids of the terms of each quad. Interns new terms."""
+        intern = self.dictionary.intern
+        for s, p, o, name in quads:
+            yield intern(s), intern(p), intern(o), self.intern_graph(name)
 
     def intern_graph(self, name: Term | ox.DefaultGraph) -> int:
         """Return the id of a graph name."""

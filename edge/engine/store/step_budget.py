@@ -71,7 +71,8 @@ class StepBudget:
         if length > self.max_text:
             return self._refuse(
                 ResultTooLarge(
-                    f"A function makes a text of more than {self.max_text} characters (engine.max_text); ask for less"
+                    f"A function makes a text of more than {self.max_text} characters (engine.max_query_memory); ask "
+                    "for less"
                 )
             )
         return self.may_take(length // _MADE)

@@ -7,7 +7,7 @@ Literals have the value form that Oxigraph gives them (`"01"^^xsd:integer` becom
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyoxigraph as ox
@@ -33,10 +33,14 @@ _KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Lit
 # Datatypes whose lexical forms Oxigraph does not change, and patterns of forms that are already in value form. Any
 # other literal takes a round trip through Oxigraph, about 20 us.
 _LANGUAGE_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+_DATE_TIME: Final = ox.NamedNode(XSD + "dateTime")
+_STAMP: Final = XSD + "dateTimeStamp"
 _PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", _LANGUAGE_STRING})
 _VALUE_FORMS: Final = {
     XSD + "integer": re.compile(r"0|-?[1-9]\d{0,17}"),
     XSD + "decimal": re.compile(r"0|-?[1-9]\d{0,14}|-?(?:0|[1-9]\d{0,8})\.\d{0,8}[1-9]"),
+    # Up to 15 digits, a decimal notation is the shortest one of its double.
+    XSD + "double": re.compile(r"0|-?[1-9]\d{0,14}|-?(?:0|[1-9]\d{0,5})\.\d{0,8}[1-9]"),
     XSD + "boolean": re.compile(r"true|false"),
     XSD + "dateTime": re.compile(
         r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,8}[1-9])?Z"
@@ -48,13 +52,11 @@ def size(term: Term) -> int:
     """Return the characters of a term. A datatype or language counts only if it is longer than `SHORT`."""
     kind = type(term)
     if kind is ox.Literal:
-        return _literal_size(term, term.datatype.value)  # type: ignore[arg-type, union-attr]
+        literal: ox.Literal = term  # type: ignore[assignment]
+        datatype = literal.datatype.value
+        suffix = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
+        return len(literal.value) + (suffix if suffix > SHORT else 0)
     return len(str(term)) if kind is ox.Triple else len(term.value)  # type: ignore[union-attr]
-
-
-def _literal_size(literal: ox.Literal, datatype: str) -> int:
-    suffix = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
-    return len(literal.value) + (suffix if suffix > SHORT else 0)
 
 
 @bounded_cache(4096, size)
@@ -79,6 +81,9 @@ def canonical(term: Term) -> Term:
         form = _VALUE_FORMS.get(datatype)
         if form is not None and form.fullmatch(literal.value):
             return literal
+        # Oxigraph stores a dateTimeStamp, the time of every reading, as a dateTime.
+        if datatype == _STAMP and _VALUE_FORMS[_DATE_TIME.value].fullmatch(value := literal.value):
+            return ox.Literal(value, datatype=_DATE_TIME)
         return _by_oxigraph(literal)
     if kind is ox.Triple:
         triple: ox.Triple = term  # type: ignore[assignment]
@@ -182,7 +187,8 @@ class Dictionary:
         """Return the ids of terms in value form."""
         found = list(map(self.find, terms))
         if None in found:
-            return list(map(self.intern_value, terms))
+            # Usually all terms are known except for one or two values, and hashing a term is the largest part of this.
+            return [self.intern_value(term) if id_ is None else id_ for term, id_ in zip(terms, found, strict=True)]
         return found  # type: ignore[return-value]
 
     def _assign_id(self, term: Term) -> int:
@@ -200,11 +206,13 @@ class Dictionary:
         self._ids[term] = new
         # The next sweep removes it unless something refers to it by then.
         self._idle.add(new)
-        length = size(term) if kind in (LITERAL, TRIPLE) else len(term.value)  # type: ignore[union-attr]
+        length = size(term) if kind >= LITERAL else len(term.value)  # type: ignore[union-attr]
+        plain = kind == IRI or (kind == LITERAL and term.direction is None)  # type: ignore[union-attr]
         if length > SHORT:
             self.long[new] = length
             self.longest = max(self.longest, length)
-        if (kind != IRI or length > SHORT) and problem(term, length) is not None:
+            plain = False
+        if not plain and problem(term, length) is not None:
             self.unstorable.add(new)
         return new
 
@@ -224,6 +232,14 @@ class Dictionary:
         references[s] += 1
         references[p] += 1
         references[o] += 1
+
+    def retain_triples(self, quads: Iterable[tuple[int, int, int, int]]) -> None:
+        """Count one more reference to each term of the triples of these quads."""
+        references = self._references
+        for s, p, o, _ in quads:
+            references[s] += 1
+            references[p] += 1
+            references[o] += 1
 
     def release_triple(self, s: int, p: int, o: int) -> None:
         """Count one reference less to each term."""

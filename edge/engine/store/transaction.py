@@ -29,7 +29,7 @@ class Transaction:
         self._graph = graph
         self.writable = writable
         self._ledger = ledger
-        self.beside: dict[Quad, None] = {}
+        self.ledger_quads: dict[Quad, None] = {}
         """Quads that were added to the ledger."""
         self._quads: dict[Quad, bool] = {}
         self.ids: tuple[Set[int], Set[int], Set[int], Set[int]] | None = None
@@ -52,16 +52,16 @@ class Transaction:
         for quad in added:
             if quad[3] not in graph.graphs:
                 if quad[3] == self._ledger:
-                    self.add_beside(quad)
+                    self.add_to_ledger(quad)
                     continue
                 self.create(quad[3])
             if graph.add(quad) and quads.pop(quad, True):
                 quads[quad] = True
 
-    def add_beside(self, quad: Quad) -> None:
+    def add_to_ledger(self, quad: Quad) -> None:
         """Add a quad to the ledger. Raises `ResultTooLarge` if the request adds too many."""
-        self.beside[quad] = None
-        if len(self.beside) > _MAX_LEDGER_QUADS:
+        self.ledger_quads[quad] = None
+        if len(self.ledger_quads) > _MAX_LEDGER_QUADS:
             raise ResultTooLarge(
                 f"The request adds more than {_MAX_LEDGER_QUADS} triples to the history, which would delay other "
                 "clients; add them in several requests"
@@ -131,7 +131,7 @@ class Transaction:
     def entries(self) -> list[Statement]:
         """Return the quads added to the ledger, as terms."""
         terms = self._graph.dictionary.terms
-        return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.beside]  # type: ignore[misc]
+        return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.ledger_quads]  # type: ignore[misc]
 
     def change_set(self) -> ChangeSet:
         """Return the combined change, as terms."""
@@ -150,7 +150,7 @@ class Transaction:
     def undo(self) -> None:
         """Restore the live graph to its state before the transaction. Nothing else may have changed it since."""
         self._set(forward=False)
-        self._quads, self._graphs, self.beside, self._parts = {}, {}, {}, None
+        self._quads, self._graphs, self.ledger_quads, self._parts = {}, {}, {}, None
 
     @contextmanager
     def reverted(self) -> Iterator[None]:
@@ -204,7 +204,7 @@ class Deposit(Transaction):
         if self._ledger is not None:
             self.check(self._ledger)
         for quad in added:
-            self.add_beside(quad)
+            self.add_to_ledger(quad)
 
     def check_named(self, graph: int) -> None:
         """Allow any graph: the quads are added to the ledger whatever graph the client names."""

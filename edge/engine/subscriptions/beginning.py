@@ -13,21 +13,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyoxigraph as ox
 
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.stages import Row, Stage, Weights, add_weight, flow, long_texts, release, retain
+from edge.engine.operators.stages import Row, Stage, Weights, flow, long_texts, release, retain
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import QueryRules, too_long, too_many
 from edge.engine.queries.result_table import decoded, header_of
 from edge.engine.requests import Delta
-from edge.engine.subscriptions.plan_group import PlanGroup, every_solution
+from edge.engine.subscriptions.plan_group import M, PlanGroup, every_solution
+from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol import results
-
-if TYPE_CHECKING:
-    from edge.engine.subscriptions.spu import IncrementalSpu, Joining
+from edge.protocol.bag import Bag
 
 PIECE: Final = 500
 """Solutions that the writer merges at a time: about 5 ms."""
@@ -39,20 +38,23 @@ _COUNT: Final = "count"
 class Beginning:
     """One first result in progress. It belongs to the writer's thread."""
 
-    def __init__(self, spu: IncrementalSpu, stages: Sequence[Stage], joining: Joining) -> None:
-        """`stages`: new stages, which an SPU without a result takes over."""
-        self.spu = spu
+    def __init__(self, group: PlanGroup[M], open_: Row, stages: Sequence[Stage], joining: Joining) -> None:
+        """`open_`: the constants of the member of the plan group. `stages`: new stages, which an SPU without a result
+        takes over.
+        """
+        self._variables = group.plan.variables
+        self._base, self._columns = _columns(group, open_)
         self.stages = stages
         self.joining = [joining]
         """Subscribers that wait for the result."""
         self.over = False
         """Whether the beginning has ended."""
         self._pieces: deque[Sequence[bytes]] = deque()
-        self._changes: Weights = {}
+        self._changes: Weights = Bag()
         """Solutions that were added and removed since the state of the forked process."""
-        self._rows: dict[results.Row, int] = {}
+        self._rows: Bag[results.Row] = Bag()
         renewal = joining.renewal
-        self._difference = None if renewal is None else dict(renewal.since)
+        self._difference = None if renewal is None else Bag(renewal.since)
         """The rows minus those that the subscribers of a renewal have; None for new subscribers."""
         self._started = False
         self._length = 0
@@ -65,8 +67,9 @@ class Beginning:
         """Collect the solutions that an update adds or removes."""
         dictionary, changes = world.graph.dictionary, self._changes
         for row, weight in weights.items():
+            # References keep the ids of the collected rows from being used for other terms.
             known = row in changes
-            add_weight(changes, row, weight)
+            changes.add(row, weight)
             if known and row not in changes:
                 release(dictionary, row)
             elif not known and row in changes:
@@ -74,19 +77,18 @@ class Beginning:
 
     def take(self, world: World) -> bool:
         """Merge one piece. Return whether the result is now that of the current graph. Raises `EdgeError`."""
-        group = self.spu.group
-        weights = _read(group, self.spu.open, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
-        told = flow(self.stages, weights, start=not self._started)
+        weights = self._read(world, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
+        changed = flow(self.stages, weights, start=not self._started)
         self._started = True
         if world.graph.dictionary.long:
-            self._length += long_texts(world.graph.dictionary, told)
+            self._length += long_texts(world.graph.dictionary, changed)
         terms = world.graph.dictionary.terms
         rows = self._rows
-        for ids, weight in told.items():
+        for ids, weight in changed.items():
             row = tuple([None if cell is None else terms[cell] for cell in ids])
-            add_weight(rows, row, weight)
+            rows.add(row, weight)
             if self._difference is not None:
-                add_weight(self._difference, row, weight)
+                self._difference.add(row, weight)
         limits = world.rules
         if any(size > limits.max_solutions for size in (len(rows), *(stage.size() for stage in self.stages))):
             raise too_many(limits)
@@ -96,11 +98,11 @@ class Beginning:
 
     def result(self) -> Delta:
         """Return the whole result."""
-        return Delta.of(self.spu.variables, self._rows)
+        return Delta.of(self._variables, self._rows.items())
 
     def difference(self) -> Delta:
         """Return the difference to the rows that the subscribers of the renewal have."""
-        return Delta.of(self.spu.variables, self._difference or {})
+        return Delta.of(self._variables, (self._difference or {}).items())
 
     def end(self, world: World) -> None:
         """End the beginning and release its memory."""
@@ -112,15 +114,26 @@ class Beginning:
         self._rows.clear()
         self._difference = None
 
+    def _read(self, world: World, lines: Sequence[bytes]) -> Weights:
+        """Return the solutions that `evaluate` wrote."""
+        intern = world.graph.dictionary.intern
+        weights: Weights = Bag()
+        for cells, count in read_rows(lines, self._columns):
+            row = self._base.copy()
+            for place, cell in zip(self._columns, cells, strict=True):
+                row[place] = None if cell is None else intern(cell)
+            weights.add(tuple(row), count)
+        return weights
+
     def _taken_changes(self, world: World) -> Weights:
-        taken: Weights = {}
+        taken: Weights = Bag()
         for row in list(islice(self._changes, PIECE)):
             taken[row] = self._changes.pop(row)
             release(world.graph.dictionary, row)  # the ids are valid until the next sweep
         return taken
 
 
-def evaluate(group: PlanGroup, open_: Row, rules: QueryRules) -> list[list[bytes]]:
+def evaluate(group: PlanGroup[M], open_: Row, rules: QueryRules) -> list[list[bytes]]:
     """Evaluate the patterns of a member, in the form that `Beginning` reads. Raises `ResultTooLarge`."""
     _, columns = _columns(group, open_)
     return write_rows(every_solution(group, open_, rules), group.dictionary.terms, columns)
@@ -134,6 +147,7 @@ def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequenc
         cells = []
         for place in columns:
             cell = row[place]
+            # Terms repeat in a result, and the text of each comes from Oxigraph.
             text = known.get(cell)
             if text is None:
                 assert cell is not None  # noqa: S101
@@ -152,20 +166,7 @@ def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[
         yield tuple(cells), int(count.value)
 
 
-def _read(group: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
-    """Return the solutions that `evaluate` wrote."""
-    base, columns = _columns(group, open_)
-    intern = group.dictionary.intern
-    weights: Weights = {}
-    for cells, count in read_rows(lines, columns):
-        row = base.copy()
-        for place, cell in zip(columns, cells, strict=True):
-            row[place] = None if cell is None else intern(cell)
-        add_weight(weights, tuple(row), count)
-    return weights
-
-
-def _columns(group: PlanGroup, open_: Row) -> tuple[Frame, list[int]]:
+def _columns(group: PlanGroup[M], open_: Row) -> tuple[Frame, list[int]]:
     """Return a frame with the constants of a member, and the positions that differ between solutions."""
     frames = [group.frame(number, open_) for number in range(len(group.plan.alternatives))]
     base = frames[0]

@@ -8,17 +8,19 @@ and before the update, and compares them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edge.engine.operators.compiler import Trigger
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.stages import Row, Weights, add_weight
+from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import Found, GroupTrigger, PlanGroup, Restriction, Solutions, solutions
-from edge.engine.subscriptions.spu import IncrementalSpu
+from edge.protocol.bag import Bag
 from edge.protocol.errors import ResultTooLarge
 
 Changes = Sequence[tuple[Quad, bool]]
@@ -39,14 +41,14 @@ class DeltaEvaluation:
         self._steps = steps
         self._only = only
         self._rules = rules
-        self.weights: dict[IncrementalSpu, Weights] = {}
+        self.weights: dict[IncrementalSpu, Weights] = defaultdict(Bag)
         """Changed solutions of each SPU, with signed multiplicities."""
         self.failures: dict[IncrementalSpu, str] = {}
         """Reasons of the SPUs that could not be evaluated."""
-        self._left: dict[IncrementalSpu | PlanGroup, int] = {}
+        self._left: dict[IncrementalSpu | PlanGroup[IncrementalSpu], int] = {}
         """Remaining steps of each target in this update."""
 
-    def run(self, hits: Mapping[GroupTrigger, Changes], everything: Collection[IncrementalSpu]) -> None:
+    def run(self, hits: Mapping[GroupTrigger[IncrementalSpu], Changes], everything: Collection[IncrementalSpu]) -> None:
         """Evaluate. `hits`: the triggers that quads matched. `everything`: SPUs to evaluate as a whole."""
         # The cache of a trigger holds solutions of the other patterns, so a hit there invalidates it.
         for entry in hits:
@@ -62,7 +64,7 @@ class DeltaEvaluation:
             spu.group.forget()
             for number in range(len(spu.group.plan.alternatives)):
                 _job(jobs, spu, spu.group, number).everything = True
-        plans: dict[tuple[PlanGroup, int], list[GroupTrigger]] = {}
+        plans: dict[tuple[PlanGroup[IncrementalSpu], int], list[GroupTrigger[IncrementalSpu]]] = {}
         for entry in hits:
             plans.setdefault((entry.group, entry.number), []).append(entry)
         for entries in plans.values():
@@ -75,13 +77,13 @@ class DeltaEvaluation:
         if jobs:
             self._compare(list(jobs.values()))
 
-    def _members(self, group: PlanGroup) -> Mapping[Row, IncrementalSpu]:
+    def _members(self, group: PlanGroup[IncrementalSpu]) -> Mapping[Row, IncrementalSpu]:
         """Return the members of a plan group to evaluate, by their open constants."""
         return group.members if self._only is None else {self._only.open: self._only}
 
     # A single trigger, whose quads are part of each changed solution
 
-    def _follow(self, entry: GroupTrigger, changes: Changes) -> None:
+    def _follow(self, entry: GroupTrigger[IncrementalSpu], changes: Changes) -> None:
         members = self._members(entry.group)
         if entry.complete:
             theirs: dict[IncrementalSpu, list[tuple[Quad, bool]]] = {}
@@ -101,7 +103,7 @@ class DeltaEvaluation:
             for member in members.values():
                 self._follow_member(entry, member, changes)
 
-    def _follow_member(self, entry: GroupTrigger, member: IncrementalSpu, changes: Changes) -> None:
+    def _follow_member(self, entry: GroupTrigger[IncrementalSpu], member: IncrementalSpu, changes: Changes) -> None:
         if not (entry.simple and entry.complete):
             frame = entry.group.frame(entry.number, member.open)
             changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
@@ -110,17 +112,20 @@ class DeltaEvaluation:
         except ResultTooLarge as error:
             self.failures[member] = error.description
 
-    def _extend(self, entry: GroupTrigger, member: IncrementalSpu | None, changes: Changes) -> None:
+    def _extend(self, entry: GroupTrigger[IncrementalSpu], member: IncrementalSpu | None, changes: Changes) -> None:
         """Find the solutions that contain the quads. Quads with the same values for other patterns share an evaluation.
 
         `member`: None evaluates for the whole group, and then assigns each solution to a member. Raises
         `ResultTooLarge`.
         """
+        if entry.trigger.guards:
+            changes = self._accepted(entry, member or entry.group, changes)
         together: dict[tuple[int, ...], list[tuple[Quad, bool]]] = {}
         for change in changes:
             together.setdefault(entry.shared(change[0]), []).append(change)
         start: Frame | None = None
         changed: list[tuple[IncrementalSpu, Frame, int]] = []
+        most = self._rules.max_solutions
         for values, some in together.items():
             found = entry.recall((member, values))
             if found is None:
@@ -130,7 +135,8 @@ class DeltaEvaluation:
                 found = self._solve(entry, member, values, start)
             if not found:
                 continue
-            if len(changed) + len(found) * len(some) > self._rules.max_solutions:
+            # Checked before the rows are made: their number is a product.
+            if len(changed) + len(found) * len(some) > most:
                 raise too_many(self._rules)
             own = [(entry.own(quad), 1 if present else -1) for quad, present in some]
             for spu, solution in found:
@@ -140,21 +146,35 @@ class DeltaEvaluation:
                         row[place] = term_id
                     changed.append((spu, row, weight))
         for spu, row, weight in changed:
-            add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
+            self.weights[spu].add(tuple(row), weight)
+
+    def _accepted(
+        self,
+        entry: GroupTrigger[IncrementalSpu],
+        target: IncrementalSpu | PlanGroup[IncrementalSpu],
+        changes: Changes,
+    ) -> Changes:
+        """Return the changes that satisfy the filters on their pattern. Raises `ResultTooLarge`."""
+        budget = entry.group.budget
+        budget.left = self._left_for(target)
+        try:
+            return [change for change in changes if entry.accepts(change[0])]
+        finally:
+            self._left[target] = budget.left
 
     def _solve(
-        self, entry: GroupTrigger, member: IncrementalSpu | None, values: tuple[int, ...], start: Frame
-    ) -> Solutions:
+        self, entry: GroupTrigger[IncrementalSpu], member: IncrementalSpu | None, values: tuple[int, ...], start: Frame
+    ) -> Solutions[IncrementalSpu]:
         """Return the solutions of the rest of a plan, computed in the frame `start`. Raises `ResultTooLarge`."""
         group = entry.group
         for place, term_id in zip(entry.shared_places, values, strict=True):
             start[place] = term_id
         if entry.direct and member is not None:
             return [(member, start)]
-        found: Solutions = []
+        found: Solutions[IncrementalSpu] = []
         target = member or group
-        effort = group.effort
-        effort.left = self._left_for(target)
+        budget = group.budget
+        budget.left = self._left_for(target)
         entry.trigger.scan.given = True  # the scan yields once, for the quad that is already bound
         try:
             for _ in bounded(entry.plan.operator.solutions(start), self._rules):
@@ -163,48 +183,54 @@ class DeltaEvaluation:
                     found.append((spu, group.row(spu, start)))
         finally:
             entry.trigger.scan.given = False
-            self._left[target] = effort.left
+            self._left[target] = budget.left
         entry.remember((member, values), found)
         return found
 
-    def _left_for(self, target: IncrementalSpu | PlanGroup) -> int:
+    def _left_for(self, target: IncrementalSpu | PlanGroup[IncrementalSpu]) -> int:
         """Return the remaining steps of a subscription, or of a plan group, which has the budget of its members."""
         left = self._left.get(target)
         if left is not None:
             return left
         group = target if isinstance(target, PlanGroup) else target.group
         if self._steps is None:
-            return group.effort.most
-        return min(group.effort.most, self._steps * (len(group.members) if target is group else 1))
+            return group.budget.most
+        return min(group.budget.most, self._steps * (len(group.members) if target is group else 1))
 
     # All other cases
 
     def _compare(self, jobs: Sequence[_Job]) -> None:
         """Evaluate the possibly changed solutions in the states after and before the update."""
+        # The graph is in the new state already, so one reversal is enough.
         new = self._evaluated(jobs, present=True)
         with self._transaction.reverted():
             old = self._evaluated(jobs, present=False)
-        apart: dict[tuple[object, int], _Job] = {}
+        separate: dict[tuple[object, int], _Job] = {}
         for job, before, after in zip(jobs, old, new, strict=True):
             if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
                 self._add(job, after, 1)
                 self._add(job, before, -1)
             elif isinstance(job.target, PlanGroup):
-                _divide(job, apart)  # too large for all members together, but perhaps not for each of them
+                _divide(job, separate)  # too large for all members together, but perhaps not for each of them
             else:
                 error = after if isinstance(after, ResultTooLarge) else before
                 assert isinstance(error, ResultTooLarge)  # noqa: S101
                 self.failures[job.target] = error.description
-        if apart:
-            self._compare(list(apart.values()))
+        if separate:
+            self._compare(list(separate.values()))
 
     def _restrict(
-        self, jobs: dict[tuple[object, int], _Job], entry: GroupTrigger, changes: Changes, *, together: bool
+        self,
+        jobs: dict[tuple[object, int], _Job],
+        entry: GroupTrigger[IncrementalSpu],
+        changes: Changes,
+        *,
+        together: bool,
     ) -> None:
         """Record the restrictions of quads. `together`: for the plan group as a whole, else for each member."""
         group, members = entry.group, self._members(entry.group)
         for change in changes:
-            targets: Iterable[IncrementalSpu | PlanGroup]
+            targets: Iterable[IncrementalSpu | PlanGroup[IncrementalSpu]]
             if together and len(members) > 1:
                 targets = (group,)
             elif entry.complete:
@@ -219,13 +245,14 @@ class DeltaEvaluation:
                     job.hits.append((entry.trigger, restriction, change[1]))
 
     def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
+        # Each of the two states has the full budget.
         self._left.clear()
         found: list[Found | ResultTooLarge] = []
         for job in jobs:
-            effort = job.group.effort
-            effort.left = self._left_for(job.target)
+            budget = job.group.budget
+            budget.left = self._left_for(job.target)
             found.append(job.solutions(self._rules, present=present))
-            self._left[job.target] = effort.left
+            self._left[job.target] = budget.left
         return found
 
     def _add(self, job: _Job, found: Found, sign: int) -> None:
@@ -234,17 +261,17 @@ class DeltaEvaluation:
                 spu = job.group.whose(job.number, row)
                 if spu is not None:
                     whole = tuple(job.group.row(spu, list(row)))
-                    add_weight(self.weights.setdefault(spu, {}), whole, sign * count)
+                    self.weights[spu].add(whole, sign * count)
             else:
-                add_weight(self.weights.setdefault(job.target, {}), row, sign * count)
+                self.weights[job.target].add(row, sign * count)
 
 
 @dataclass(slots=True)
 class _Job:
     """Evaluation of one alternative for one member or plan group."""
 
-    target: IncrementalSpu | PlanGroup
-    group: PlanGroup
+    target: IncrementalSpu | PlanGroup[IncrementalSpu]
+    group: PlanGroup[IncrementalSpu]
     number: int
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
@@ -270,7 +297,10 @@ class _Job:
 
 
 def _job(
-    jobs: dict[tuple[object, int], _Job], target: IncrementalSpu | PlanGroup, group: PlanGroup, number: int
+    jobs: dict[tuple[object, int], _Job],
+    target: IncrementalSpu | PlanGroup[IncrementalSpu],
+    group: PlanGroup[IncrementalSpu],
+    number: int,
 ) -> _Job:
     key = (target, number)
     job = jobs.get(key)

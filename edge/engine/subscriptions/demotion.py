@@ -8,8 +8,7 @@ within the budget of its client. The first difference starts from the result of 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,8 +16,10 @@ from edge.engine.faults import without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.subscriptions.beginning import read_rows, write_rows
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.renewal import Renewal
-from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
+from edge.protocol.bag import Bag
 from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
 
@@ -31,7 +32,7 @@ REASON: Final = "An update took more steps for this query than one may, so it is
 """Reason that `explain` shows for a demoted subscription."""
 
 Pages = list[list[bytes]]
-Rows = Mapping[Row, int]
+Rows = Bag[Row]
 
 
 @dataclass(eq=False, slots=True)
@@ -64,14 +65,15 @@ def evaluate(spus: Sequence[IncrementalSpu], world: World) -> list[Pages | EdgeE
 
 def _result(spu: IncrementalSpu, world: World) -> Pages | EdgeError:
     try:
+        # As text, because ids of terms have no meaning outside this process.
         return write_rows(spu.result(world), world.graph.dictionary.terms, range(len(spu.variables)))
     except EdgeError as error:
         return without_frames(error)  # type: ignore[return-value]
 
 
 def _rows(pages: Pages, width: int, sign: int) -> Rows:
-    rows: Counter[Row] = Counter()
+    rows: Bag[Row] = Bag()
     for page in pages:
         for cells, count in read_rows(page, range(width)):
-            rows[cells] += sign * count
+            rows.add(cells, sign * count)
     return rows

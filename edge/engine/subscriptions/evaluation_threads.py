@@ -20,6 +20,7 @@ class EvaluationThreads:
 
     def __init__(self, reevaluation: Reevaluation, threads: int, processing: Processing, *, start: bool = True) -> None:
         """`threads`: 0 for one per processor of the process. `start=False`: run no threads, see `Reevaluation`."""
+        # Not `os.cpu_count`: a container or CPUAffinity= may allow fewer processors.
         self.threads = threads or len(os.sched_getaffinity(0))
         self._processing: Processing = processing
         self._reevaluation = reevaluation
@@ -50,6 +51,7 @@ class EvaluationThreads:
             self._open = False
             begun = self._begun.copy()
         self._reevaluation.wake()
+        # One deadline for all threads together.
         deadline = time.monotonic() + timeout
         for thread in begun:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -60,6 +62,7 @@ class EvaluationThreads:
         with self._lock:
             if not self._open or len(self._begun) >= self.width():
                 return
+            # A daemon, because an evaluation by Oxigraph cannot be interrupted (docs/adr/0007).
             thread = threading.Thread(target=self._work, name=f"spu-{len(self._begun)}", daemon=True)
             self._begun.append(thread)
         thread.start()

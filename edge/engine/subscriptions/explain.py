@@ -10,11 +10,29 @@ from collections.abc import Iterator, Sequence
 from edge.engine.operators.stages import Row
 from edge.engine.operators.variables import nodes
 from edge.engine.queries.evaluator import Evaluator, World
-from edge.engine.queries.lutt import Dependencies, Key, Watch
 from edge.engine.queries.oxigraph_queries import prepare_query
 from edge.engine.queries.query_plans import Singular
+from edge.engine.queries.subscription_index import Dependencies, Key, Watch
 from edge.engine.requests import QueryRequest
-from edge.engine.sparql.algebra import (
+from edge.engine.sparql.serializer import Serializer
+from edge.engine.sparql.terms_text import Declarations, Names
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.subscriptions import explain_texts as words
+from edge.engine.subscriptions.explanation import (
+    Effect,
+    Evaluations,
+    Explanation,
+    Many,
+    PatternExplained,
+    Sharing,
+    Step,
+)
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
+from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu, Usage
+from edge.protocol.results import Term
+from edge.protocol.syntax import tokenize
+from edge.sparql.algebra import (
     Aggregate,
     Blank,
     Distinct,
@@ -32,26 +50,12 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.serializer import Serializer
-from edge.engine.sparql.terms_text import Declarations, Names
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.subscriptions import explain_texts as words
-from edge.engine.subscriptions.explanation import (
-    Effect,
-    Evaluations,
-    Explanation,
-    Many,
-    PatternExplained,
-    Sharing,
-    Step,
-)
-from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
-from edge.engine.subscriptions.spu import ReevaluatedSpu, Usage
-from edge.protocol.results import Term
-from edge.protocol.syntax import read_prologue, tokenize
+from edge.sparql.tokens import read_prologue
 
 
-def explain_member(request: QueryRequest, plan_group: PlanGroup, open_: Row, world: World) -> Explanation:
+def explain_member(
+    request: QueryRequest, plan_group: PlanGroup[IncrementalSpu], open_: Row, world: World
+) -> Explanation:
     """Explain a query with incremental evaluation: the member of a plan group with these open constants."""
     declared, readable = _declared(request, world), request.dataset.readable
     return _Member(plan_group, open_, world.graph, declared, readable).explain()
@@ -71,6 +75,7 @@ def explain_singular(
     more = [words.GRAPH_NAMES_REEVALUATED] if depends.graph_names else []
     if evaluator.moving:
         more.append(words.FOLLOWS_RESOURCES)
+    # Counts include readable graphs only: a client must not learn the number of triples in others.
     subscribers, readable = 0 if spu is None else len(spu.subscribers), found.request.dataset.readable
     return Explanation(
         prepare_query(found.request.sparql, world.rules).form,
@@ -114,7 +119,7 @@ def _watched(watch: Watch, write: Serializer, graph: LiveGraph, readable: frozen
 class _Member:
     def __init__(
         self,
-        plan_group: PlanGroup,
+        plan_group: PlanGroup[IncrementalSpu],
         open_: Row,
         graph: LiveGraph,
         declared: Declarations,
@@ -157,7 +162,7 @@ class _Member:
             tuple(self._advice()),
         )
 
-    def _pattern(self, key: Key, entry: GroupTrigger) -> PatternExplained:
+    def _pattern(self, key: Key, entry: GroupTrigger[IncrementalSpu]) -> PatternExplained:
         trigger = entry.trigger
         node = trigger.pattern
         slots: list[Slot | None] = [node.subject, node.predicate, node.object, node.graph]
@@ -229,7 +234,7 @@ class _Member:
         return [" . ".join(texts) for _, texts in groups]
 
 
-def _many(entry: GroupTrigger) -> Many:
+def _many(entry: GroupTrigger[IncrementalSpu]) -> Many:
     if entry.complete:
         return "one"
     return "together" if entry.connected and (entry.simple or not entry.trigger.exact) else "each"

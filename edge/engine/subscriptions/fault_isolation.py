@@ -16,8 +16,8 @@ from edge.engine.operators.stages import Weights
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.delta_evaluation import Changes, DeltaEvaluation
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
-from edge.engine.subscriptions.spu import IncrementalSpu
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class FaultIsolation:
         self,
         transaction: Transaction,
         rules: QueryRules,
-        hits: Mapping[GroupTrigger, Changes],
+        hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
         everything: Collection[IncrementalSpu],
         steps: int | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class FaultIsolation:
             self._run_group(group)
         return self._changed
 
-    def _run_group(self, group: PlanGroup) -> None:
+    def _run_group(self, group: PlanGroup[IncrementalSpu]) -> None:
         hits = {entry: changes for entry, changes in self._hits.items() if entry.group is group}
         everything = [spu for spu in self._everything if spu.group is group]
         group.forget()  # the failed run may have skipped the invalidation of some caches
@@ -83,7 +83,7 @@ class FaultIsolation:
 
     def _attempt(
         self,
-        hits: Mapping[GroupTrigger, Changes],
+        hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
         everything: Collection[IncrementalSpu],
         only: IncrementalSpu | None = None,
     ) -> Exception | None:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+from edge.engine.admission.evaluation_queue import EvaluationQueue
 from edge.engine.faults import contained, without_frames
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.queries.query_plans import Member
 from edge.engine.subscriptions.beginning import Beginning
-from edge.engine.subscriptions.evaluation_queue import EvaluationQueue
-from edge.engine.subscriptions.spu import Joining
+from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.errors import NotReady
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ FIRST_STEPS: Final = 5_000
 DEMOTIONS: Final = 4
 """Limit of concurrent processes that find results for demotions and renewals."""
 
-Started = tuple[Beginning, Child[list[list[bytes]]]]
-"""A first result in progress, and the process that evaluates it."""
+Started = tuple[IncrementalSpu, Beginning, Child[list[list[bytes]]]]
+"""An SPU, its first result in progress, and the process that evaluates it."""
 
 Submit = Callable[[str, Callable[[], None]], None]
 """Runs an action on the writer thread as a task of a client. Callable on any thread."""
@@ -59,7 +60,7 @@ class FirstResults:
     def __init__(
         self,
         start: Callable[[PendingFirstResult], Started | None],
-        take: Callable[[Beginning, Exception | None], bool],
+        take: Callable[[IncrementalSpu, Beginning, Exception | None], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`start` forks a process if one is needed. `take` merges a piece and returns whether more pieces follow."""
@@ -76,7 +77,8 @@ class FirstResults:
 
     def open(self, workers: int, budget: float, submit: Submit) -> None:
         """Enable forked processes, at most `workers` at a time. `budget`: see `EvaluationQueue`."""
-        self._workers, self._queue.budget, self._submit = workers, budget, submit
+        self._workers, self._submit = workers, submit
+        self._queue.limit(budget)
 
     @property
     def steps(self) -> int | None:
@@ -98,7 +100,9 @@ class FirstResults:
     def wait(self) -> float | None:
         """Seconds until the next call of `begin`; None if none is needed before another event."""
         with self._lock:
-            return None if len(self._busy) >= self._workers else self._queue.wait(self._clock(), self._busy)
+            if not self._queue or len(self._busy) >= self._workers:
+                return None
+            return self._queue.wait(self._clock(), self._busy)
 
     def begin(self) -> None:
         """Start waiting evaluations, as far as processes and budgets allow."""
@@ -130,14 +134,16 @@ class FirstResults:
         for wanted in left:
             wanted.joining.ready(error)
         if self._pool is not None:
+            # The children are killed elsewhere. Waiting for them here would delay the stop.
             self._pool.shutdown(wait=False)
 
     def _next(self) -> tuple[str, PendingFirstResult] | None:
         with self._lock:
-            if len(self._busy) >= self._workers:
+            if not self._queue or len(self._busy) >= self._workers:
                 return None
             taken = self._queue.take(self._clock(), self._busy)
             if taken is not None:
+                # From here on the client counts as busy, although its process starts later on the writer.
                 self._busy[taken[0]] = taken[1]
             return taken
 
@@ -149,6 +155,7 @@ class FirstResults:
         except Exception as error:  # noqa: BLE001  the subscriber receives the error
             wanted.joining.ready(error)
         finally:
+            # No process runs: the client may have its next turn, at no charge.
             if started is None:
                 self._done(wanted.client, 0.0)
         if started is not None:
@@ -156,14 +163,14 @@ class FirstResults:
                 self._busy[wanted.client] = None
             self._threads().submit(self._wait, wanted.client, *started)
 
-    def _wait(self, client: str, beginning: Beginning, child: Child[list[list[bytes]]]) -> None:
+    def _wait(self, client: str, spu: IncrementalSpu, beginning: Beginning, child: Child[list[list[bytes]]]) -> None:
         """Wait for a child on a thread of the pool, and have the writer merge its result."""
         began, fault = self._clock(), None
         try:
             beginning.found(child.result())
         except BaseException as error:  # noqa: BLE001  the subscriber receives the error
             fault = without_frames(contained(error))
-        self._later(client, partial(self._go_on, client, beginning, fault))
+        self._later(client, partial(self._go_on, client, spu, beginning, fault))
         self._done(client, self._clock() - began)
 
     def _done(self, client: str, seconds: float) -> None:
@@ -171,9 +178,9 @@ class FirstResults:
             self._busy.pop(client, None)
             self._queue.charge(client, seconds, self._clock())
 
-    def _go_on(self, client: str, beginning: Beginning, fault: Exception | None) -> None:
-        if self._take(beginning, fault):
-            self._later(client, partial(self._go_on, client, beginning, None))
+    def _go_on(self, client: str, spu: IncrementalSpu, beginning: Beginning, fault: Exception | None) -> None:
+        if self._take(spu, beginning, fault):
+            self._later(client, partial(self._go_on, client, spu, beginning, None))
 
     def _later(self, client: str, action: Callable[[], None]) -> None:
         assert self._submit is not None  # noqa: S101

@@ -15,6 +15,7 @@ from edge.engine.queries.result_table import Lines, ResultTable, decoded, rows_o
 from edge.engine.requests import Delta
 from edge.engine.store.graph import LiveGraph
 from edge.engine.store.terms import canonical
+from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 
 _LINE: Final = 110
@@ -29,7 +30,7 @@ class KnownResult:
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
         self._header: bytes | None = None
-        self._lines: Lines = {}
+        self._lines: Lines = Bag()
         self._graph: LiveGraph | None = None
         """Owner of the dictionary of the stages; the graph itself stays empty. None if the query has no stages."""
         self._stages: Sequence[Stage] = ()
@@ -37,10 +38,10 @@ class KnownResult:
         """Columns of the result."""
         self.held = 0
         """Approximate bytes of memory."""
-        self._before: Mapping[Row, int] | None = None
+        self._before: Bag[Row] | None = None
         """Result that subscribers have from the time of incremental evaluation; None if they have the lines."""
 
-    def go_on(self, variables: tuple[str, ...], rows: Mapping[Row, int]) -> None:
+    def go_on(self, variables: tuple[str, ...], rows: Bag[Row]) -> None:
         """Start with the result that the subscribers have. The next difference continues from it."""
         self.variables, self._before = variables, rows
 
@@ -57,7 +58,7 @@ class KnownResult:
         """Replace the result by a later one. Return the exact difference; the first time, the whole result."""
         if self._header is None:
             self._begin(table)
-        changed = difference(self._lines, table.lines)
+        changed = table.lines.since(self._lines)
         self._lines = table.lines
         before, self._before = self._before, None
         delta = self._delta(changed, self._stages, before)
@@ -87,15 +88,13 @@ class KnownResult:
         self._stages = self._evaluator.stages(graph, table)
         self._graph = graph if self._stages else None
 
-    def _delta(
-        self, changed: Mapping[bytes, int], stages: Sequence[Stage], before: Mapping[Row, int] | None = None
-    ) -> Delta:
+    def _delta(self, changed: Mapping[bytes, int], stages: Sequence[Stage], before: Bag[Row] | None = None) -> Delta:
         rows = self._changed_rows(changed, stages)
-        for row, count in (before or {}).items():
-            rows[row] = rows.get(row, 0) - count
-        return Delta.of(self.variables, rows)
+        if before:
+            rows.merge(before.inverse)
+        return Delta.of(self.variables, rows.items())
 
-    def _changed_rows(self, changed: Mapping[bytes, int], stages: Sequence[Stage]) -> dict[Row, int]:
+    def _changed_rows(self, changed: Mapping[bytes, int], stages: Sequence[Stage]) -> Bag[Row]:
         assert self._header is not None  # noqa: S101
         if self._graph is None:
             return _rows(self._header, changed)
@@ -104,27 +103,17 @@ class KnownResult:
         for stage in stages:
             weights = stage.change(weights)
         terms = dictionary.terms
-        rows = {
-            tuple([None if cell is None else terms[cell] for cell in row]): weight for row, weight in weights.items()
-        }
+        rows = Bag(
+            {tuple([None if cell is None else terms[cell] for cell in row]): weight for row, weight in weights.items()}
+        )
         dictionary.sweep()
         return rows
 
 
-def difference(old: Lines, new: Lines) -> Lines:
-    """Return the lines that turn one result into another, with signed numbers of occurrences."""
-    if new == old:
-        return {}
-    changed = {line: count - old.get(line, 0) for line, count in new.items() if old.get(line) != count}
-    changed.update((line, -count) for line, count in old.items() if line not in new)
-    return changed
-
-
-def _rows(header: bytes, lines: Mapping[bytes, int]) -> dict[Row, int]:
+def _rows(header: bytes, lines: Mapping[bytes, int]) -> Bag[Row]:
     """Return lines as rows of terms. Lines that differ only in spelling form one row."""
-    rows: dict[Row, int] = {}
+    rows: Bag[Row] = Bag()
     if lines:
         for cells, count in zip(decoded(header, lines), lines.values(), strict=True):
-            row = tuple([None if cell is None else canonical(cell) for cell in cells])
-            rows[row] = rows.get(row, 0) + count
+            rows.add(tuple([None if cell is None else canonical(cell) for cell in cells]), count)
     return rows

@@ -9,36 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from edge.engine.operators.compiler import Plan, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import same_term
-from edge.engine.operators.stages import Row, Weights, add_weight, release, retain, row_bytes
+from edge.engine.operators.stages import Row, Weights, release, retain, row_bytes
 from edge.engine.queries.incremental_plan import QueryPlan
-from edge.engine.queries.lutt import Key
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
+from edge.engine.queries.subscription_index import Key
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import Dictionary
-
-if TYPE_CHECKING:
-    from edge.engine.subscriptions.spu import IncrementalSpu
+from edge.protocol.bag import Bag
 
 Restriction = tuple[tuple[int, int], ...]
 """Frame positions, with the ids bound there."""
 
-Found = dict[Row, int]
+Found = Bag[Row]
 """Solutions as whole frames, with their multiplicities."""
 
 
-Solutions = list[tuple["IncrementalSpu", Frame]]
-"""Solutions with their subscriptions."""
+class GroupMember(Protocol):
+    """Interface of a member for its plan group."""
 
-MemoKey = tuple["IncrementalSpu | None", tuple[int, ...]]
+    @property
+    def open(self) -> Row:
+        """The constants that distinguish the members of the group."""
+
+
+M = TypeVar("M", bound=GroupMember)
+
+Solutions = list[tuple[M, Frame]]
+"""Solutions with their members."""
+
+MemoKey = tuple[M | None, tuple[int, ...]]
 """A member (None for the whole group), and the values of a quad that other patterns use."""
 
-Memo = dict[MemoKey, Solutions]
+Memo = dict[MemoKey[M], Solutions[M]]
 
 
 class MemoLimit:
@@ -55,15 +63,15 @@ class MemoLimit:
         self.held = 0
 
 
-class GroupTrigger:
+class GroupTrigger(Generic[M]):
     """A trigger of a group's plan, as an entry of the LUTT."""
 
     __slots__ = (
         *("_memo", "complete", "connected", "deciding", "group", "number", "others", "own", "own_places", "plan"),
-        *("_held", "shared", "shared_places", "simple", "trigger"),
+        *("_fixed", "_held", "_tested", "shared", "shared_places", "simple", "trigger"),
     )
 
-    def __init__(self, group: PlanGroup, number: int, trigger: Trigger) -> None:
+    def __init__(self, group: PlanGroup[M], number: int, trigger: Trigger) -> None:
         """`number`: index of the plan among the alternatives."""
         plan = group.plan.alternatives[number]
         self.group = group
@@ -87,9 +95,12 @@ class GroupTrigger:
         positions = [place for place in trigger.fixes if place is not None]
         self.simple = len(positions) == len(set(positions)) and trigger.fixes[3] is None
         """Whether the constants of the pattern alone decide if a quad matches it."""
-        self.others: tuple[GroupTrigger, ...] = ()
+        self._fixed = list(fixed.items())
+        self._tested: Frame = group.open_frame()
+        """Frame of `accepts`: the constants of the group, and the values of the last quad."""
+        self.others: tuple[GroupTrigger[M], ...] = ()
         """The other triggers of the same alternative."""
-        self._memo: Memo = {}
+        self._memo: Memo[M] = {}
         self._held = 0
         """Bytes in the cache."""
 
@@ -98,21 +109,33 @@ class GroupTrigger:
         """Whether the pattern is the whole plan, so that a changed quad is a changed solution."""
         return self.plan.operator is self.trigger.scan
 
-    def recall(self, key: MemoKey) -> Solutions | None:
+    def accepts(self, quad: Quad) -> bool:
+        """Return whether a matching quad satisfies the filters that depend on it alone. Raises `ResultTooLarge`."""
+        frame = self._tested
+        for place, position in self._fixed:
+            frame[place] = quad[position]
+        for guard in self.trigger.guards:  # noqa: SIM110  runs for each changed quad; `all` would take half as long again
+            if not guard(frame):
+                return False
+        return True
+
+    def recall(self, key: MemoKey[M]) -> Solutions[M] | None:
         """Return the cached solutions of the rest of the plan, or None."""
         return self._memo.get(key)
 
-    def remember(self, key: MemoKey, found: Solutions) -> None:
+    def remember(self, key: MemoKey[M], found: Solutions[M]) -> None:
         """Cache the solutions of the rest of the plan until one of its quads changes.
 
         Readings change often, but the patterns around them rarely do, so the cache usually stays valid.
         """
+        # The places differ from quad to quad, so entries would hardly ever be found again.
         if not self.trigger.steady:
             return
         memory, dictionary = self.group.memory, self.group.dictionary
         size = row_bytes(dictionary, key[1]) + sum([row_bytes(dictionary, row) for _, row in found])
         if size > memory.most:
             return
+        # The entries of this trigger make room. Those of other triggers stay.
         if memory.held + size > memory.most:
             self.forget()
             if memory.held + size > memory.most:
@@ -125,6 +148,8 @@ class GroupTrigger:
 
     def forget(self) -> None:
         """Empty the cache."""
+        if not self._memo:
+            return
         memo, self._memo = self._memo, {}
         self.group.memory.held -= self._held
         self._held = 0
@@ -155,7 +180,7 @@ class GroupTrigger:
         return tuple(sorted(fixed.items()))
 
 
-class PlanGroup:
+class PlanGroup(Generic[M]):
     """Subscriptions with one plan, and with equal constants where those cannot stay open."""
 
     def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, memory: MemoLimit) -> None:
@@ -164,7 +189,7 @@ class PlanGroup:
         self.memory = memory
         self.closed = closed
         self.open = open_places(plan)
-        self.members: dict[Row, IncrementalSpu] = {}
+        self.members: dict[Row, M] = {}
         self.fault_logged = False
         """Whether a fault of the common evaluation was logged already."""
         self._graph = graph
@@ -173,7 +198,7 @@ class PlanGroup:
             self._base[place] = None
         retain(graph.dictionary, tuple(self._base))
         self._shown = [[each.shown[place] for place in self.open] for each in plan.alternatives]
-        self.triggers: tuple[GroupTrigger, ...] = tuple(
+        self.triggers: tuple[GroupTrigger[M], ...] = tuple(
             GroupTrigger(self, number, trigger)
             for number, each in enumerate(plan.alternatives)
             for trigger in each.triggers
@@ -187,9 +212,9 @@ class PlanGroup:
         return self._graph.dictionary
 
     @property
-    def effort(self) -> StepBudget:
+    def budget(self) -> StepBudget:
         """Step budget of the running evaluation."""
-        return self._graph.effort
+        return self._graph.budget
 
     def forget(self) -> None:
         """Empty the caches of all triggers, because the members or the graph have changed."""
@@ -207,18 +232,18 @@ class PlanGroup:
         """Return the frame for an evaluation for all members at once."""
         return self._base.copy()
 
-    def whose(self, number: int, solution: Sequence[int | None]) -> IncrementalSpu | None:
+    def whose(self, number: int, solution: Sequence[int | None]) -> M | None:
         """Return the member to which a solution with open constants belongs, or None."""
         return self.members.get(tuple([solution[place] for place in self._shown[number]]))
 
-    def row(self, member: IncrementalSpu, solution: Frame) -> Frame:
+    def row(self, member: M, solution: Frame) -> Frame:
         """Return a solution with the constants of a member."""
         row = solution.copy()
         for place, term_id in zip(self.open, member.open, strict=True):
             row[place] = term_id
         return row
 
-    def keys(self, open_: Row) -> Iterator[tuple[Key, GroupTrigger]]:
+    def keys(self, open_: Row) -> Iterator[tuple[Key, GroupTrigger[M]]]:
         """Yield the LUTT keys of a member: each trigger with the constants of its pattern."""
         frames = [self.frame(number, open_) for number in range(len(self.plan.alternatives))]
         for trigger in self.triggers:
@@ -261,16 +286,15 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
 
     Raises `ResultTooLarge`.
     """
-    found: Found = {}
+    found: Found = Bag()
     start = frame.copy()
     for restriction in restrictions:
         start[:] = frame
         for place, term_id in restriction:
             start[place] = term_id
-        part: Found = {}
+        part: Found = Bag()
         for _ in bounded(plan.operator.solutions(start), rules):
-            row = tuple(start)
-            part[row] = part.get(row, 0) + 1
+            part.add(tuple(start))
         # A solution under two restrictions has the same multiplicity in both, so it counts once.
         found.update(part)
         if len(found) > rules.max_solutions:
@@ -278,14 +302,13 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
     return found
 
 
-def every_solution(group: PlanGroup, open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
+def every_solution(group: PlanGroup[M], open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
     """Return all solutions of a member. `steps`: step budget, None for the maximum. Raises `ResultTooLarge`."""
-    weights: Weights = {}
-    group.effort.begin(steps)
+    weights: Weights = Bag()
+    group.budget.begin(steps)
     for number, plan in enumerate(group.plan.alternatives):
         frame = group.frame(number, open_)
-        for row, count in solutions(plan, frame, ((),), rules).items():
-            add_weight(weights, row, count)
+        weights.merge(solutions(plan, frame, ((),), rules))
     return weights
 
 

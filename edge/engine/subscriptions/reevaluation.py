@@ -22,12 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from edge.engine.admission.evaluation_queue import EvaluationQueue
 from edge.engine.faults import Incidents, contained, without_frames
 from edge.engine.queries.evaluator import World
-from edge.engine.queries.lutt import Dependencies
+from edge.engine.queries.subscription_index import Dependencies
 from edge.engine.requests import Delta
-from edge.engine.subscriptions.evaluation_queue import EvaluationQueue
-from edge.engine.subscriptions.spu import Joining, ReevaluatedSpu, Usage
+from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu, Usage
+from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.errors import NotReady
 
 MAX_UNDELIVERED: Final = 64
@@ -99,14 +100,9 @@ class Reevaluation:
         self.request_delivery: Callable[[], None] = lambda: None
         """Requests a call of `collect` on the writer thread. Called on any thread."""
 
-    @property
-    def budget(self) -> float:
-        """See `EvaluationQueue`."""
-        return self._queue.budget
-
-    @budget.setter
-    def budget(self, budget: float) -> None:
-        self._queue.budget = budget
+    def limit(self, budget: float) -> None:
+        """Set the budget of each client: see `EvaluationQueue`."""
+        self._queue.limit(budget)
 
     # On the writer thread
 
@@ -122,6 +118,7 @@ class Reevaluation:
     def mark(self, spu: ReevaluatedSpu, at: int) -> None:
         """Mark a query for evaluation, because a committed update affects it. `at`: time of the update."""
         with self._changed:
+            # One evaluation serves all marks since the last one started.
             if spu.stale:
                 spu.usage.merged += 1
                 self.total.merged += 1
@@ -133,6 +130,7 @@ class Reevaluation:
     def join(self, spu: ReevaluatedSpu, joining: Joining, at: int) -> None:
         """Schedule the whole result for a new subscriber. `at`: the current time, for a first evaluation."""
         with self._changed:
+            # The first subscriber needs an evaluation; later ones get the known result.
             if spu.known.empty and not spu.busy and not spu.stale:
                 spu.stale, spu.at, spu.marked_at = True, at, self._clock()
             spu.joining.append(joining)
@@ -143,8 +141,10 @@ class Reevaluation:
         with self._changed:
             found = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
             left = self._requested = bool(self._finished)
+            # Evaluation threads stopped at the limit, and nothing else wakes them.
             if len(self._finished) + len(found) >= MAX_UNDELIVERED:
                 self._changed.notify_all()
+        # Outside the lock, because the callback takes the lock of the scheduler's queue.
         if left:
             self.request_delivery()
         return found
@@ -177,9 +177,11 @@ class Reevaluation:
         """Queue a query if it needs an evaluation and has none. The caller holds the lock."""
         if spu.busy or spu.ended or not (spu.stale or spu.joining):
             return
+        # From here until `delivered`, so that one query never has two evaluations and results stay in order.
         spu.busy = True
         self._queue.put({*spu.clients, *(each.subscriber.client for each in spu.joining)}, spu)
         self._changed.notify()
+        # Threads are started on demand, only if no idle one can take the job.
         if len(self._queue) > self._idle:
             self.work_waits()
 
@@ -215,6 +217,7 @@ class Reevaluation:
             return self._next(self._clock(), width)
 
     def _next(self, now: float, width: int) -> Job | None:
+        # Undelivered results hold whole tables in memory, so evaluation waits for delivery.
         if self._running >= width or len(self._finished) >= MAX_UNDELIVERED or now < self._paused_until:
             return None
         while (taken := self._queue.take(now)) is not None:

@@ -126,6 +126,7 @@ class EngineTime:
         clock, anchor = self._clock, self._anchor
         if self._unsettled is not None:
             self._settle(self._unsettled)
+        # The wall clock drifts slowly against the monotonic one. Only a jump needs a new anchor.
         moved = clock.wall() - anchor.wall - (clock.steady() - anchor.steady)
         if abs(moved) > _JUMP or clock.trusted() != anchor.trusted:
             self._anchor = self._anchored(self.now())
@@ -135,6 +136,7 @@ class EngineTime:
         last, clock = stored.last, self._clock
         self._unsettled = stored.unsettled
         if last.boot == clock.boot:
+            # The same boot: the monotonic clock ran on while the process did not.
             return last.engine + max(0, clock.steady() - last.steady)
         # Another boot: the monotonic clock started again. The time between the anchor and the last update certainly
         # passed. The rest is unknown until the wall clock can be trusted.
@@ -148,6 +150,7 @@ class EngineTime:
     def _settle(self, unsettled: Unsettled) -> None:
         """Credit the time that the machine was off, if it is known now."""
         before, wall = unsettled.before, self._clock.wall()
+        # A wall clock before the last right time is wrong, whatever it says about itself.
         if not self._clock.trusted() or wall < before.wall:
             return
         self._unsettled = None

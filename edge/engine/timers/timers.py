@@ -9,11 +9,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import sqlite3
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from edge.engine.admission.fair_share import FairShare
 from edge.engine.clock import Clock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
@@ -29,8 +30,8 @@ from edge.engine.timers.timer_table import (
     owned,
 )
 from edge.protocol.access import Access
+from edge.protocol.due_time import After, When
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
-from edge.protocol.moments import After, When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
 _LOOK: Final = 1.0
@@ -61,11 +62,10 @@ class Timers:
         self._clock = clock
         self._settings = settings
         self._waiting: dict[str, PendingTimer] = {}
-        self._held: Counter[str] = Counter()
+        self._count = FairShare(settings.max_pending_timers)
         """Number of pending ones, by owner."""
-        self._bytes: Counter[str] = Counter()
+        self._bytes = FairShare(settings.max_timer_bytes)
         """Bytes of their texts on disk, by owner."""
-        self._all_bytes = 0
         self._heaps: dict[bool, list[PendingTimer]] = {True: [], False: []}
         self._due: dict[str, deque[PendingTimer]] = {}
         """Due ones by owner, in the order in which they run."""
@@ -350,37 +350,30 @@ class Timers:
 
     def _check_count(self, owner: str) -> None:
         """Check the quota: an owner may have as many as it leaves for others. Raises `TooManyRequests`."""
-        limit, held = self._settings.max_pending_timers, self._held[owner] if owner else 0
-        if len(self._waiting) + held >= limit:
-            whose = f", {held} of them of this client, which leaves as many for others" if held else ""
+        if self._count.room(owner) < 1:
             raise TooManyRequests(
-                f"{len(self._waiting)} delayed updates are pending of {limit} (engine.max_pending_timers){whose}; "
-                "cancel some, or try again later"
+                f"{self._count.total} delayed updates are pending of {self._count.limit} (engine.max_pending_timers)"
+                f"{_own(self._count, owner)}; cancel some, or try again later"
             )
 
     def _check_bytes(self, owner: str, more: int) -> None:
         """Check the quota of text bytes. Raises `TooManyRequests`."""
-        limit, held = self._settings.max_timer_bytes, self._bytes[owner] if owner else 0
-        if more > 0 and self._all_bytes + held + more > limit:
-            whose = f", {held} of them of this client, which leaves as many for others" if held else ""
+        if more > 0 and more > self._bytes.room(owner):
             raise TooManyRequests(
-                f"The texts of delayed updates take {self._all_bytes} bytes of {limit} (engine.max_timer_bytes)"
-                f"{whose}; cancel some, send a shorter text, or try again later"
+                f"The texts of delayed updates take {self._bytes.total} bytes of {self._bytes.limit} "
+                f"(engine.max_timer_bytes){_own(self._bytes, owner)}; cancel some, send a shorter text, or try again "
+                "later"
             )
 
     def _enter(self, waiting: PendingTimer) -> None:
         self._waiting[waiting.key] = waiting
-        self._held[waiting.owner] += 1
-        self._bytes[waiting.owner] += waiting.size
-        self._all_bytes += waiting.size
+        self._count.add(waiting.owner, 1)
+        self._bytes.add(waiting.owner, waiting.size)
 
     def _leave(self, waiting: PendingTimer) -> None:
         del self._waiting[waiting.key]
-        self._held[waiting.owner] -= 1
-        self._bytes[waiting.owner] -= waiting.size
-        self._all_bytes -= waiting.size
-        if not self._held[waiting.owner]:
-            del self._held[waiting.owner], self._bytes[waiting.owner]
+        self._count.add(waiting.owner, -1)
+        self._bytes.add(waiting.owner, -waiting.size)
 
     def _remove(self, waiting: PendingTimer) -> None:
         self._statements.append(self._table.remove(waiting))
@@ -435,3 +428,9 @@ class Timers:
         became = self._outcomes.get(key)
         outcome = "" if became is None else f": it is {became[1].state}"
         return NotFound(f'No delayed update with the id "{name}" {state}{outcome}; list them to see which there are')
+
+
+def _own(share: FairShare, owner: str) -> str:
+    """Return the part of an error message that names what the owner holds itself."""
+    held = share.held(owner) if owner else 0
+    return f", {held} of them of this client, which leaves as many for others" if held else ""

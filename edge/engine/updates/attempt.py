@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from itertools import islice
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.queries.lutt import Key
+from edge.engine.queries.subscription_index import Key
 from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.updates.staged_change import StagedChange
 from edge.engine.updates.update_plan import Quads
@@ -38,18 +38,21 @@ Documents = Mapping[int, Sequence[ox.Quad]]
 class Mode(Enum):
     """Place and limit of an evaluation."""
 
-    FIRST = auto()
+    FIRST = (1, FIRST_STEPS)
     """On the writer's thread, with at most `FIRST_STEPS` steps, because other updates wait."""
-    LAST = auto()
+    LAST = (2, LAST_STEPS)
     """On the writer's thread, with at most `LAST_STEPS` steps."""
-    OUTSIDE = auto()
+    OUTSIDE = (3, None)
     """In a forked process."""
-    WHOLE = auto()
+    WHOLE = (4, None)
     """On the caller's thread, without interruption."""
 
-
-ON_WRITER: Final = {Mode.FIRST: FIRST_STEPS, Mode.LAST: LAST_STEPS}
-"""Step budget of the modes in which other updates wait."""
+    # Attributes, because a table with the modes as keys would call `Enum.__hash__`, which is slow, for each update.
+    def __init__(self, _: int, steps: int | None) -> None:
+        self.steps = steps
+        """Step budget of a mode in which other updates wait; None: the default limit."""
+        self.on_writer = steps is not None
+        """Whether other updates wait."""
 
 
 class LongUpdate(Exception):
@@ -141,7 +144,9 @@ class Attempt:
         error of the evaluation.
         """
         found, error, conflict = self.found, self.error, self.conflict
+        # Reset first, so that the next evaluation starts clean even if this call raises.
         self.found, self.error, self.conflict = None, None, False
+        # Also if the evaluation failed: its error may come from a state that is over.
         if conflict and self.tries < MOST_TRIES:
             raise LongUpdate
         if conflict:

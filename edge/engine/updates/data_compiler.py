@@ -28,10 +28,10 @@ from typing import Final, NamedTuple
 import pyoxigraph as ox
 
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.sparql.fingerprint import IRI, QUOTED
 from edge.engine.updates.update_plan import Data, UpdatePlan
 from edge.protocol.results import Term
-from edge.protocol.syntax import MAX_DEPTH
+from edge.sparql.fingerprint import IRI, QUOTED
+from edge.sparql.tokens import MAX_DEPTH
 
 _COMMENT: Final = r"\#[^\r\n]*+"
 _GAP: Final = rf"(?>(?:[\x20\t\r\n]++|{_COMMENT})*)"

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.algebra import Constant, Extend, Group, Parameter, Project, Reference, Values, Variable
 from edge.engine.store.terms import canonical
 from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
+from edge.sparql.algebra import Constant, Extend, Group, Parameter, Project, Reference, Values, Variable
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def parameters(of: Kinds) -> dict[Variable, Parameter]:
 
 def with_values(constants: Sequence[Term], bindings: Mapping[str, Term]) -> Sequence[Term]:
     """Return the constants of a text, followed by the values of the forced bindings in value form."""
-    return [*constants, *map(canonical, reversed(list(bindings.values())))] if bindings else constants
+    return [*constants, *map(canonical, list(bindings.values())[::-1])] if bindings else constants
 
 
 def bound(part: T, forced: Forced) -> T:

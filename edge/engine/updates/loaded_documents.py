@@ -36,7 +36,7 @@ def _read(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
     for quad in load(operation.document.value):  # a loop in Python, so that other threads get the GIL between quads
         if len(quads) >= most:
             raise ResultTooLarge(
-                f"the document has more than {most} quads (engine.max_changes); load it in several parts"
+                f"the document has more than {most} quads (a fifth of engine.max_steps); load it in several parts"
             )
         terms = [
             _renamed(quad.subject, blanks),

@@ -12,12 +12,11 @@ import pyoxigraph as ox
 from edge.engine.operators.compiler import Compiler
 from edge.engine.operators.expression import Now, Unsupported, volatile
 from edge.engine.operators.layout import Frame, Layout
+from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.normal_form import normal
 from edge.engine.operators.variables import expressions, nodes
 from edge.engine.queries.oxigraph_queries import QueryRules, visible
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
-from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_group, parse_quads
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
@@ -26,7 +25,9 @@ from edge.engine.updates import forced_bindings
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
 from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token
+from edge.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
+from edge.sparql.cursor import Parameters
+from edge.sparql.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class ModifyCompiler:
         layout = Layout()
         try:
             where = self._native(clauses, clauses.where, layout)
+        # Oxigraph refuses invalid texts, so an error here can only mean syntax that our parser does not support.
         except (Unsupported, ParsingFailed):
             return self._general(clauses, clauses.where)
         return self._built(clauses, layout, self._parameters, where)
@@ -86,15 +88,17 @@ class ModifyCompiler:
         default = self._default_graph(clauses)
         node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
         dataset = self._dataset_of(clauses)
+        # Operators match `GRAPH` against all named graphs of the store.
         if (dataset.given or dataset.readable is not None) and any(isinstance(n, GraphPattern) for n in nodes(node)):
             raise Unsupported("GRAPH in a dataset")
         if _unsteady(node):
+            # The operators may evaluate an expression several times for one solution.
             raise Unsupported("a function that gives another value each time")
-        moment = Now()
+        evaluation_time = Now()
         base = self._names.declared().base or self._rules.base_iri
-        plan = Compiler(self._graph, layout, moment, base).compile(normal(node))
+        plan = Compiler(self._graph, layout, evaluation_time, base).compile(normal(node))
         patterns = tuple(trigger.places for trigger in plan.triggers)
-        return OperatorWhere(plan.operator, moment, patterns, plan.graph_names)
+        return OperatorWhere(plan.operator, evaluation_time, patterns, plan.graph_names)
 
     def _dataset_of(self, clauses: Clauses) -> Dataset:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
@@ -105,6 +109,7 @@ class ModifyCompiler:
         limited = dataset.readable is not None
         if dataset.given:
             graphs = visible(dataset).default_graphs or ()
+            # Operators have one default graph; a merge would need duplicate elimination.
             if len(graphs) != 1:
                 raise Unsupported("a dataset of several graphs")
             try:
@@ -127,6 +132,7 @@ class ModifyCompiler:
         graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
         start, end = (group[0].start, group[-1].end) if group else (0, 0)
         where = OxigraphWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
+        # These constants stay in the text for Oxigraph, so they belong to the key of the plan.
         fixed = {clauses.graph.start} if clauses.graph is not None else set()
         fixed.update(token.start for token in group)
         parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
@@ -156,15 +162,21 @@ class ModifyCompiler:
         ]
         empty = (*_empty_graphs(clauses.delete), *_empty_graphs(clauses.insert))
         named += [self._slot(token, parameters) for token in empty]
+        # Each once, because the targets are checked at each execution.
         targets = tuple(dict.fromkeys(map(layout.place, named)))
         blank: Frame = [None] * len(layout.places)
         if None in layout.places:
             blank[layout.places[None]] = DEFAULT_GRAPH
         self.open += [parameter for parameter, _ in layout.parameters if parameter.index >= 0]
+        terms = tuple((place, canonical(key)) for key, place in layout.places.items() if isinstance(key, _TERMS))
+        places = tuple((place, parameter.index) for parameter, place in layout.parameters)
+        if isinstance(where, OperatorWhere):
+            constants = {place for place, _ in (*terms, *places)} | {layout.places.get(None, -1)}
+            where = replace(where, lookups=Lookups.of(self._graph, where.operator, constants))
         return Modify(
             blank,
-            tuple((place, canonical(key)) for key, place in layout.places.items() if isinstance(key, _TERMS)),
-            tuple((place, parameter.index) for parameter, place in layout.parameters),
+            terms,
+            places,
             {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
             tuple(layout.fresh),
             targets,

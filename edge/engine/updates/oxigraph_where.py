@@ -8,10 +8,11 @@ import pyoxigraph as ox
 
 from edge.engine.queries.cost_estimate import is_small, outline
 from edge.engine.queries.evaluator import World
-from edge.engine.queries.oxigraph_queries import evaluate
+from edge.engine.queries.oxigraph_queries import WHOLE_LIMIT, evaluate
 from edge.engine.queries.result_table import ResultTable, Text, decoded, written
-from edge.engine.updates.attempt import ON_WRITER, LongUpdate, Mode
+from edge.engine.updates.attempt import LongUpdate, Mode
 from edge.engine.updates.update_plan import OxigraphWhere
+from edge.protocol.bag import Bag
 from edge.protocol.errors import ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
@@ -33,7 +34,7 @@ def oxigraph_rows(
     tokens = tokenize(text)
     whole = rules.union_default_graph or where.graph is not None
     small = is_small(outline(text, tokens, rules.base_iri), world.graph, where.dataset, whole=whole)
-    if mode in ON_WRITER and not (small and world.mirror.ready):
+    if mode.on_writer and not (small and world.mirror.ready):
         raise LongUpdate
     store = world.mirror.open()
 
@@ -51,8 +52,8 @@ def oxigraph_rows(
             return [variable.value for variable in answer.variables], _read(answer)
         if mode is Mode.OUTSIDE:
             header, *rows = lines()
-            return ResultTable(header, {}).variables, decoded(header, rows)
-        header, *rows = world.apart.begin(lines, rules.evaluation_timeout, "engine.evaluation_timeout").result()
+            return ResultTable(header, Bag()).variables, decoded(header, rows)
+        header, *rows = world.forked.begin(lines, rules.whole_timeout, WHOLE_LIMIT).result()
     except ParsingFailed as error:
         if not bindings:
             raise
@@ -60,7 +61,7 @@ def oxigraph_rows(
             "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor "
             f"assigned, and a literal names no graph): {error.description}"
         ) from None
-    return ResultTable(header, {}).variables, decoded(header, rows)
+    return ResultTable(header, Bag()).variables, decoded(header, rows)
 
 
 def _read(answer: ox.QuerySolutions) -> Iterator[Sequence[Term | None]]:

@@ -8,8 +8,8 @@ import pyoxigraph as ox
 
 from edge.engine.operators.layout import Frame
 from edge.engine.queries.dependencies import dependencies
-from edge.engine.queries.lutt import EVERYTHING, Dependencies, Key
 from edge.engine.queries.oxigraph_queries import QueryRules
+from edge.engine.queries.subscription_index import EVERYTHING, Dependencies, Key
 from edge.engine.sparql.parser import parse_query
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates.update_plan import Manage, Modify, OperatorWhere, OxigraphWhere, Target, Transfer, UpdatePlan
@@ -39,8 +39,10 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
                 keys.update(watch.key(graph) for watch in depends.watches)
                 graph_names |= depends.graph_names
         elif isinstance(operation, Transfer):
+            # Whether the source exists decides between an error and an effect.
             graph_names = True
             source, destination = (_id(target, graph) for target in (operation.source, operation.destination))
+            # Later WHERE clauses read the destination, which then has the quads that the source has now.
             keys |= {(s, p, o, source) for s, p, o, g in keys if g is None or g == destination}
         elif isinstance(operation, Manage):
             graph_names = True

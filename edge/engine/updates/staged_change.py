@@ -81,7 +81,7 @@ class StagedChange:
         """The goal for each quad: present or absent. Holds references to the terms."""
         self._named: dict[int, bool] = {}
         """The graphs of these quads, and whether the change adds quads to them. Holds references, too."""
-        self._beside: list[Quad] = []
+        self._ledger_quads: list[Quad] = []
         """Quads that go to the ledger. Holds references, too."""
         self._pinned: list[int] = []
         """Terms with a reference until the quads with them have their own."""
@@ -210,7 +210,7 @@ class StagedChange:
         dictionary, net = self._graph.dictionary, self.net if applied else {}
         for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
-        for quad in (*self._unsettled, *self._beside):
+        for quad in (*self._unsettled, *self._ledger_quads):
             self._let_go(quad)
         yield from self._unpin()
         wanted = self._wanted
@@ -284,22 +284,22 @@ class StagedChange:
         while piece := list(islice(quads, _PIECE)):
             wanted = dict.fromkeys(piece, present)
             if named is None:
-                self._set_beside(wanted)
+                self._set_ledger_quads(wanted)
             self._take(wanted)
             if named is not None:
                 named.update(wanted)
             yield
 
-    def _set_beside(self, wanted: dict[Quad, bool]) -> None:
+    def _set_ledger_quads(self, wanted: dict[Quad, bool]) -> None:
         """Move the quads of the ledger's graph from `wanted` to the ledger. For all other uses that graph is empty."""
         transaction = self._transaction
         for quad in [quad for quad in wanted if transaction.is_ledger(quad[3])]:
             transaction.check(quad[3])
-            if wanted.pop(quad) and quad not in transaction.beside:
+            if wanted.pop(quad) and quad not in transaction.ledger_quads:
                 self._check((quad,), len(self._wanted))
-                transaction.add_beside(quad)
+                transaction.add_to_ledger(quad)
                 self._hold(quad)
-                self._beside.append(quad)
+                self._ledger_quads.append(quad)
 
     def _follow(self, whole: WholeGraphs) -> Iterator[None]:
         """Determine the goal of operations on whole graphs, and of data before or after them."""

@@ -16,8 +16,6 @@ import pyoxigraph as ox
 from edge.engine.queries.function_calls import check_calls
 from edge.engine.queries.oxigraph_queries import FORMS, QueryRules, first_word, refuse_service
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.sparql.algebra import Parameter
-from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled
 from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.repeated_patterns import LARGE, repeated
@@ -29,8 +27,11 @@ from edge.engine.updates.modify_compiler import Clauses, Given, ModifyCompiler
 from edge.engine.updates.update_plan import Load, Manage, Modify, Operation, Target, Transfer, UpdatePlan
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
-from edge.protocol.syntax import Token, closing, read_prologue, tokenize
+from edge.protocol.syntax import closing, tokenize
+from edge.sparql.algebra import Parameter
+from edge.sparql.cursor import Parameters
 from edge.sparql.explanation import explain, reported_position
+from edge.sparql.tokens import Token, read_prologue
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
@@ -62,7 +63,7 @@ class UpdateCompiler:
         for part in parts:
             where = _where(part.tokens)
             # Templates and data may have any length, but too large a query overflows Oxigraph's stack.
-            check_size(part.tokens[where:], rules.max_joined)
+            check_size(part.tokens[where:], rules.max_steps)
             if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
                 parameters = {}  # with other constants, other patterns may repeat
             words = [token.word() for token in part.tokens[:2]]

@@ -14,6 +14,7 @@ import pyoxigraph as ox
 
 from edge.engine.operators.expression import Now
 from edge.engine.operators.layout import Frame
+from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.operators import Operator
 from edge.engine.requests import Dataset
 from edge.engine.store.graph import DEFAULT_GRAPH, Quad
@@ -41,12 +42,14 @@ class OperatorWhere:
     """A WHERE clause that our operators evaluate on the live graph."""
 
     operator: Operator
-    moment: Now
+    evaluation_time: Now
     """Value of NOW() in the clause."""
     patterns: tuple[tuple[int, int, int, int], ...] = ()
     """Frame positions of subject, predicate, object and graph of each triple pattern."""
     graph_names: bool = False
     """Whether the solutions can change when a named graph is created or disappears."""
+    lookups: Lookups | None = None
+    """Finds the only solution without a search; None if the clause may need one."""
 
 
 class QuadTemplate(NamedTuple):

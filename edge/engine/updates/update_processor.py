@@ -8,8 +8,9 @@ whole.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyoxigraph as ox
 
@@ -18,7 +19,7 @@ from edge.engine.operators.stages import long_texts
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import too_long, too_many
 from edge.engine.requests import UpdateRequest
-from edge.engine.sparql.plan_cache import PlanCache
+from edge.engine.sparql.plan_cache import LONGEST_TEXT, PlanCache
 from edge.engine.store.changes import NO_CHANGE, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
 from edge.engine.store.graph import DEFAULT_GRAPH, Quad
@@ -27,7 +28,6 @@ from edge.engine.store.transaction import Deposit, Transaction
 from edge.engine.updates import forced_bindings
 from edge.engine.updates.attempt import (
     FIRST_QUADS,
-    ON_WRITER,
     Documents,
     LargeUpdate,
     LongUpdate,
@@ -57,6 +57,9 @@ from edge.protocol.access import Access
 from edge.protocol.errors import ResultTooLarge, UpdateFailed
 from edge.protocol.results import Term
 
+_MAX_BOUND: Final = 256
+"""Number of texts with forced bindings whose plans are found without parsing. The cache is cleared at this size."""
+
 
 class UpdateProcessor:
     """Executes update requests as transactions on one live graph."""
@@ -67,6 +70,8 @@ class UpdateProcessor:
         self._graph = world.graph
         self._rules = world.rules
         self._load = load
+        self._bound: dict[Hashable, tuple[UpdatePlan, Sequence[Term]]] = {}
+        """Plans and constants of texts with forced bindings, by text, dataset, names and kinds."""
         self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
         self.steps = 0
         """Steps that the last run took, plus the quads that it changed."""
@@ -81,11 +86,27 @@ class UpdateProcessor:
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit.
         """
         bindings = request.bindings
+        if not bindings:
+            return self._plan(request)
+        # A text with forced bindings is usually the same one again, so it needs no comparison with a template.
+        key = (request.sparql, request.dataset, request.access.read, *bindings, *map(type, bindings.values()))
+        known = self._bound.get(key)
+        if known is None:
+            known = self._plan(request)
+            if len(self._bound) >= _MAX_BOUND:
+                self._bound.clear()
+            if len(request.sparql) <= LONGEST_TEXT:
+                self._bound[key] = known
+        plan, constants = known
+        return plan, forced_bindings.with_values(constants, bindings)
+
+    def _plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
+        """Return the plan of an update, and the constants of its text."""
+        bindings = request.bindings
         dataset = request.dataset.seen_by(request.access)
         usual = not bindings and not dataset.given and dataset.readable is None
         given = None if usual else Given(dataset, forced_bindings.kinds(bindings))
-        plan, constants = self._plans.get(request.sparql, given)
-        return plan, forced_bindings.with_values(constants, bindings)
+        return self._plans.get(request.sparql, given)
 
     def run(
         self,
@@ -95,7 +116,7 @@ class UpdateProcessor:
         access: Access,
         now: int,
         *,
-        beside: bool = False,
+        to_ledger: bool = False,
         mode: Mode = Mode.WHOLE,
         recorded: Recorded | None = None,
         found: Sequence[Quads | None] | None = None,
@@ -103,56 +124,57 @@ class UpdateProcessor:
     ) -> Transaction:
         """Execute a plan with its constants. `now`: microseconds since 1970.
 
-        `beside`: additions go to the ledger, and nothing else is allowed. `recorded` collects the removals and
+        `to_ledger`: additions go to the ledger, and nothing else is allowed. `recorded` collects the removals and
         additions of each operation; `found` supplies those of an evaluation elsewhere. `documents`: the documents of
         LOAD, if fetched. Raises `EdgeError`, and `LongUpdate` in the modes FIRST and LAST. After an error nothing has
         changed.
         """
         writable = None if access.write is None else self._ids(access.write)
-        transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
+        transaction = (Deposit if to_ledger else Transaction)(self._graph, writable, self.ledger)
         ids = self._graph.dictionary.intern_values(constants)
-        effort = self._graph.effort
-        effort.begin(ON_WRITER.get(mode))
-        begun = effort.left
+        budget = self._graph.budget
+        budget.begin(mode.steps)
+        begun = budget.left
         self._changed = 0
-        first = mode in ON_WRITER and not beside
+        first = mode.on_writer and not to_ledger
         try:
             for number, operation in enumerate(plan.operations):
-                if isinstance(operation, Modify | Data | Load):
-                    known = None if found is None else found[number]
-                    if known is not None:
-                        removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
-                    elif isinstance(operation, Data):
-                        for name in operation.empty:
-                            transaction.check_named(self._graph.intern_graph(name))
-                        quads = list(operation.quads(self._graph.dictionary))
-                        removed, added = ([], quads) if operation.inserts else (quads, [])
-                    elif isinstance(operation, Load):
-                        self._check_target(operation, transaction)
-                        document = self.fetch(operation) if documents is None else documents[number]
-                        removed, added = [], list(map(self._graph.intern_quad, document))
-                    else:
-                        removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
-                    self._count(len(removed) + len(added), first=first)
-                    if recorded is not None:
-                        recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
-                    transaction.apply(removed, self._checked(added))
-                    continue
-                if recorded is not None:
-                    recorded.note_other()
-                if isinstance(operation, Manage):
-                    self._manage(operation, transaction, first=first)
+                known = None if found is None else found[number]
+                # The usual case comes first: each test takes as long as the look-up of a triple.
+                if known is not None:
+                    removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
+                elif isinstance(operation, Modify):
+                    removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
+                elif isinstance(operation, Data):
+                    for name in operation.empty:
+                        transaction.check_named(self._graph.intern_graph(name))
+                    quads = list(operation.quads(self._graph.dictionary))
+                    removed, added = ([], quads) if operation.inserts else (quads, [])
+                elif isinstance(operation, Load):
+                    self._check_target(operation, transaction)
+                    document = self.fetch(operation) if documents is None else documents[number]
+                    removed, added = [], list(map(self._graph.intern_quad, document))
                 else:
-                    self._transfer(operation, transaction, first=first)
+                    if recorded is not None:
+                        recorded.note_other()
+                    if isinstance(operation, Manage):
+                        self._manage(operation, transaction, first=first)
+                    else:
+                        self._transfer(operation, transaction, first=first)
+                    continue
+                self._count(len(removed) + len(added), first=first)
+                if recorded is not None:
+                    recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
+                transaction.apply(removed, self._checked(added))
         except BaseException as error:
             transaction.undo()
             self._world.mirror.note(NO_CHANGE)  # the mirror drops the staged changes of this request
             # Only a step budget of the writer turns into a second attempt; other limits are final.
-            if mode in ON_WRITER and isinstance(error, ResultTooLarge) and effort.left < 0:
+            if mode.on_writer and isinstance(error, ResultTooLarge) and budget.left < 0:
                 raise LongUpdate from None
             raise
         finally:
-            self.steps = begun - effort.left + self._changed
+            self.steps = begun - budget.left + self._changed
         return transaction
 
     def check_targets(self, plan: UpdatePlan, access: Access) -> None:
@@ -228,8 +250,8 @@ class UpdateProcessor:
         """Check the number of quads that a request changes. Raises `ResultTooLarge`."""
         if quads > self._rules.max_changes:
             raise ResultTooLarge(
-                f"The request changes more than {self._rules.max_changes} quads (engine.max_changes), which would hold "
-                "up other clients for long; change them in parts"
+                f"The request changes more than {self._rules.max_changes} quads (a fifth of engine.max_steps), which "
+                "would hold up other clients for long; change them in parts"
             )
 
     def _ids(self, graphs: Collection[str]) -> Collection[int]:
@@ -245,7 +267,7 @@ class UpdateProcessor:
         mode: Mode,
     ) -> tuple[list[Quad], list[Quad]]:
         """Return the quads that an operation removes and adds."""
-        bounded, each = mode in ON_WRITER and operation.where is not None, operation.size
+        bounded, each = mode.on_writer and operation.where is not None, operation.size
         if bounded and each > FIRST_QUADS:
             raise LongUpdate  # creating a frame of that size takes long, too
         frame = operation.frame(self._graph.dictionary, constants)
@@ -253,8 +275,9 @@ class UpdateProcessor:
             transaction.check_named(frame[place])  # type: ignore[arg-type]  # these positions hold constants
         removed: list[Quad] = []
         added: list[Quad] = []
+        most = self._rules.max_solutions
         for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now, mode)):
-            if number >= self._rules.max_solutions:
+            if number >= most:
                 raise too_many(self._rules)
             removed += self._instances(operation.deletes, frame)
             if operation.inserts:
@@ -262,7 +285,7 @@ class UpdateProcessor:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
             if bounded:
-                self._graph.effort.spend(each)
+                self._graph.budget.spend(each)
                 if self._changed + len(removed) + len(added) > FIRST_QUADS:
                     raise LongUpdate
         if self._graph.dictionary.long:
@@ -317,7 +340,9 @@ class UpdateProcessor:
         if where is None:
             return (None,)
         if isinstance(where, OperatorWhere):
-            where.moment.now = now
+            if where.lookups is not None and (found := where.lookups.solve(frame)) is not None:
+                return (None,) if found else ()
+            where.evaluation_time.now = now
             return where.operator.solutions(frame)
         return self._general(where, operation.variables, frame, bindings, transaction, now, mode)
 
@@ -336,13 +361,13 @@ class UpdateProcessor:
         names, rows = oxigraph_rows(where, bindings, self._world, now, mode)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
         intern, long = self._graph.dictionary.intern, self._graph.dictionary.long
-        effort = self._graph.effort
+        budget = self._graph.budget
         for row in rows:
             for index, place in columns:
                 term = row[index]
                 found = frame[place] = None if term is None else intern(term)
                 if found in long:
-                    effort.spend(effort.reading(long[found]))
+                    budget.spend(budget.reading(long[found]))
             yield
 
     def _manage(self, operation: Manage, transaction: Transaction, *, first: bool) -> None:

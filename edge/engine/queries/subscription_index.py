@@ -62,7 +62,7 @@ Ids = tuple[Set[int], Set[int], Set[int], Set[int]]
 """Sets of subjects, predicates, objects and graphs."""
 
 
-class Lutt(Generic[T]):
+class SubscriptionIndex(Generic[T]):
     """Index from watched patterns to entries."""
 
     def __init__(self, graph: LiveGraph) -> None:

@@ -10,7 +10,7 @@ import pyoxigraph as ox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.queries.lutt import EVERYTHING, Key, Lutt, Watch
+from edge.engine.queries.subscription_index import EVERYTHING, Key, SubscriptionIndex, Watch
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 
 T = TypeVar("T")
@@ -27,19 +27,19 @@ watches = st.one_of(
 quads = st.builds(ox.Quad, terms, terms, terms, st.sampled_from([G, H, ox.DefaultGraph()]))
 
 
-def add(lutt: Lutt[T], some: Iterable[Watch], entry: T) -> list[Key]:
+def add(lutt: SubscriptionIndex[T], some: Iterable[Watch], entry: T) -> list[Key]:
     keys = [watch.key(lutt.graph) for watch in some]
     for key in keys:
         lutt.add(key, entry)
     return keys
 
 
-def remove(lutt: Lutt[T], keys: Iterable[Key], entry: T) -> None:
+def remove(lutt: SubscriptionIndex[T], keys: Iterable[Key], entry: T) -> None:
     for key in keys:
         lutt.remove(key, entry)
 
 
-def hits(lutt: Lutt[T], *changed: ox.Quad) -> set[T]:
+def hits(lutt: SubscriptionIndex[T], *changed: ox.Quad) -> set[T]:
     return set(lutt.hits(dict.fromkeys(map(lutt.graph.intern_quad, changed), True)))
 
 
@@ -55,9 +55,9 @@ def matches(watch: Watch, quad: ox.Quad) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(watches, max_size=4), max_size=6), st.lists(quads, max_size=3), st.sets(st.integers(0, 5)))
-def test_hits_are_what_matches(patterns, changed, leaving):
+def test_hits_are_the_matching_patterns(patterns, changed, leaving):
     graph = LiveGraph()
-    lutt: Lutt[int] = Lutt(graph)
+    lutt: SubscriptionIndex[int] = SubscriptionIndex(graph)
     keys = [add(lutt, some, number) for number, some in enumerate(patterns)]
     for number in leaving:
         if number < len(keys):
@@ -72,7 +72,7 @@ def test_hits_are_what_matches(patterns, changed, leaving):
 
 def test_every_combination_of_bound_positions():
     graph = LiveGraph()
-    lutt: Lutt[Watch] = Lutt(graph)
+    lutt: SubscriptionIndex[Watch] = SubscriptionIndex(graph)
     for s, p, o, g in itertools.product((None, A), (None, B), (None, ONE), (None, G)):
         add(lutt, [Watch(s, p, o, g)], Watch(s, p, o, g))
     assert len(lutt) == 16
@@ -81,9 +81,9 @@ def test_every_combination_of_bound_positions():
     assert len(hits(lutt, ox.Quad(C, C, C, H))) == 1
 
 
-def test_default_graph_is_told_from_named_graphs():
+def test_the_default_graph_differs_from_named_graphs():
     graph = LiveGraph()
-    lutt: Lutt[str] = Lutt(graph)
+    lutt: SubscriptionIndex[str] = SubscriptionIndex(graph)
     add(lutt, [Watch(default_graph=True)], "default")
     add(lutt, [Watch()], "any")
     add(lutt, [Watch(graph=G)], "g")
@@ -92,9 +92,9 @@ def test_default_graph_is_told_from_named_graphs():
     assert graph.intern_graph(ox.DefaultGraph()) == DEFAULT_GRAPH
 
 
-def test_literals_are_watched_in_the_one_form_they_have():
+def test_literals_are_watched_in_canonical_form():
     graph = LiveGraph()
-    lutt: Lutt[str] = Lutt(graph)
+    lutt: SubscriptionIndex[str] = SubscriptionIndex(graph)
     integer = ox.NamedNode("http://www.w3.org/2001/XMLSchema#integer")
     add(lutt, [Watch(object=ox.Literal("01", datatype=integer))], "one")
     assert hits(lutt, ox.Quad(A, B, ONE)) == {"one"}
@@ -102,7 +102,7 @@ def test_literals_are_watched_in_the_one_form_they_have():
 
 def test_an_entry_is_hit_once_and_leaves_whole():
     graph = LiveGraph()
-    lutt: Lutt[str] = Lutt(graph)
+    lutt: SubscriptionIndex[str] = SubscriptionIndex(graph)
     keys = add(lutt, [Watch(subject=A), Watch(subject=A), Watch(object=C)], "x")
     quad = ox.Quad(A, B, C)
     assert hits(lutt, quad) == {"x"}
@@ -115,7 +115,7 @@ def test_an_entry_is_hit_once_and_leaves_whole():
 
 def test_a_pattern_of_another_subscription_stays():
     graph = LiveGraph()
-    lutt: Lutt[str] = Lutt(graph)
+    lutt: SubscriptionIndex[str] = SubscriptionIndex(graph)
     keys = add(lutt, [Watch(subject=A)], "x")
     add(lutt, [Watch(subject=A)], "y")
     remove(lutt, keys, "x")
@@ -123,9 +123,9 @@ def test_a_pattern_of_another_subscription_stays():
     assert hits(lutt, ox.Quad(A, B, C)) == {"y"}
 
 
-def test_everything_is_hit_by_anything():
+def test_a_pattern_without_constants_is_hit_by_any_quad():
     graph = LiveGraph()
-    lutt: Lutt[str] = Lutt(graph)
+    lutt: SubscriptionIndex[str] = SubscriptionIndex(graph)
     add(lutt, EVERYTHING.watches, "x")
     for quad in (ox.Quad(A, B, C), ox.Quad(A, B, C, G)):
         assert hits(lutt, quad) == {"x"}

@@ -1,0 +1,179 @@
+"""Incremental SPU: updated by the delta rules. It holds only the state of its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, flow, long_texts, release, retain
+from edge.engine.queries.evaluator import World
+from edge.engine.queries.oxigraph_queries import too_long, too_many
+from edge.engine.queries.query_plans import Member
+from edge.engine.requests import Delta
+from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.plan_group import PlanGroup, every_solution
+from edge.engine.subscriptions.spu import Spu
+from edge.engine.subscriptions.waiting_subscribers import Joining
+from edge.protocol.bag import Bag
+from edge.protocol.errors import ResultTooLarge, TooManyRequests
+
+
+class IncrementalSpu(Spu):
+    """An SPU with incremental evaluation: a member of a plan group."""
+
+    __slots__ = ("_stages", "_stateful", "beginnings", "begun", "ended", "group", "open", "query")
+
+    def __init__(
+        self, group: PlanGroup[IncrementalSpu], open_: Row, world: World, query: Member, quota: ByteQuota
+    ) -> None:
+        """`open_`: the constants that distinguish the members of the group. The SPU starts with `begin`."""
+        super().__init__(quota)
+        self.query = query
+        self.group = group
+        self.open = open_
+        self._stages: Sequence[Stage] = ()
+        self._stateful: Sequence[Stage] = ()
+        """Stages with state."""
+        self._follow(self.stages())
+        self.begun = False
+        """Whether the stages hold the result. Until then, the beginnings collect changed solutions."""
+        self.ended = False
+        self.beginnings: list[Beginning] = []
+        """First results in progress for new subscribers."""
+        retain(world.graph.dictionary, open_)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """See `Spu`."""
+        return self.group.plan.variables
+
+    def delta(self, world: World, changed: Weights) -> Delta:
+        """Convert changed rows to terms."""
+        terms = world.graph.dictionary.terms
+        rows = [(tuple([None if cell is None else terms[cell] for cell in row]), n) for row, n in changed.items()]
+        return Delta.of(self.variables, rows)
+
+    def stages(self) -> Sequence[Stage]:
+        """Return new stages."""
+        return self.group.plan.stages(self.group.frame(0, self.open))
+
+    def begin(self, world: World, steps: int | None = None) -> Weights:
+        """Evaluate the query within a step budget. Return the whole result. Raises `ResultTooLarge`."""
+        result = self._whole(self._stages, world, steps)
+        self.begun = True
+        return result
+
+    def begin_outside(self, joining: Joining) -> Beginning:
+        """Start to collect changes while another process evaluates the query in the current state."""
+        beginning = Beginning(self.group, self.open, self.stages(), joining)
+        self.beginnings.append(beginning)
+        return beginning
+
+    def begun_outside(self, world: World, beginning: Beginning) -> None:
+        """Note that a beginning holds the result of the current state."""
+        if self.begun:
+            self.abandon(world, beginning)
+            return
+        self._release_stages()
+        self._follow(beginning.stages)
+        self.begun = True
+        self.beginnings.remove(beginning)
+        beginning.end(world)
+
+    def abandon(self, world: World, beginning: Beginning) -> None:
+        """Discard a beginning and its changes."""
+        self.beginnings.remove(beginning)
+        beginning.end(world)
+        for stage in beginning.stages:
+            stage.release()
+
+    def _follow(self, stages: Sequence[Stage]) -> None:
+        self._stages = stages
+        self._stateful = [stage for stage in stages if not isinstance(stage, Columns)]
+
+    def _release_stages(self) -> None:
+        for stage in self._stages:
+            stage.release()
+
+    def result(self, world: World, steps: int | None = None) -> Weights:
+        """Return the whole current result, for a new subscriber. Raises `EdgeError`."""
+        stages = self.stages()
+        try:
+            return self._whole(stages, world, steps)
+        finally:
+            for stage in stages:
+                stage.release()
+
+    def _whole(self, stages: Sequence[Stage], world: World, steps: int | None) -> Weights:
+        solutions = every_solution(self.group, self.open, world.rules, steps)
+        if world.graph.dictionary.long:
+            self._check_reading(solutions)
+        rows = flow(stages, solutions, start=True)
+        if world.graph.dictionary.long:
+            _check_length(rows, world)
+        return rows
+
+    def move(self, world: World, weights: Weights) -> Weights:
+        """Apply changed solutions, all or none. Return the changed rows.
+
+        The limits of the evaluation are suspended, so an aggregate cannot stop half-way; the first violated limit is
+        checked afterwards. Raises `ResultTooLarge`, `TooManyRequests`.
+        """
+        long, budget = world.graph.dictionary.long, world.graph.budget
+        if long:
+            self._check_reading(weights)
+        budget.refusal = None
+        changed = self.take(world, weights)
+        try:
+            if budget.refusal is not None:
+                raise budget.refusal
+            if self._stateful and any(stage.size() > world.rules.max_solutions for stage in self._stateful):
+                raise too_many(world.rules)
+            if long:
+                _check_length(changed, world)
+            if self._stateful:
+                self.account()
+        except (ResultTooLarge, TooManyRequests):
+            # The rules are linear: the same solutions with the opposite sign restore the state.
+            self.take(world, weights.inverse)
+            self.half_moved = False
+            raise
+        return changed
+
+    @property
+    def held(self) -> int:
+        """See `Spu`."""
+        return sum([stage.held() for stage in self._stateful])
+
+    def _check_reading(self, weights: Weights) -> None:
+        """Check that aggregates can read all long texts of the solutions. Raises `ResultTooLarge`."""
+        budget = self.group.budget
+        reads = any(isinstance(stage, Groups) for stage in self._stages)
+        if reads and budget.reading(long_texts(self.group.dictionary, weights)) > budget.most:
+            raise budget.spent()
+
+    def take(self, world: World, weights: Weights) -> Weights:
+        """Apply changed solutions without a check of limits; also used to undo a change."""
+        # Reset by the caller after success: an error in between leaves stages that cannot be used any more.
+        self.half_moved = True
+        for beginning in self.beginnings:
+            beginning.change(world, weights)
+        return flow(self._stages, weights, start=False) if self.begun else Bag()
+
+    @property
+    def kept(self) -> int:
+        """See `Spu`."""
+        return sum(stage.size() for stage in self._stages)
+
+    def end(self, world: World) -> None:
+        """See `Spu`."""
+        self.ended = True
+        self._release_stages()
+        release(world.graph.dictionary, self.open)
+        self.charge.release()
+
+
+def _check_length(rows: Weights, world: World) -> None:
+    """Check that rows can be held as text. Raises `ResultTooLarge`."""
+    if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
+        raise too_long(world.rules)

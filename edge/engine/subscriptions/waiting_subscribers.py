@@ -1,0 +1,25 @@
+"""New subscribers that wait for a whole result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge.engine.requests import Subscription
+from edge.engine.subscriptions.renewal import Renewal
+from edge.engine.subscriptions.spu import Subscriber
+
+Ready = Callable[[Subscription | Exception], None]
+"""Called once on the writer thread: with the subscription after its notification 0, or with the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A new subscriber that waits for the whole result."""
+
+    subscriber: Subscriber
+    ready: Ready
+    silent: bool = False
+    """Whether the subscriber has the result already, from the previous process of the gateway."""
+    renewal: Renewal | None = None
+    """If set, its subscribers receive the difference to their result, in place of `subscriber`."""

@@ -1,0 +1,160 @@
+"""Look-ups in the WHERE clause of an update: the same effect as a search by the operators."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engine_client import PREFIX, engine_with, ex
+from engine_world import NOW, new_engine, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.engine.engine import Engine
+from edge.engine.operators.lookups import Lookups
+from edge.engine.requests import UpdateRequest
+from edge.engine.updates.attempt import Attempt, LongUpdate
+from edge.engine.updates.update_plan import Modify, OperatorWhere
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import EdgeError
+
+seeds = st.integers(min_value=0, max_value=2**63)
+THINGS = ("ex:a", "ex:b", "ex:c")
+PREDICATES = ("ex:p", "ex:q", "ex:r")
+VARIABLES = ("?x", "?y", "?z")
+ACCESSES = (
+    ANYBODY,
+    ANYBODY,
+    Access(client="c", write=frozenset({"http://example.org/g"})),
+    Access(client="c", read=frozenset({""})),
+    Access(client="c", read=frozenset({"", "http://example.org/g"})),
+    Access(client="c", read=frozenset({"http://example.org/g"})),
+)
+
+
+class Author:
+    """Author of updates whose patterns are often look-ups."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def seed(self) -> str:
+        """Return data in which most subjects have one object for each predicate."""
+        lines = [
+            f"{subject} {predicate} {self.pick((*THINGS, '1', '2'))}"
+            for subject in THINGS
+            for predicate in PREDICATES
+            for _ in range(self.pick((0, 1, 1, 1, 2)))
+        ]
+        data = " . ".join(lines)
+        return f"{PREFIX} INSERT DATA {{ {data} GRAPH ex:g {{ {' . '.join(lines[::2])} }} }}"
+
+    def pick(self, values: tuple) -> object:  # type: ignore[type-arg]
+        return self.random.choice(values)
+
+    def triple(self) -> str:
+        predicate = self.pick((*PREDICATES, *PREDICATES, "?y"))
+        return f"{self.pick((*THINGS, *VARIABLES))} {predicate} {self.pick((*THINGS, *VARIABLES, *VARIABLES, '1'))}"
+
+    def quads(self) -> str:
+        triples = " . ".join(self.triple() for _ in range(self.random.randint(1, 2)))
+        return f"GRAPH {self.pick(('ex:g', 'ex:h', '?z'))} {{ {triples} }}" if self.random.random() < 0.2 else triples
+
+    def update(self) -> str:
+        optional = "".join(f" OPTIONAL {{ {self.quads()} }}" for _ in range(self.random.randint(0, 2)))
+        where = f"{self.quads()}{optional}" if self.random.random() < 0.9 else optional
+        using = self.pick(("", "", "", "WITH ex:g "))
+        return f"{PREFIX} {using}DELETE {{ {self.quads()} }} INSERT {{ {self.quads()} }} WHERE {{ {where} }}"
+
+    def bindings(self) -> dict[str, object]:
+        names = self.random.sample(VARIABLES, self.random.randint(0, 2))
+        return {name[1:]: ex(str(self.pick(("a", "b", "p", "new")))) for name in names}
+
+
+def searching(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lookups, "of", classmethod(lambda *_: None))
+
+
+def outcome(engine: Engine, text: str, **more: object) -> object:
+    try:
+        changes = run(engine, text, **more)
+    except EdgeError as error:
+        return type(error), error.description
+    return set(changes.added), set(changes.removed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(seeds)
+def test_look_ups_have_the_effect_of_a_search(seed):
+    author = Author(seed)
+    data = author.seed()
+    found, searched = new_engine(), new_engine()
+    for engine in (found, searched):
+        run(engine, data)
+    for _ in range(4):
+        text, more = author.update(), {"bindings": author.bindings(), "access": author.pick(ACCESSES)}
+        with pytest.MonkeyPatch.context() as patch:
+            searching(patch)
+            expected = outcome(searched, text, **more)
+        assert outcome(found, text, **more) == expected, (text, more)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seeds)
+def test_an_update_by_look_ups_can_be_undone(seed):
+    author = Author(seed)
+    engine = new_engine()
+    run(engine, author.seed())
+    before = set(engine.graph.quads())
+    try:
+        executed = engine.execute([engine.prepare(UpdateRequest(author.update()))], NOW)
+    except EdgeError:
+        return
+    engine.undo(executed)
+    assert set(engine.graph.quads()) == before
+
+
+def where(engine: Engine, text: str) -> OperatorWhere:
+    (operation,) = engine.prepare(UpdateRequest(PREFIX + text)).plan.operations
+    assert isinstance(operation, Modify)
+    assert isinstance(operation.where, OperatorWhere)
+    return operation.where
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("ex:a ex:p ?x", True),
+        ("ex:a ex:p ?x . ?x ex:q ?y . ?z ex:r ?y", True),
+        ("ex:a ex:p 1 OPTIONAL { ex:a ex:q ?x . ?x ex:q ?y }", True),
+        ("", True),
+        ("?x ex:p ?y", False),
+        ("ex:a ?p ex:b", False),
+        ("?x ex:p ?x", False),
+        ("GRAPH ?x { ex:a ex:p 1 }", False),
+        ("OPTIONAL { ex:a ex:p ?x } OPTIONAL { ?x ex:q ?y }", False),
+        ("ex:a ex:p ?x FILTER(?x > 1)", False),
+    ],
+)
+def test_patterns_that_are_look_ups(pattern, expected):
+    text = f"INSERT {{ ex:a ex:new 1 }} WHERE {{ {pattern} }}"
+    assert (where(new_engine(), text).lookups is not None) == expected
+
+
+def test_several_matches_are_searched():
+    engine = engine_with("ex:a ex:p ex:b , ex:c . ex:b ex:q 1 . ex:c ex:q 2")
+    changes = run(engine, f"{PREFIX} DELETE {{ ?x ex:q ?y }} WHERE {{ ex:a ex:p ?x . ?x ex:q ?y }}")
+    assert len(changes.removed) == 2
+
+
+def test_look_ups_take_steps():
+    engine = new_engine()
+    run(engine, f"{PREFIX} INSERT DATA {{ ex:a ex:p 1 }}")
+    pattern = " ".join(f"OPTIONAL {{ ex:a ex:p ?x{number} }}" for number in range(6))
+    text = f"{PREFIX} DELETE {{ ex:a ex:p 1 }} WHERE {{ {pattern} }}"
+    prepared = [engine.prepare(UpdateRequest(text))]
+    engine.graph.budget.most = 5
+    with pytest.raises(LongUpdate):
+        engine.execute(prepared, NOW, Attempt())
+    with pytest.raises(EdgeError, match="max_steps"):
+        engine.execute(prepared, NOW)
