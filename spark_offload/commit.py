@@ -55,6 +55,7 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
             raise Overtaken(_overtaken(path)) from error
         raise
     finally:
+        # The setting belongs to the session, with which callers may write other tables.
         spark.conf.unset(_WRITERS)
     # Delta skips a commit whose txnVersion is not new, and reports success: only the run id proves that it is ours.
     for commit in history(spark, path):

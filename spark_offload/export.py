@@ -39,6 +39,7 @@ def write_nquads(rows: DataFrame, out: str) -> None:
         raise _there(out)
     target = Path(out).absolute()
     try:
+        # Next to the target: the rename at the end works only within one file system.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             parts = f"{folder}/parts"
             compression = "gzip" if out.endswith(".gz") else "none"
@@ -56,6 +57,7 @@ def write_parquet(rows: DataFrame, out: str) -> None:
 
 def _write(writer: DataFrameWriter, out: str) -> None:
     try:
+        # Spark would resolve a relative path in its default file system, which may be that of a cluster.
         writer.save(out if ":" in out else str(Path(out).absolute()))
     except AnalysisException as error:
         if error.getCondition() == "PATH_ALREADY_EXISTS":

@@ -53,6 +53,7 @@ class Gateways:
         try:
             with self._path.open("rb") as file:
                 state = os.fstat(file.fileno())
+                # A replaced file has another inode, even if it was replaced within the resolution of its time.
                 seen = (state.st_ino, state.st_size, state.st_mtime_ns)
                 if seen != self._seen:
                     self._entries, self._seen = _read(file.read()), seen
@@ -107,6 +108,7 @@ class Gateways:
         except OSError as error:
             raise GatewayRefused(f"{folder} cannot be used ({error}): make the directory") from None
         try:
+            # The directory is locked and not the file, because each change replaces the file.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             entries = dict(self.all())
             yield entries

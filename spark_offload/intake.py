@@ -95,6 +95,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
             near.append(segment)
             rows_left -= max(0, segment.last - reached)
             reached = max(reached, segment.last)
+    # Threads help here: reading, hashing and unpacking release the interpreter lock.
     with ThreadPoolExecutor(_THREADS) as pool:
         verdicts = list(pool.map(lambda segment: _checked(landing, segment), near))
     sound: dict[Outbox, dict[PendingSegment, Manifest]] = {}
@@ -104,6 +105,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
         elif isinstance(verdict, SegmentNewer):
             found.newer.append(segment)
         else:
+            # From here on its numbers are a gap, until the gateway has sent it again.
             waiting[segment.outbox].remove(segment)
             if verdict is not None:
                 found.damaged.append(put_aside(landing, segment, str(verdict)))
@@ -191,6 +193,7 @@ def _checked(landing: Landing, segment: PendingSegment) -> Manifest | SegmentDam
 
 def _lines(packed: bytes) -> int:
     with gzip.open(io.BytesIO(packed)) as file:
+        # In blocks: unpacked, a damaged or hostile file may be many times larger than packed.
         return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
 
 

@@ -180,6 +180,7 @@ def write(path: Path, body: bytes) -> None:
             draft.write(body)
             draft.flush()
             os.fsync(draft.fileno())
+            # Temporary files have mode 0600, and gateways read the acknowledgements as other users.
             Path(draft.name).chmod(0o644)
             Path(draft.name).replace(path)
         except BaseException:

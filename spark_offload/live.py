@@ -7,17 +7,15 @@ feature: join on these. Do not join on literals: the gateway may write numbers a
 from __future__ import annotations
 
 import ipaddress
-import json
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import httpx
-import rdflib
 
 from spark_offload.errors import GatewayRefused
+from spark_offload.solutions import Solutions, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,17 +25,6 @@ LARGEST: Final = 64 << 20
 TIMEOUT: Final = 60.0
 """Seconds without data after which a request fails."""
 _RESULTS: Final = "application/sparql-results+json"
-
-Term = rdflib.URIRef | rdflib.Literal | rdflib.BNode
-
-
-@dataclass(frozen=True, slots=True)
-class Solutions:
-    """Solutions of a SELECT."""
-
-    variables: tuple[str, ...]
-    rows: tuple[tuple[Term | None, ...], ...]
-    """A term for each variable; None means unbound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +48,7 @@ class Gateway:
 
     def select(self, query: str) -> Solutions:
         """Return the solutions of a SELECT. Raises `GatewayRefused`."""
-        return _solutions(self.url, self._ask(query))
+        return parsed(self.url, self._ask(query))
 
     def frame(self, spark: SparkSession, query: str) -> DataFrame:
         """Return the solutions in the format of `History.sparql`: a column for each variable, terms in N-Triples.
@@ -83,11 +70,13 @@ class Gateway:
         body = bytearray()
         try:
             with (
+                # httpx follows no redirects by default, so the token reaches no other server.
                 httpx.Client(timeout=TIMEOUT, verify=ssl.create_default_context(cafile=self.ca_file or None)) as client,
                 client.stream("POST", self.url, content=query.encode(), headers=header) as answer,
             ):
                 for part in answer.iter_bytes():
                     body += part
+                    # Checked while the answer arrives, so that it never takes more memory than that.
                     if len(body) > LARGEST:
                         raise GatewayRefused(
                             f"the answer of {self.url} is larger than {LARGEST >> 20} MiB: narrow the query"
@@ -98,33 +87,6 @@ class Gateway:
             advice = ": give a token with the permission" if answer.status_code in (401, 403) else ""
             raise GatewayRefused(f"{self.url} answered {answer.status_code}{advice}: {_excerpt(bytes(body))}")
         return bytes(body)
-
-
-def _solutions(url: str, body: bytes) -> Solutions:
-    """Parse SPARQL 1.1 Query Results JSON. Raises `GatewayRefused`."""
-    labels: dict[str, rdflib.BNode] = {}
-    try:
-        document = json.loads(body)
-        variables = tuple(map(str, document["head"]["vars"]))
-        rows = tuple(
-            tuple(_term(row[name], labels) if name in row else None for name in variables)
-            for row in document["results"]["bindings"]
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise GatewayRefused(f"{url} is not a SPARQL endpoint ({error!r}): is the path /query?") from None
-    return Solutions(variables, rows)
-
-
-def _term(member: Mapping[str, Any], labels: dict[str, rdflib.BNode]) -> Term:
-    text, kind = str(member["value"]), member["type"]
-    if kind == "uri":
-        return rdflib.URIRef(text)
-    if kind == "bnode":  # labels are scoped to one answer
-        return labels.setdefault(text, rdflib.BNode())
-    if kind not in ("literal", "typed-literal"):
-        raise ValueError(f"a term of type {kind}")
-    datatype = rdflib.URIRef(member["datatype"]) if "datatype" in member else None
-    return rdflib.Literal(text, lang=member.get("xml:lang"), datatype=datatype, normalize=False)
 
 
 def _is_loopback(host: str) -> bool:

@@ -51,6 +51,7 @@ def commit_metadata(run: str, positions: Mapping[Outbox, int]) -> str:
 
 def place(spark: SparkSession, path: str) -> TablePlace:
     """Return the newest version of a table and its positions. Raises `TableRefused`."""
+    # Raises `TableRefused` with the remedy. DESCRIBE HISTORY would raise an error of Spark.
     open_table(spark, path)
     for limit in (_NEAR, None):
         commits = history(spark, path, limit)

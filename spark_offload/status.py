@@ -68,7 +68,7 @@ def status(spark: SparkSession, path: str, landing: Landing | None = None) -> St
         outbox = Outbox(row["gateway"], row["epoch"])
         one = found.setdefault(outbox, OutboxStatus(outbox))
         one.observations, one.lost = row["observations"], row["lost"]
-        one.oldest, one.newest = _moment(row["oldest"]), _moment(row["newest"])
+        one.oldest, one.newest = _timestamp(row["oldest"]), _timestamp(row["newest"])
     if landing is None:
         return Status(version, sorted(found.values(), key=lambda one: one.outbox))
     for outbox in landing.outboxes():
@@ -80,6 +80,6 @@ def status(spark: SparkSession, path: str, landing: Landing | None = None) -> St
     return Status(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined())
 
 
-def _moment(microseconds: int | None) -> datetime | None:
+def _timestamp(microseconds: int | None) -> datetime | None:
     """Convert microseconds since 1970 to UTC. PySpark itself would use the local time zone."""
     return None if microseconds is None else _BEGINNING + timedelta(microseconds=microseconds)

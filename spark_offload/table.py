@@ -113,7 +113,7 @@ def _why_none(path: str) -> str:
         return f"{path} is a file: give the directory of a table"
     if place.is_dir() and not (place / "_delta_log").exists() and any(place.iterdir()):
         return f"{path} is not a Delta table, and has other files: give another directory"
-    return f"there is no table at {path}: edge-history ingest creates it"
+    return f"table {path} does not exist; `edge-history ingest` creates it"
 
 
 def make_table(spark: SparkSession, path: str) -> None:

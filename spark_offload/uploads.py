@@ -113,6 +113,7 @@ class Uploads:
         self._landing = Landing(landing)
         try:
             self._folder.mkdir(exist_ok=True)
+            # The kernel releases this lock with the process, even after `kill -9`.
             self._alone = os.open(self._folder, os.O_RDONLY)
             fcntl.flock(self._alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -162,6 +163,7 @@ class Uploads:
             state = self.state(name) or State(0, complete=False)
             if state.complete or state.offset != offset:
                 raise OffsetWrong(f"{state.offset} bytes are received")
+            # Without a buffer: bytes that are counted as received must be in the kernel.
             with self._part(name).open("ab", buffering=0) as file:
                 left = memoryview(part)
                 while left:  # on a nearly full disk, write() may accept fewer bytes
@@ -183,10 +185,12 @@ class Uploads:
                     )
                 return False
             if state is None and offset == 0:
+                # An empty file has no part that would have created it.
                 self._part(name).touch()
             elif state is None or state.offset != offset:
                 raise OffsetWrong(f"{state.offset if state else 0} bytes are received")
             try:
+                # No further part could repair the file, so any fault discards it.
                 if _sha256(self._part(name)) != digest:
                     raise Damaged(f"{name.file} does not have the SHA-256 of its Repr-Digest: send it again")
                 if name.is_manifest:

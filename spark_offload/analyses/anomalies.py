@@ -43,5 +43,6 @@ def anomalies(rows: DataFrame, *, threshold: float = THRESHOLD, least: int = LEA
         F.when(mad > 0, mad).otherwise(F.avg(F.abs("deviation")) * MEAN_DEVIATION).alias("spread")
     )
     z = F.col("deviation") / F.col("spread")
+    # A spread of 0 cannot be a divisor. All values of such a group are equal.
     scored = join_on(deviating, spreads.where(F.col("spread") > 0), _GROUP)
     return scored.where(F.abs(z) > threshold).select(*OBSERVED, "ts", "hour", "value", "median", "spread", z.alias("z"))

@@ -43,12 +43,15 @@ def energy(
     else:
         pieces = pieces.withColumn("watts", F.lit(power)).withColumn("street", F.col("feature"))
     hours = F.col("seconds") / F.lit(3600)
+    # `between` is null for an unknown value, and `when` without `otherwise` then gives null: the hours count as
+    # unknown.
     taken = F.when(F.col("value").between(0, 100), F.col("value") / 100 * F.col("watts") * hours / 1000)
     return (
         pieces.select("street", F.to_date("start").alias("date"), "series", taken.alias("taken"), hours.alias("hours"))
         .groupBy("street", "date")
         .agg(
             F.count_distinct("series").alias("lamps"),
+            # SQL's SUM is null, not 0, if it adds up nothing but nulls.
             F.coalesce(F.sum("taken"), F.lit(0.0)).alias("kwh"),
             F.coalesce(F.sum(F.when(F.col("taken").isNotNull(), F.col("hours"))), F.lit(0.0)).alias("known"),
             F.coalesce(F.sum(F.when(F.col("taken").isNull(), F.col("hours"))), F.lit(0.0)).alias("unknown"),
@@ -58,5 +61,6 @@ def energy(
 
 def _rated(pieces: DataFrame, lamps: DataFrame) -> DataFrame:
     street = F.col("street") if "street" in lamps.columns else F.lit(None)
+    # The list of lamps is small: a broadcast spares the shuffle of all pieces.
     rated = pieces.join(F.broadcast(lamps), "sensor", "left")
     return rated.withColumn("street", F.coalesce(street, "feature"))

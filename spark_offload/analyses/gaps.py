@@ -36,12 +36,14 @@ def gaps(
     stop = end or latest(rows)
     ordered = Window.partitionBy(*_SERIES).orderBy("ts")
     intervals = (
+        # Later times come from wrong clocks if `stop` is the latest time, and are of no interest otherwise.
         observations.where(F.col("ts") <= F.lit(stop))
         .select(*_SERIES, F.col("ts").alias("start"), F.lead("ts").over(ordered).alias("end"))
         .withColumn("seconds", (F.unix_micros(F.coalesce("end", F.lit(stop))) - F.unix_micros("start")) / F.lit(1e6))
     )
     # The median is approximate: an exact one holds all distinct intervals in memory, and nearly all are distinct.
     usual = (
+        # Observations of the same timestamp would make the usual interval too short.
         intervals.where(F.col("end").isNotNull() & (F.col("seconds") > 0))
         .groupBy(*_SERIES)
         .agg(F.percentile_approx("seconds", 0.5, 1000).alias("usual"))

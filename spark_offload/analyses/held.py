@@ -46,8 +46,10 @@ def held(
     ).select("*", "_piece.*")
     if start is not None:
         pieces = pieces.withColumn("begin", F.greatest("begin", F.unix_micros(F.lit(start))))
+    # Of several observations with one timestamp, only the last has a duration. This removes the others.
     pieces = pieces.where(F.col("begin") < F.col("end"))
     length = F.lit(micros(window))
+    # `sequence` includes its end, and the intervals here do not.
     starts = F.sequence(window_of(F.col("begin"), window), F.col("end") - F.lit(1), length)
     cut = pieces.withColumn("_window", F.explode(starts))
     seconds = F.least("end", F.col("_window") + length) - F.greatest("begin", "_window")

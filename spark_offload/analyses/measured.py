@@ -22,6 +22,7 @@ def measured(rows: DataFrame) -> DataFrame:
     `value`. A sensor that measures several quantities, or one quantity several times, has several series.
     """
     series = F.coalesce("series", "sensor", "topic", "feature", F.lit(""))
+    # Spark orders NaN above infinity, so this condition excludes both.
     return rows.where(F.abs("value") < float("inf")).select(
         series.alias("series"),
         F.coalesce("sensor", series).alias("sensor"),

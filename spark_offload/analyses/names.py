@@ -20,6 +20,7 @@ def short_names(iris: Iterable[str], parts: int = 1) -> dict[str, str]:
     rest = [iri[begin:] for iri in different]
     end = _shared([iri[::-1] for iri in rest]).rfind("/") + 1
     names = [name[: len(name) - end] for name in rest]
+    # An IRI that is the beginning of all the others would get an empty name. Then all keep their full IRIs.
     return dict(zip(different, names if all(names) else different, strict=True))
 
 

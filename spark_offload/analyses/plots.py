@@ -49,6 +49,7 @@ def downsample(found: pd.DataFrame) -> Figure:
                 axes.fill_between(
                     stretch["start"], stretch["min"], stretch["max"], color=colour, alpha=0.15, linewidth=0
                 )
+            # One entry in the legend for each series: its stretches have none.
             axes.plot([], [], color=colour, label=name)
         axes.set_ylabel(title)
         _legend(axes)
@@ -102,6 +103,7 @@ def places(found: pd.DataFrame) -> Figure:
     charts = [_chart(part) for _, part in panels]
     figure, grid = _figure(len(panels), max(1.6 + 0.3 * len(chart) for chart in charts), share=False)
     for axes, (title, part), chart in zip(grid, panels, charts, strict=True):
+        # `pcolormesh` needs the edges of the cells, one more than there are cells.
         edges = chart.columns.union([chart.columns[-1] + _step(part["start"])])
         far = np.nanmax(np.abs(chart.to_numpy())) or 1.0
         mesh = axes.pcolormesh(edges, range(len(chart) + 1), chart.to_numpy(), cmap="RdBu_r", vmin=-far, vmax=far)
@@ -140,6 +142,7 @@ def energy(found: pd.DataFrame) -> Figure:
 
 
 def _figure(panels: int, height: float, *, share: bool = True) -> tuple[Figure, list[Axes]]:
+    # Not through pyplot, which keeps every figure in memory until it is closed.
     figure = Figure(figsize=(_WIDTH, 0.8 + height * panels), layout="constrained")
     grid = figure.subplots(panels, 1, sharex=share, squeeze=False)
     return figure, list(grid[:, 0])

@@ -19,4 +19,5 @@ def micros(length: timedelta) -> int:
 
 def window_of(time: Column, window: timedelta) -> Column:
     """Return the start of the window that contains a time; both are in microseconds since 1970."""
+    # `pmod` and not `%`, whose result is negative for times before the origin.
     return time - F.pmod(time - F.lit(ORIGIN), F.lit(micros(window)))

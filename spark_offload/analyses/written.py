@@ -23,6 +23,7 @@ Write = Callable[[DataFrame, IO[str]], None]
 
 def as_table(found: DataFrame, output: IO[str]) -> None:
     """Write aligned columns with short IRIs, of the first `MOST_ROWS` rows. The last line has the number of rows."""
+    # One row more than is shown tells whether there are more, without a count of all.
     rows = found.take(MOST_ROWS + 1)
     lines = [found.columns, *zip(*(_column(name, rows[:MOST_ROWS]) for name in found.columns), strict=True)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -56,6 +57,7 @@ def as_json(found: DataFrame, output: IO[str]) -> None:
 
 
 def _rows(found: DataFrame) -> Iterator[Row]:
+    # Holds at most two partitions in memory: the one that is written and the next.
     return found.toLocalIterator(prefetchPartitions=True)
 
 

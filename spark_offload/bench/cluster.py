@@ -55,6 +55,7 @@ class Cluster:
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
+        # Without SPARK_LOCAL_IP Spark would bind to the address of the host name.
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self._directory / f"{name}.log").open("wb") as log:
             command = [str(home / "bin" / "spark-class"), program, *arguments]

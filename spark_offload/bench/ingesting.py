@@ -33,6 +33,7 @@ def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int
         "copy": lambda: _copy(spark, source, copy),
         "ingest": lambda: take_in(spark, landing, table, rows),
     }
+    # A warm-up. The ingestion above was that of the other side.
     sides["copy"]()
     seconds: dict[str, list[float]] = defaultdict(list)
     for run in steps(range(runs), "ingest"):

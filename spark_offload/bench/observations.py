@@ -20,7 +20,7 @@ ROOMS: Final = 5
 """Rooms of each building."""
 BEGINNING: Final = 1_781_024_400_000_000
 """Time of the first reading: 2026-06-09 17:00 UTC (us since 1970). A million readings end on the next day."""
-APART: Final = 5_000_000
+INTERVAL: Final = 5_000_000
 """Microseconds between two readings of a sensor."""
 SEGMENT: Final = 10_000
 """Rows of a segment."""
@@ -104,14 +104,15 @@ def _context(building: str, room: int, kind: Kind) -> Context:
 
 def _readings(gateway: str) -> Iterator[tuple[int, Cells]]:
     """Yield context numbers and cells without end. Times have milliseconds, with an irregular delay."""
+    # A text as seed gives the same numbers in each process, unlike `hash`, which is salted.
     drawn = random.Random(f"{_SEED} {gateway}")
     kinds = KINDS * ROOMS
     values = [drawn.uniform(kind.least, kind.most) for kind in kinds]
     # A fixed delay for each sensor, sorted: the readings of one period are about in the order of their times.
-    late = sorted(drawn.randrange(APART // 1000) for _ in kinds)
+    late = sorted(drawn.randrange(INTERVAL // 1000) for _ in kinds)
     for turn in count():
         for number, kind in enumerate(kinds):
             moved = values[number] + drawn.uniform(-kind.step, kind.step)
             values[number] = min(max(moved, kind.least), kind.most)
-            time = BEGINNING + turn * APART + (late[number] + drawn.randrange(40)) * 1000
+            time = BEGINNING + turn * INTERVAL + (late[number] + drawn.randrange(40)) * 1000
             yield number + 1, Cells(time, f"{values[number]:.{kind.digits}f}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812
 
 from edge.outbox.observation import time_text
-from spark_offload.bench.observations import APART, BEGINNING, BUILDINGS, KINDS, ROOMS, observed, sensor
+from spark_offload.bench.observations import BEGINNING, BUILDINGS, INTERVAL, KINDS, ROOMS, observed, sensor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,8 +36,8 @@ class Question(NamedTuple):
 def questions(rows: int) -> list[Question]:
     """Return the questions for a table with `rows` rows. Time windows are between 80 % and 90 % of its period."""
     readings = rows // (len(BUILDINGS) * ROOMS * len(KINDS))
-    # Readings of one sensor are `APART` microseconds apart, so tenths of the period are tenths of its readings.
-    since, until = (time_text(BEGINNING + readings * APART * tenths // 10) for tenths in (8, 9))
+    # Readings of one sensor are `INTERVAL` microseconds apart, so tenths of the period are tenths of its readings.
+    since, until = (time_text(BEGINNING + readings * INTERVAL * tenths // 10) for tenths in (8, 9))
     temperature, light = KINDS[0], KINDS[2]
     one = sensor(BUILDINGS[0], 0, temperature)
     return [

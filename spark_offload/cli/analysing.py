@@ -70,6 +70,7 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
         _check(options)
         command(options, **given)
 
+    # Decorators apply from the inside out, and help lists the outermost option first.
     for option in reversed(_OPTIONS):
         called = option(called)
     return called
@@ -105,6 +106,7 @@ def run(
     rows = chosen(
         table,
         start=options.since and options.since - before,
+        # Observations of the future come from wrong clocks.
         end=options.until or datetime.now(UTC),
         sensors=options.sensors,
         properties=options.properties,
@@ -130,9 +132,11 @@ def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
     if form == "parquet":
         if out.exists():
             raise HistoryError(f"{out} already exists: remove it, or choose another name")
+        # Spark would resolve a relative path in its default file system, which may be that of a cluster.
         found.write.parquet(str(out.absolute()))
         return
     try:
+        # Without translation of line ends, as the `csv` module requires: it writes those of RFC 4180.
         with out.open("w", encoding="utf-8", newline="") as file:
             WRITERS[form](found, file)
     except OSError as error:
@@ -144,6 +148,7 @@ def _plot(found: DataFrame, name: str, path: Path) -> None:
     from spark_offload.analyses import plots
 
     draw: Callable[[pd.DataFrame], Figure] = getattr(plots, name)
+    # One row more than the limit tells that there are more, without a count of all.
     drawn = found.limit(MOST_DRAWN + 1).toPandas()
     if len(drawn) > MOST_DRAWN:
         raise HistoryError(
@@ -153,6 +158,7 @@ def _plot(found: DataFrame, name: str, path: Path) -> None:
         plots.save(draw, drawn, path)
     except OSError as error:
         raise HistoryError(f"{path} cannot be written: {error.strerror}") from error
+    # Standard output may contain the result.
     click.echo(f"plotted: {path}", err=True)
 
 

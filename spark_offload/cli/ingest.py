@@ -65,11 +65,13 @@ def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None
             run()
             reported = ""
         except HistoryError as error:
+            # Without Spark each further attempt would fail in the same way.
             if every is None or _is_over(spark):
                 raise
             if str(error) != reported:
                 click.echo(f"edge-history: {error}; next try in {every}", err=True)
             reported = str(error)
+        # Returns at once after SIGTERM.
         if every is None or ended.wait(every.total_seconds()):
             return
 

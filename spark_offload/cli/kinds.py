@@ -20,6 +20,7 @@ class Length(click.ParamType[timedelta]):
         """Parse a duration. click passes a default that is a `timedelta` already through this method, too."""
         if isinstance(value, timedelta):
             return value
+        # Six digits at most, so that no unit exceeds the range of `timedelta`.
         found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([smhdw])", value)
         length = timedelta(**{_UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
         if not length:

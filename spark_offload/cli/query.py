@@ -76,6 +76,7 @@ def query(
         text = source.read()
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"the query is not UTF-8: {error}", param_hint="FILE") from None
+    # Before Spark starts, which takes seconds: a wrong query or format is reported at once.
     kind = parse(unanswered(text).text).form
     form = _format(kind, form, out)
     gateways = [Gateway(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]

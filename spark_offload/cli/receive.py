@@ -9,9 +9,9 @@ import click
 
 from spark_offload.cli.gateways import tokens_option
 from spark_offload.gateways import Gateways
+from spark_offload.landing_http import Receiver
+from spark_offload.landing_server import serve, tls_context
 from spark_offload.listen import Address, AddressType
-from spark_offload.receive import Receiver
-from spark_offload.receiver import serve, tls_context
 from spark_offload.uploads import Uploads
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -34,6 +34,7 @@ def with_spark(name: str) -> Callable[[Callable[..., None]], Callable[..., None]
         def called(*, master: str, conf: tuple[str, ...], verbose: bool, **given: object) -> None:
             command(start=lambda: _session(name, master, conf, verbose), **given)
 
+        # Decorators apply from the inside out, and help lists the outermost option first.
         for option in reversed(_OPTIONS):
             called = option(called)
         return called
@@ -47,6 +48,7 @@ def error_text(error: BaseException) -> str:
     from pyspark.errors import PySparkException
 
     if isinstance(error, Py4JJavaError):
+        # Spark wraps the cause in exceptions with general texts, such as a failed job.
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
@@ -63,5 +65,6 @@ def _session(name: str, master: str, conf: tuple[str, ...], verbose: bool) -> Sp
         raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE", param_hint="--conf")
     settings = dict(setting.split("=", 1) for setting in conf)
     if verbose or sys.stderr.isatty():
+        # `--conf` has precedence.
         settings.setdefault("spark.ui.showConsoleProgress", "true")
     return session(master, name=f"edge-history {name}", settings=settings)

@@ -16,7 +16,7 @@ QUERY = f"SELECT ?value {{ ?o <{SOSA}madeBySensor> ?s ; <{SOSA}hasResult>/<{QUDT
 
 url, table = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()
-told: dict[str, object] = {
+reported: dict[str, object] = {
     "sql": [list(row) for row in spark.sql("select sensor, count(*) from observations group by sensor").collect()],
     "zone": spark.conf.get("spark.sql.session.timeZone"),
     "path": open_table(spark, table).count(),
@@ -26,5 +26,5 @@ spark.stop()
 try:
     SparkSession.builder.remote(url.partition("token=")[0] + "token=wrong").getOrCreate().sql("select 1").collect()
 except PySparkException as error:
-    told["wrong"] = str(error)
-print(json.dumps(told))
+    reported["wrong"] = str(error)
+print(json.dumps(reported))

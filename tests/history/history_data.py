@@ -68,7 +68,7 @@ def row(one: Stored) -> tuple[object, ...]:
     """Return a row of `spark_offload.table.SCHEMA`."""
     context, cells = one.context, one.cells
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cells.time)
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "gateway": one.gateway,
         "epoch": one.epoch,
         "seq": one.seq,
@@ -77,16 +77,16 @@ def row(one: Stored) -> tuple[object, ...]:
         "date": moment.date(),
     }
     if cells.quads is not None:
-        told["quads"] = cells.quads
+        reported["quads"] = cells.quads
     else:
-        told |= {
+        reported |= {
             **context._asdict(),
             **{name: cell for name, cell in cells._asdict().items() if name not in {"time", "value", "quads"}},
             "value": number(cells.value, context.datatype),
             "value_text": cells.value,
             "time_datatype": None if context.time_datatype == DATE_TIME_STAMP else context.time_datatype,
         }
-    return tuple(told.get(name) for name in SCHEMA.names)
+    return tuple(reported.get(name) for name in SCHEMA.names)
 
 
 def number(text: str | None, datatype: str) -> float | None:

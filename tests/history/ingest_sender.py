@@ -60,10 +60,10 @@ class Sender:
     def acknowledged(self) -> int:
         """Return the last number that the gateway knows to be in the table."""
         try:
-            told = json.loads(self._acknowledged.read_bytes())["acknowledged"]
+            reported = json.loads(self._acknowledged.read_bytes())["acknowledged"]
         except FileNotFoundError:
             return 0
-        return int(told.get(self.epoch, {}).get("last", 0))
+        return int(reported.get(self.epoch, {}).get("last", 0))
 
     def send_again(self, until: int, rows: int = 10) -> None:
         """Repeat observations that are neither acknowledged nor waiting, up to a number."""

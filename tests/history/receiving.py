@@ -47,9 +47,9 @@ class Receiver:
                 [*self._command, f"--listen={listen}"], stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        assert told.startswith("receiving on "), self.log()
-        self.url = told.removeprefix("receiving on ").strip()
+        reported = self.process.stdout.readline()
+        assert reported.startswith("receiving on "), self.log()
+        self.url = reported.removeprefix("receiving on ").strip()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal; return the exit code."""
@@ -85,7 +85,7 @@ def path(manifest: Manifest, end: str = ROWS) -> str:
     return f"/v1/segments/{manifest.folder}/{manifest.stem}{end}"
 
 
-def told(offset: int, *, whole: bytes | None = None) -> dict[str, str]:
+def reported(offset: int, *, whole: bytes | None = None) -> dict[str, str]:
     """Return the header of a part; `whole` is the length of the file, in the last part."""
     header = {"Upload-Offset": str(offset), "Upload-Complete": "?0"}
     if whole is not None:
@@ -106,7 +106,7 @@ def send(client: httpx.Client, url: str, content: bytes, size: int = 1 << 20) ->
     while True:
         part = content[offset : offset + size]
         last = offset + len(part) == len(content)
-        answer = client.patch(url, content=part, headers=told(offset, whole=content if last else None))
+        answer = client.patch(url, content=part, headers=reported(offset, whole=content if last else None))
         if last or answer.status_code != 204:
             return answer
         offset += len(part)

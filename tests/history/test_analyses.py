@@ -121,7 +121,7 @@ def test_a_mean_weighted_by_time(spark: SparkSession) -> None:
     }
 
 
-def test_gaps_and_who_is_silent_still(spark: SparkSession) -> None:
+def test_gaps_and_silent_sensors(spark: SparkSession) -> None:
     regular = [reading("a", number * MINUTE, 1) for number in (*range(10), *range(20, 60))]
     quiet = [reading("b", number * MINUTE, 1) for number in range(0, 30, 2)]  # until 00:28
     once = [reading("c", 0, 1)]
@@ -144,7 +144,7 @@ def test_gaps_and_who_is_silent_still(spark: SparkSession) -> None:
     ]
 
 
-def test_a_sensor_that_believes_in_the_future_makes_nobody_silent(spark: SparkSession) -> None:
+def test_a_sensor_with_a_future_clock_makes_no_other_silent(spark: SparkSession) -> None:
     rows = table(
         spark,
         *(reading("a", number * MINUTE, 1) for number in range(5)),
@@ -175,7 +175,7 @@ def test_anomalies(spark: SparkSession) -> None:
     assert ("c/heat",) in found(anomalies(rows, least=5), "series")
 
 
-def test_hours_are_those_of_the_zone(spark: SparkSession) -> None:
+def test_hours_are_in_the_given_time_zone(spark: SparkSession) -> None:
     # 23:30 UTC is half past midnight in Rome, in winter.
     rows = table(
         spark, *(reading("a", day * DAY - 30 * MINUTE, day % 3) for day in range(9)), reading("a", 9 * DAY, 50)
@@ -268,7 +268,7 @@ def test_energy_by_a_table_of_lamps_and_within_a_period(spark: SparkSession) -> 
     ]
 
 
-def test_rows_are_chosen(spark: SparkSession) -> None:
+def test_rows_are_selected_by_time_property_and_sensor(spark: SparkSession) -> None:
     rows = table(
         spark,
         reading("a", -1, 1),

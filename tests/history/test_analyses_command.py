@@ -49,7 +49,7 @@ def run(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> Run
     return run
 
 
-def test_without_a_name_it_lists_them() -> None:
+def test_analyse_without_a_name_lists_the_analyses() -> None:
     listed = CliRunner().invoke(edge_history, ["analyse"])
     assert listed.exit_code == 0
     assert all(name in listed.stdout for name in COMMANDS)
@@ -60,7 +60,7 @@ def test_help_has_an_example(name: str) -> None:
     assert f"edge-history analyse {name} --table" in CliRunner().invoke(edge_history, ["analyse", name, "-h"]).stdout
 
 
-def test_a_table_for_people(run: Run) -> None:
+def test_table_format_has_aligned_columns(run: Run) -> None:
     result = run("gaps")
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -72,14 +72,14 @@ def test_a_table_for_people(run: Run) -> None:
     ]
 
 
-def test_who_is_silent_is_told_against_the_whole_history(run: Run) -> None:
+def test_silence_is_measured_against_the_whole_history(run: Run) -> None:
     alone = run("gaps", "--sensor", f"{EX}sensor/b1", "--format", "json")
     assert [gap["end"] for gap in json.loads(alone.stdout)] == ["2026-01-02T06:00:00Z", None]
     until = run("gaps", "--to", "2026-01-03T12:00:00+01:00", "--format", "json")
     assert [gap["end"] for gap in json.loads(until.stdout)] == ["2026-01-02T06:00:00Z"]
 
 
-def test_formats_say_the_same(run: Run, tmp_path: Path) -> None:
+def test_all_formats_have_the_same_rows(run: Run, tmp_path: Path) -> None:
     options = ("--window", "1d", "--from", "2026-01-02", "--to", "2026-01-03")
     shown = csv.DictReader(run("downsample", *options, "--format", "csv").stdout.splitlines())
     rows = [(row["series"], row["start"], float(row["mean"]), int(row["count"])) for row in shown]
@@ -87,12 +87,12 @@ def test_formats_say_the_same(run: Run, tmp_path: Path) -> None:
         (f"{EX}observation/a1", "2026-01-02T00:00:00Z", 19.5, 24),
         (f"{EX}observation/b1", "2026-01-02T00:00:00Z", 21.0, 18),
     ]
-    told = json.loads(run("downsample", *options, "--format", "json").stdout)
-    assert [(row["series"], row["start"], row["mean"], row["count"]) for row in told] == rows
+    reported = json.loads(run("downsample", *options, "--format", "json").stdout)
+    assert [(row["series"], row["start"], row["mean"], row["count"]) for row in reported] == rows
     for name in ("days.csv", "days.json", "days.parquet"):
         written = run("downsample", *options, "--out", tmp_path / name)
         assert (written.exit_code, written.stdout) == (0, "")
-    assert json.loads((tmp_path / "days.json").read_text()) == told
+    assert json.loads((tmp_path / "days.json").read_text()) == reported
     assert len((tmp_path / "days.csv").read_text().splitlines()) == 3
     kept = pd.read_parquet(tmp_path / "days.parquet")
     assert list(kept["mean"]) == [19.5, 21.0]
@@ -118,7 +118,7 @@ def test_plots(run: Run, tmp_path: Path, name: str, options: list[str], texts: l
     assert [text for text in ("UTC", *texts) if f"<!-- {text} -->" not in svg] == []
 
 
-def test_a_plot_of_nothing_says_so(run: Run, tmp_path: Path) -> None:
+def test_plot_without_rows_is_written(run: Run, tmp_path: Path) -> None:
     result = run("anomalies", "--to", "2020-01-01", "--plot", tmp_path / "none.png", "--format", "table")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith("(0 rows)\n")
@@ -129,23 +129,23 @@ def test_lamps_from_a_file(run: Run, tmp_path: Path) -> None:
     lamps = tmp_path / "lamps.csv"
     lamps.write_text(f"sensor,watts,street\n{EX}sensor/a1,1000,{EX}Main\n{EX}sensor/b1,1000,\n")
     options = ("--property", f"{EX}temperature", "--lamps", lamps, "--to", "2026-01-01T04:00:00", "--format", "json")
-    told = json.loads(run("energy", *options).stdout)
-    assert [(row["street"], row["date"], row["lamps"]) for row in told] == [
+    reported = json.loads(run("energy", *options).stdout)
+    assert [(row["street"], row["date"], row["lamps"]) for row in reported] == [
         (f"{EX}Main", "2026-01-01", 1),
         (f"{EX}place/b", "2026-01-01", 1),
     ]
-    assert [row["kwh"] for row in told] == pytest.approx([0.18 + 0.19 + 0.20 + 0.21, 0.20 + 0.21 + 0.22 + 0.20])
+    assert [row["kwh"] for row in reported] == pytest.approx([0.18 + 0.19 + 0.20 + 0.21, 0.20 + 0.21 + 0.22 + 0.20])
     for text, fault in (("lamp,watts\n", "no columns"), ("sensor,watts\na,many\n", "line 2: watts is not a number")):
         lamps.write_text(text)
         assert fault in str(run("energy", *options).exception)
 
 
-def test_the_past_of_a_period_is_known(run: Run) -> None:
+def test_energy_uses_values_before_the_period(run: Run) -> None:
     """The state of a lamp at --from follows from its earlier values."""
     start = ("--from", "2026-01-02T00:30:00", "--to", "2026-01-02T01:00:00", "--sensor", f"{EX}sensor/a1")
     options = ("--property", f"{EX}temperature", "--power", "1000", *start, "--format", "json")
-    (told,) = json.loads(run("energy", *options).stdout)
-    assert (told["kwh"], told["known"], told["unknown"]) == (pytest.approx(0.09), 0.5, 0.0)
+    (reported,) = json.loads(run("energy", *options).stdout)
+    assert (reported["kwh"], reported["known"], reported["unknown"]) == (pytest.approx(0.09), 0.5, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_the_past_of_a_period_is_known(run: Run) -> None:
         ("energy", ["--property", "x"], "--power, or --lamps"),
     ],
 )
-def test_wrong_usage_is_told(name: str, options: list[str], fault: str) -> None:
+def test_wrong_usage_is_reported(name: str, options: list[str], fault: str) -> None:
     """Checked before Spark starts."""
     result = CliRunner().invoke(edge_history, ["analyse", name, "--table", "nowhere", *options])
     assert result.exit_code == 2
     assert fault in result.output
 
 
-def test_what_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
+def test_an_unwritable_output_is_reported(run: Run, tmp_path: Path) -> None:
     away = tmp_path / "away" / "gaps"
     assert "cannot be written" in str(run("gaps", "--out", f"{away}.csv").exception)
     assert "cannot be written" in str(run("gaps", "--plot", f"{away}.png").exception)

@@ -57,7 +57,7 @@ def rows(spark: SparkSession, recorded: pd.DataFrame, tmp_path_factory: pytest.T
     table.unpersist()
 
 
-def test_days_are_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> None:
+def test_days_equal_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> None:
     from spark_offload.analyses.downsample import downsample
 
     found = downsample(rows, timedelta(days=1)).toPandas().set_index(["series", "start"]).sort_index()
@@ -67,7 +67,7 @@ def test_days_are_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> No
     assert_frame_equal(found[expected.columns], expected, check_dtype=False, check_index_type=False)
 
 
-def test_gaps_are_those_of_pandas_and_nothing_is_in_them(rows: DataFrame, recorded: pd.DataFrame) -> None:
+def test_gaps_equal_those_of_pandas_and_contain_no_rows(rows: DataFrame, recorded: pd.DataFrame) -> None:
     from spark_offload.analyses.gaps import gaps
 
     found = gaps(rows, longer=timedelta(hours=3)).toPandas()
@@ -87,7 +87,7 @@ def test_gaps_are_those_of_pandas_and_nothing_is_in_them(rows: DataFrame, record
     assert set(found["usual"].round(-2)) == {1800.0}  # almost half an hour
 
 
-def test_anomalies_are_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> None:
+def test_anomalies_equal_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) -> None:
     from spark_offload.analyses.anomalies import anomalies
 
     found = anomalies(rows, zone="Europe/Copenhagen").toPandas()
@@ -104,7 +104,7 @@ def test_anomalies_are_those_of_pandas(rows: DataFrame, recorded: pd.DataFrame) 
     assert_series_equal(both[0]["z"], both[1]["z"])
 
 
-def test_places_make_up_the_whole(rows: DataFrame) -> None:
+def test_differences_of_all_places_add_up_to_zero(rows: DataFrame) -> None:
     from spark_offload.analyses.places import places
 
     found = places(rows, timedelta(weeks=1)).toPandas()
@@ -117,7 +117,7 @@ def test_places_make_up_the_whole(rows: DataFrame) -> None:
     assert set(found["start"].dt.dayofweek) == {0}
 
 
-def test_all_time_is_known_or_unknown(rows: DataFrame, recorded: pd.DataFrame) -> None:
+def test_known_and_unknown_hours_cover_the_whole_time(rows: DataFrame, recorded: pd.DataFrame) -> None:
     """The test treats occupancy as dimming: a value above 100 is not a percentage."""
     from spark_offload.analyses.energy import energy
 

@@ -17,7 +17,7 @@ CITY = "http://example.org/city/"
 
 @given(st.sets(st.text("ab/#:", min_size=1, max_size=8)), st.integers(1, 3))
 @example({":", "::"}, 1)
-def test_short_names_tell_texts_apart(texts: set[str], parts: int) -> None:
+def test_short_names_distinguish_texts(texts: set[str], parts: int) -> None:
     names = short_names(texts, parts)
     assert set(names) == texts
     assert len(set(names.values())) == len(texts)
@@ -35,11 +35,11 @@ def test_short_names_tell_texts_apart(texts: set[str], parts: int) -> None:
         (["plain", "words"], ["plain", "words"]),
     ],
 )
-def test_short_names_are_what_differs(texts: list[str], names: list[str]) -> None:
+def test_short_names_are_the_differing_parts(texts: list[str], names: list[str]) -> None:
     assert [short_names(texts)[text] for text in texts] == names
 
 
-def test_one_alone_keeps_as_many_parts_as_asked() -> None:
+def test_single_name_keeps_the_requested_number_of_parts() -> None:
     assert short_names([f"{CITY}lamp/dimming"], 2) == {f"{CITY}lamp/dimming": "lamp/dimming"}
 
 
@@ -52,12 +52,12 @@ def test_one_alone_keeps_as_many_parts_as_asked() -> None:
         ("2w", timedelta(weeks=2)),
     ],
 )
-def test_lengths(text: str, length: timedelta) -> None:
+def test_valid_lengths_are_read(text: str, length: timedelta) -> None:
     assert Length().convert(text, None, None) == length
 
 
 @pytest.mark.parametrize("text", ["", "0s", "0.0h", "-1h", "1", "h", "1 y", "1h30m", "1e3s", "9999999w"])
-def test_what_is_no_length(text: str) -> None:
+def test_an_invalid_length_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write 90s"):
         Length().convert(text, None, None)
 
@@ -71,11 +71,11 @@ def test_what_is_no_length(text: str) -> None:
         ("2026-01-31T18:00:00+01:00", datetime(2026, 1, 31, 17, tzinfo=UTC)),
     ],
 )
-def test_moments(text: str, moment: datetime) -> None:
+def test_valid_times_are_read(text: str, moment: datetime) -> None:
     assert Timestamp().convert(text, None, None) == moment
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-13-01", "0001-01-01T00:00:00+10:00"])
-def test_what_is_no_moment(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write 2026-01-31"):
         Timestamp().convert(text, None, None)

@@ -61,14 +61,14 @@ def test_segments_are_always_the_same(landing: Path, tmp_path: Path) -> None:
 )
 def test_a_goal_is_met_by_the_median(values: Sequence[float], goal: float | None, met: bool | None) -> None:
     figure = Figure("ratio", "a ratio", values, goal)
-    told = json.loads(to_json([figure]))["ratio"]
-    assert (told["met"], told["goal"], told["values"]) == (met, goal, values)
+    reported = json.loads(to_json([figure]))["ratio"]
+    assert (reported["met"], reported["goal"], reported["values"]) == (met, goal, values)
     _, line = to_text([figure]).splitlines()
     assert (" yes " in line, " no " in line) == (met is True, met is False)
 
 
 @pytest.mark.timeout(240)
-def test_ingesting_and_asking_are_measured(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingestion_and_queries_are_measured(spark: SparkSession, tmp_path: Path) -> None:
     """The run fails if rows are missing in the table, or if SPARQL answers differ from those computed by hand."""
     rows = 10_000
     fill(tmp_path / "landing", rows)

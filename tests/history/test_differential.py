@@ -69,39 +69,39 @@ def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning:rdflib")  # it warns about itself
 def test_answers_are_those_of_rdflib(world: World, number: int) -> None:
-    asked = query(number)
-    whole = world.rdflib.answer(asked.text, asked.form)
+    sample = query(number)
+    whole = world.rdflib.answer(sample.text, sample.form)
     for way, asking in world.histories.items():
         try:
-            found = answer(asking, asked)
+            found = answer(asking, sample)
         except QueryRefused:
             return  # by name; that is not a wrong answer
-        if whole is None or wrong(asked, found, whole):
+        if whole is None or wrong(sample, found, whole):
             # rdflib turns a blank node into a text, and some errors stop it. Oxigraph has neither fault, but does not
             # distinguish lexical forms.
             found = [tuple(canonical(term) for term in row) for row in found]
-            reason = wrong(asked, found, world.oxigraph.answer(asked.text, asked.form))
-            assert not reason, f"{way}: {reason}\n{asked}"
+            reason = wrong(sample, found, world.oxigraph.answer(sample.text, sample.form))
+            assert not reason, f"{way}: {reason}\n{sample}"
 
 
-def answer(history: History, asked: Query) -> list[Row]:
+def answer(history: History, sample: Query) -> list[Row]:
     """Return Spark's solutions, with columns sorted by name; one row or none for an ASK."""
-    if asked.form == "ASK":
-        return [()] if history.ask(str(asked)) else []
-    found = history.sparql(str(asked)) if asked.form == "SELECT" else history.construct(str(asked))
-    names = sorted(found.columns) if asked.form == "SELECT" else ["subject", "predicate", "object"]
+    if sample.form == "ASK":
+        return [()] if history.ask(str(sample)) else []
+    found = history.sparql(str(sample)) if sample.form == "SELECT" else history.construct(str(sample))
+    names = sorted(found.columns) if sample.form == "SELECT" else ["subject", "predicate", "object"]
     return [tuple(row) for row in found.select(*(f"`{name}`" for name in names)).collect()]
 
 
-def wrong(asked: Query, found: list[Row], whole: list[Row]) -> str:
+def wrong(sample: Query, found: list[Row], whole: list[Row]) -> str:
     """Return why these are wrong solutions, or an empty text. `whole`: the solutions without LIMIT."""
-    if asked.computed or asked.order:
+    if sample.computed or sample.order:
         found, whole = ([tuple(map(rounded, row)) for row in rows] for rows in (found, whole))
-    count = len(whole) if asked.limit is None else min(asked.limit, len(whole))
-    if asked.order and found != whole[:count]:
+    count = len(whole) if sample.limit is None else min(sample.limit, len(whole))
+    if sample.order and found != whole[:count]:
         return f"{found} is not {whole[:count]}"
     if more := Counter(found) - Counter(whole):
-        return f"{dict(more)} is none of {whole}"
+        return f"{dict(more)} is not one of {whole}"
     return (
         "" if len(found) == count else f"{count} expected, {len(found)} found: {dict(Counter(whole) - Counter(found))}"
     )

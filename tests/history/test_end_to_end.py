@@ -60,7 +60,7 @@ def slowly(site: Site, numbers: range) -> None:
 
 
 @pytest.mark.timeout(500)
-def test_by_a_directory_with_gateway_and_ingester_killed(spark: SparkSession, tmp_path: Path) -> None:
+def test_shipment_to_a_directory_survives_kills_of_gateway_and_ingester(spark: SparkSession, tmp_path: Path) -> None:
     with Site(tmp_path) as site:
         site.landing.mkdir()
         with site.ingester("--every", "1s") as ingester:
@@ -98,7 +98,7 @@ def test_by_a_directory_with_gateway_and_ingester_killed(spark: SparkSession, tm
 
 
 @pytest.mark.timeout(500)
-def test_by_a_receiver_with_gateway_and_receiver_killed(spark: SparkSession, tmp_path: Path) -> None:
+def test_shipment_to_a_receiver_survives_kills_of_gateway_and_receiver(spark: SparkSession, tmp_path: Path) -> None:
     with receiving(tmp_path) as receiver, Site(tmp_path, **shipping_to(receiver)) as site:
 
         def killed() -> None:

@@ -21,7 +21,7 @@ BULK = settings(max_examples=3, suppress_health_check=list(HealthCheck), phases=
 
 @BULK
 @given(histories(MAPPED, EXPLICIT, ODD, size=60))
-def test_lines_are_the_quads_of_all(spark: SparkSession, stored: list[Stored]) -> None:
+def test_lines_are_the_quads_of_all_observations(spark: SparkSession, stored: list[Stored]) -> None:
     assert {row.line for row in export.lines(frame(spark, stored)).collect()} == graph_of(stored)
 
 
@@ -37,7 +37,7 @@ def test_n_quads_are_a_file_or_a_folder(spark: SparkSession, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("name", ["history.nq", "history"])
-def test_nothing_is_overwritten(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_export_does_not_overwrite_files(spark: SparkSession, tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(OutputRefused, match="already exists"):
         export.write_nquads(frame(spark, []), str(tmp_path / name))

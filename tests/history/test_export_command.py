@@ -47,14 +47,14 @@ def run(spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.Mon
         (["--gateway", "box-2", "--gateway", "box-3"], [STORED[3]]),
     ],
 )
-def test_what_is_asked_for_is_written(run: Run, options: list[str], stored: list[Stored]) -> None:
+def test_the_requested_part_is_written(run: Run, options: list[str], stored: list[Stored]) -> None:
     result = run("--out", "history.nq.gz", *options)
     assert result.exit_code == 0, result.output
     assert set(gzip.decompress(Path("history.nq.gz").read_bytes()).decode().splitlines()) == graph_of(stored)
     assert result.stderr == "written: history.nq.gz\n"
 
 
-def test_parquet_is_for_other_programs(run: Run) -> None:
+def test_other_programs_read_the_parquet_files(run: Run) -> None:
     assert run("--out", "rows", "--format", "parquet").exit_code == 0
     rows = ds.dataset("rows", exclude_invalid_files=True).to_table().to_pylist()
     assert sorted((row["gateway"], row["seq"], row["value"]) for row in rows) == [
@@ -69,7 +69,7 @@ def test_parquet_is_for_other_programs(run: Run) -> None:
     ("arguments", "reason"),
     [(["--from", "2026-01-02", "--to", "2026-01-02"], "not before"), (["--conf", "x"], "not KEY=VALUE")],
 )
-def test_wrong_usage_is_told(run: Run, arguments: list[str], reason: str) -> None:
+def test_wrong_usage_is_reported(run: Run, arguments: list[str], reason: str) -> None:
     result = run("--out", "history", *arguments)
     assert (result.exit_code, reason in result.stderr) == (2, True)
 
@@ -79,7 +79,7 @@ def refusal(result: Result) -> HistoryError:
     return result.exception
 
 
-def test_what_cannot_be_is_told(run: Run, tmp_path: Path) -> None:
+def test_impossible_requests_are_reported(run: Run, tmp_path: Path) -> None:
     assert isinstance(refusal(run("--out", str(tmp_path / "no" / "history.nq"))), OutputRefused)
     assert isinstance(refusal(run("--out", str(tmp_path))), OutputRefused)
     assert isinstance(refusal(run("--out", "x", "--table", str(tmp_path / "none"))), TableRefused)

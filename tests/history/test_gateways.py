@@ -49,7 +49,7 @@ def test_names_that_no_gateway_can_have(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
+def test_impossible_operations_are_reported(tmp_path: Path) -> None:
     gateways = Gateways(tmp_path / "gateways.json")
     gateways.add("a")
     with pytest.raises(GatewayRefused, match="gateways remove a"):
@@ -64,7 +64,7 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     "text",
     ["", "[]", '{"schema":1}', '{"schema":2,"gateways":{}}', '{"schema":1,"gateways":{"a":{"sha256":"é","since":""}}}'],
 )
-def test_a_file_that_is_damaged_lets_nobody_in(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_admits_no_gateway(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateways.json"
     file.write_text(text)
     with pytest.raises(GatewayRefused, match="is not a valid file of gateways"):

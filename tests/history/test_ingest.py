@@ -66,7 +66,7 @@ def numbers(spark: SparkSession, table: Path) -> list[int]:
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-def test_rows_are_what_the_gateway_stored(
+def test_ingested_rows_equal_the_stored_observations(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, observations, cuts
 ) -> None:
     place = tmp_path_factory.mktemp("history [1] é*")
@@ -97,8 +97,8 @@ def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> No
     names = SCHEMA.names
     value, text, datatype = names.index("value"), names.index("value_text"), names.index("datatype")
     assert [one[text] for one in found] == [text for text in texts for _ in range(5)]
-    told = {(one[text], one[datatype].removeprefix(XSD)): one[value] for one in found if one[value] is not None}
-    assert told == {
+    reported = {(one[text], one[datatype].removeprefix(XSD)): one[value] for one in found if one[value] is not None}
+    assert reported == {
         ("1e5", "double"): 1e5,
         ("+.5", "double"): 0.5,
         ("+.5", "decimal"): 0.5,
@@ -162,7 +162,7 @@ def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> N
     assert read["ts"].to_pylist()[0].tzinfo is not None
 
 
-def test_times_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
+def test_times_out_of_range_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
     times = [-(2**63), YEAR_1 - 1, YEAR_1, -12_219_292_800_000_001, -1, 0, END_OF_9999, END_OF_9999 + 1, 2**63 - 1]
     landing, table = tmp_path / "landing", tmp_path / "table"
     observations = [(Context(series="http://example.org/o"), Cells(time, "x", "sometime")) for time in times]
@@ -188,9 +188,7 @@ def test_times_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
         ("1\t1\t0\t1\n2\t1\t99999999999999999999\t1\n", "does not fit into 64 bits"),
     ],
 )
-def test_a_segment_that_is_as_the_gateway_wrote_it_and_nonsense(
-    spark: SparkSession, tmp_path: Path, text: str, reason: str
-) -> None:
+def test_segment_with_invalid_rows_is_quarantined(spark: SparkSession, tmp_path: Path, text: str, reason: str) -> None:
     """The segment is quarantined, and those of other gateways are ingested."""
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS, gateway="box-2").send(1, 10)
@@ -203,7 +201,7 @@ def test_a_segment_that_is_as_the_gateway_wrote_it_and_nonsense(
     assert len(Landing(landing).quarantined()) == 1
 
 
-def test_one_commit_after_a_version(spark: SparkSession, tmp_path: Path) -> None:
+def test_second_commit_on_the_same_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Of two ingesters that read the same version one has to retry, even without a lock between them."""
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     Sender(landing, OBSERVATIONS).send(1, 10)
@@ -216,7 +214,7 @@ def test_one_commit_after_a_version(spark: SparkSession, tmp_path: Path) -> None
     assert numbers(spark, tmp_path / "table") == list(range(1, 11))
 
 
-def test_another_process_that_writes_keeps_us_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_locked_by_another_process_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     sender = Sender(landing, OBSERVATIONS)
     sender.send(1, 10)
@@ -228,7 +226,7 @@ def test_another_process_that_writes_keeps_us_out(spark: SparkSession, tmp_path:
     assert ingest(spark, landing, table)[0].observations == 10
 
 
-def test_a_table_that_is_no_history_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_foreign_table_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
     spark.range(5).write.format("delta").save(str(table))

@@ -36,7 +36,7 @@ def test_a_landing_zone_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Landing(tmp_path / "nowhere")
 
 
-def test_only_what_has_a_manifest_and_the_right_names_is_there(tmp_path: Path, sender: Sender) -> None:
+def test_only_segments_with_a_manifest_and_valid_names_exist(tmp_path: Path, sender: Sender) -> None:
     sender.send(1, 10)
     rows_of(sender.send(11, 20)).with_suffix("").touch()
     sender.send(21, 30).unlink()
@@ -49,7 +49,7 @@ def test_only_what_has_a_manifest_and_the_right_names_is_there(tmp_path: Path, s
     assert [(one.first, one.last) for one in landing.segments(BOX)] == [(1, 10), (11, 20)]
 
 
-def test_out_of_order_doubled_and_overlapping(tmp_path: Path, sender: Sender) -> None:
+def test_unordered_and_overlapping_segments_are_taken_once(tmp_path: Path, sender: Sender) -> None:
     for first, last in ((21, 30), (1, 10), (5, 25), (26, 28), (11, 20), (50, 60)):
         sender.send(first, last)
     found = look(Landing(tmp_path), {}, 1000)
@@ -76,7 +76,9 @@ def test_rows_go_before_tombstones(tmp_path: Path, sender: Sender) -> None:
         (lambda path: path.write_bytes(path.read_bytes().replace(b"box-1", b"box-2")), "manifest is that of"),
     ],
 )
-def test_damaged_ones_go_to_quarantine_and_may_come_again(tmp_path: Path, sender: Sender, harm, reason: str) -> None:
+def test_damaged_segments_are_quarantined_and_accepted_when_sent_again(
+    tmp_path: Path, sender: Sender, harm, reason: str
+) -> None:
     sender.send(1, 10)
     harm(sender.send(11, 20))
     sender.send(21, 30)
@@ -92,7 +94,7 @@ def test_damaged_ones_go_to_quarantine_and_may_come_again(tmp_path: Path, sender
     assert ranges(look(landing, {BOX: 10}, 1000).taken) == [(10, 20), (20, 30)]
 
 
-def test_what_a_damaged_one_has_may_come_with_another(tmp_path: Path, sender: Sender) -> None:
+def test_observations_of_a_damaged_segment_may_arrive_in_another(tmp_path: Path, sender: Sender) -> None:
     sender.send(1, 10)
     rows_of(sender.send(1, 20)).unlink()
     found = look(Landing(tmp_path), {}, 1000)
@@ -110,7 +112,7 @@ def test_a_newer_schema_is_left_where_it_is(tmp_path: Path, sender: Sender) -> N
     assert path.exists()
 
 
-def test_a_round_is_bounded_and_what_waits_behind_a_gap_is_in_nobodys_way(tmp_path: Path, sender: Sender) -> None:
+def test_a_round_is_bounded_and_a_gap_blocks_no_other_gateway(tmp_path: Path, sender: Sender) -> None:
     other = Sender(tmp_path, OBSERVATIONS, gateway="box-2")
     for first in range(11, 100, 10):
         sender.send(first, first + 9)
@@ -128,7 +130,9 @@ def test_a_round_is_bounded_and_what_waits_behind_a_gap_is_in_nobodys_way(tmp_pa
     st.integers(1, 40),
 )
 @settings(max_examples=60)
-def test_each_number_once_and_as_far_as_it_goes(tmp_path_factory, segments, position: int, most: int) -> None:
+def test_each_observation_is_taken_once_up_to_the_first_gap(
+    tmp_path_factory, segments, position: int, most: int
+) -> None:
     landing = tmp_path_factory.mktemp("landing")
     sender = Sender(landing, OBSERVATIONS)
     for first, length, tombstone in segments:
@@ -157,7 +161,7 @@ def test_each_number_once_and_as_far_as_it_goes(tmp_path_factory, segments, posi
     assert (missing and (missing.first, missing.last)) == ((expected + 1, min(behind) - 1) if behind else None)
 
 
-def test_acknowledgements_grow_and_are_made_anew(tmp_path: Path, sender: Sender) -> None:
+def test_acknowledgements_grow_and_are_rebuilt(tmp_path: Path, sender: Sender) -> None:
     landing = Landing(tmp_path)
     sender.send(1, 10)
     landing.acknowledge({BOX: 10, Outbox("elsewhere", EPOCH): 5}, 3)
@@ -177,7 +181,7 @@ def test_acknowledgements_grow_and_are_made_anew(tmp_path: Path, sender: Sender)
     assert {path.name for path in tmp_path.iterdir()} == {"box-1"}
 
 
-def test_what_is_in_the_table_is_removed_after_a_while(tmp_path: Path, sender: Sender) -> None:
+def test_ingested_segments_are_removed_later(tmp_path: Path, sender: Sender) -> None:
     old, fresh, ahead = sender.send(1, 10), sender.send(11, 20), sender.send(21, 30)
     before = time.time() - 3600
     for path in (old, rows_of(old), ahead, rows_of(ahead)):

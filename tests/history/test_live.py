@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-import rdflib
 from click.testing import CliRunner
-from rdflib.plugins.sparql.parser import parseQuery
 
 from edge.cli import edge as edge_command
 from edge.outbox.observation import DCTERMS, QUDT, SOSA
+from edge.sparql.query import read_query
+from edge.sparql.terms import BlankNode, Literal
 from spark_offload import live
 from spark_offload.cli import edge_history
 from spark_offload.errors import GatewayRefused, QueryRefused
 from spark_offload.history import History
-from spark_offload.live import Gateway, Solutions
+from spark_offload.live import Gateway
 from spark_offload.services import answered
+from spark_offload.solutions import Solutions
 from tests.history.history_data import EX, frame, numbered, readings, write
 from tests.support.processes import GatewayProcess
 
@@ -47,23 +48,23 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     process = GatewayProcess(tmp_path_factory.mktemp("box") / "data", QUIET)
     try:
         url = process.start()["http"]
-        told = httpx.post(f"{url}/update", content=DATA, headers={"Content-Type": "application/sparql-update"})
-        assert told.status_code == 200, told.text
+        reported = httpx.post(f"{url}/update", content=DATA, headers={"Content-Type": "application/sparql-update"})
+        assert reported.status_code == 200, reported.text
         yield Gateway(f"{url}/query")
     finally:
         process.stop()
 
 
-def test_terms_come_as_they_are(box: Gateway) -> None:
+def test_terms_of_a_gateway_are_unchanged(box: Gateway) -> None:
     found = box.select(f"SELECT ?s ?v ?none {{ ?s <{EX}value> ?v }} ORDER BY ?s")
     assert found.variables == ("s", "v", "none")
-    assert [tuple(None if term is None else term.n3() for term in row) for row in found.rows] == [
+    assert [tuple(None if term is None else str(term) for term in row) for row in found.rows] == [
         (f"<{EX}s1>", '"21.5"^^<http://www.w3.org/2001/XMLSchema#decimal>', None),
         (f"<{EX}s2>", '"20"^^<http://www.w3.org/2001/XMLSchema#integer>', None),
     ]
     (row,) = box.select(f"SELECT * {{ <{EX}s1> <{EX}name> ?n ; <{EX}note> ?t ; <{EX}at> ?a , ?b }}").rows
-    assert row[:2] == (rdflib.Literal("Küche", lang="de"), rdflib.Literal('a"\n'))
-    assert isinstance(row[2], rdflib.BNode)
+    assert row[:2] == (Literal("Küche", "de"), Literal('a"\n'))
+    assert isinstance(row[2], BlankNode)
     assert row[2] == row[3]
 
 
@@ -76,7 +77,7 @@ def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: Gatewa
     assert box.frame(spark, "SELECT ?x { ?x <urn:nowhere> ?x }").collect() == []
 
 
-def test_what_the_gateway_refuses_is_told_in_its_words(box: Gateway) -> None:
+def test_refusals_show_the_message_of_the_gateway(box: Gateway) -> None:
     with pytest.raises(GatewayRefused, match=r"answered 400: .*SPARQL"):
         box.select("SELEKT")
     with pytest.raises(GatewayRefused, match=r"answered 404"):
@@ -88,12 +89,12 @@ def test_what_the_gateway_refuses_is_told_in_its_words(box: Gateway) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "box", "ftp://box/query", "http:///query", "file:///etc/passwd"])
-def test_what_is_no_address(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(GatewayRefused, match="is not a URL of a gateway"):
         Gateway(url)
 
 
-def test_a_token_is_sent_where_nobody_reads_along() -> None:
+def test_a_token_is_sent_over_encrypted_connections_only() -> None:
     with pytest.raises(GatewayRefused, match="use https"):
         Gateway("http://box.example:8000/query", token="secret")
     for url in ("http://localhost:8000/query", "http://[::1]:8000/query", "https://box.example/query"):
@@ -131,7 +132,7 @@ def test_a_secured_gateway_wants_a_token_and_its_certificate(tmp_path: Path) -> 
         b" " * 1001,
     ],
 )
-def test_answers_that_are_no_results(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_are_not_results_are_refused(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LARGEST", 1000)
 
     class Handler(BaseHTTPRequestHandler):
@@ -155,14 +156,14 @@ def test_answers_that_are_no_results(body: bytes, monkeypatch: pytest.MonkeyPatc
             thread.join()
 
 
-ONE = Solutions(("x",), ((rdflib.Literal(1),),))
+ONE = Solutions(("x",), ((Literal("1"),),))
 
 
-def test_what_is_between_the_braces_is_asked_for() -> None:
-    asked: list[tuple[str, str]] = []
+def test_the_pattern_inside_service_is_queried() -> None:
+    requests: list[tuple[str, str]] = []
 
     def ask(address: str, query: str) -> Solutions:
-        asked.append((address, query))
+        requests.append((address, query))
         return ONE
 
     prologue = "PREFIX service: <urn:s> # SELECT\nBASE <urn:b>\n"
@@ -173,18 +174,18 @@ def test_what_is_between_the_braces_is_asked_for() -> None:
     inside = inside.replace("<urn:SERVICE{>", "<urn:SERVICE>")
     query = prologue + around % (f"service <http://a/> {inside}", "SERVICE SILENT <http://b/>{}")
     made = answered(query, ask)
-    assert asked == [
+    assert requests == [
         ("http://a/", f"{prologue}SELECT * WHERE {inside}"),
         ("http://b/", f"{prologue}SELECT * WHERE {{}}"),
     ]
     assert made.text == prologue + around % ("VALUES ?service1 {}", "VALUES ?service2 {}")
     assert set(made.answers) == {"service1", "service2"}
-    for _, text in asked:
-        parseQuery(text)
-    parseQuery(made.text)
+    for _, text in requests:
+        read_query(text)
+    read_query(made.text)
 
 
-def test_names_are_no_variables_of_the_query() -> None:
+def test_internal_names_are_not_variables_of_the_query() -> None:
     made = answered("SELECT * { ?service1 ?service3 ?x . SERVICE <a:> {} SERVICE <b:> {} }", lambda *_: ONE)
     assert set(made.answers) == {"service2", "service4"}
 
@@ -208,12 +209,12 @@ def test_only_silent_services_may_fail() -> None:
         "ASK { SERVICE <a:> {",
     ],
 )
-def test_services_that_cannot_be_asked(query: str) -> None:
+def test_service_in_unsupported_positions_is_refused(query: str) -> None:
     with pytest.raises(QueryRefused, match="SERVICE without"):
         answered(query, lambda *_: ONE)
 
 
-def test_history_and_live_graph_are_asked_in_one_go(spark: SparkSession, box: Gateway) -> None:
+def test_one_query_reads_history_and_live_graph(spark: SparkSession, box: Gateway) -> None:
     """The names of the sensors are live, their measurements are history."""
     rows = numbered([*readings("s1", [20, 21]), *readings("s2", [5]), *readings("s3", [9])])
     history = History(spark, frame(spark, rows), live=[box])
@@ -231,12 +232,12 @@ def test_history_and_live_graph_are_asked_in_one_go(spark: SparkSession, box: Ga
 
 def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway) -> None:
     series = f"{EX}observation/s1"
-    told = httpx.post(
+    reported = httpx.post(
         box.url.replace("/query", "/update"),
         content=f"INSERT DATA {{ <{series}> <{EX}quality> 1 }}",
         headers={"Content-Type": "application/sparql-update"},
     )
-    assert told.status_code == 200
+    assert reported.status_code == 200
     history = History(spark, frame(spark, numbered([*readings("s1", [1, 2]), *readings("s2", [3])])), live=[box])
     joined = f"?version <{DCTERMS}isVersionOf> ?live SERVICE <{box.url}> {{ ?live <{EX}quality> ?quality }}"
     assert history.sparql(f"SELECT ?version {{ {joined} }}").count() == 2
@@ -247,19 +248,19 @@ def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway
     assert not history.ask(f"ASK {{ SERVICE <{box.url}> {{ <urn:a> <urn:b> <urn:c> }} }}")
 
 
-def test_who_is_not_named_is_not_asked(spark: SparkSession, box: Gateway) -> None:
+def test_only_named_gateways_are_queried(spark: SparkSession, box: Gateway) -> None:
     history = History(spark, frame(spark, numbered(readings("s1", [1]))), live=[box])
     for silent in ("", "SILENT "):
         with pytest.raises(QueryRefused, match="is not allowed"):
             history.sparql(f"SELECT * {{ SERVICE {silent}<http://127.0.0.1:1/query> {{ ?s ?p ?o }} }}")
 
 
-def test_the_command_asks_gateways_that_it_is_told_of(spark: SparkSession, box: Gateway, tmp_path: Path) -> None:
+def test_the_command_queries_the_configured_gateways(spark: SparkSession, box: Gateway, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "table", numbered(readings("s1", [1])))
     query = f"SELECT ?v {{ SERVICE <{box.url}> {{ <{EX}s1> <{EX}value> ?v }} }}"
     command = ["query", "-", "--table", table, "--format", "csv"]
-    told = CliRunner().invoke(edge_history, [*command, "--live", box.url], input=query)
-    assert told.stdout.split() == ["v", "21.5"], told.output
+    reported = CliRunner().invoke(edge_history, [*command, "--live", box.url], input=query)
+    assert reported.stdout.split() == ["v", "21.5"], reported.output
     explained = CliRunner().invoke(edge_history, [*command, "--live", box.url, "--explain"], input=query)
     assert explained.stdout.startswith("SELECT"), explained.output
     refused = CliRunner().invoke(edge_history, command, input=query)

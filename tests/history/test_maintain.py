@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 OBSERVATIONS = readings("a1", range(20))
 
 
-def test_an_old_table_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintain_adds_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     old = [name for name in SCHEMA.names if name not in ("replayed", "lost")]
     write(spark, tmp_path / "newest", numbered(OBSERVATIONS))
@@ -40,7 +40,7 @@ def test_an_old_table_grows(spark: SparkSession, tmp_path: Path) -> None:
     assert open_table(spark, table).count() == 30
 
 
-def test_newer_ones_and_strangers_are_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_newer_and_foreign_tables_are_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     table, other = str(tmp_path / "table"), str(tmp_path / "other")
     make_table(spark, table)
     spark.sql(f"ALTER TABLE {named(table)} SET TBLPROPERTIES ('edge.history.schema' = '99')")
@@ -49,11 +49,11 @@ def test_newer_ones_and_strangers_are_left_alone(spark: SparkSession, tmp_path: 
     spark.range(3).write.format("delta").save(other)
     with pytest.raises(TableRefused, match="is not a history"):
         maintain(spark, other)
-    with pytest.raises(TableRefused, match="there is no table"):
+    with pytest.raises(TableRefused, match="does not exist"):
         maintain(spark, str(tmp_path / "nowhere"))
 
 
-def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_no_version_needs_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     """Replaced files, and those that a killed ingester left."""
     landing, table = tmp_path / "landing", tmp_path / "table"
     sender = Sender(landing, OBSERVATIONS)
@@ -73,7 +73,7 @@ def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path) -> None
     assert sorted(row.seq for row in open_table(spark, str(table)).collect()) == list(range(1, 21))
 
 
-def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
     Sender(landing, OBSERVATIONS, gateway="box-2").send(3, 4)
@@ -82,9 +82,9 @@ def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
     assert ingested.exit_code == 0, ingested.output
     assert ingested.stdout == "ingested 10 observations (table version 1)\n"
     assert "box-2/00000000000000aa: observations 1 to 2 are missing; 1 later segments have waited" in ingested.stderr
-    told = runner.invoke(edge_history, ["status", "--landing", str(landing), "--table", str(table), "--json"])
-    assert told.exit_code == 0, told.output
-    assert [(one["gateway"], one["last"], one["waiting"]) for one in json.loads(told.stdout)["outboxes"]] == [
+    reported = runner.invoke(edge_history, ["status", "--landing", str(landing), "--table", str(table), "--json"])
+    assert reported.exit_code == 0, reported.output
+    assert [(one["gateway"], one["last"], one["waiting"]) for one in json.loads(reported.stdout)["outboxes"]] == [
         ("box-1", 10, 0),
         ("box-2", 0, 1),
     ]

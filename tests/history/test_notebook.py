@@ -29,7 +29,7 @@ nbformat.write(notebook, target)
 """
 
 
-def test_it_is_committed_without_outputs() -> None:
+def test_the_notebook_is_committed_without_outputs() -> None:
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert code
@@ -37,7 +37,7 @@ def test_it_is_committed_without_outputs() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_it_runs(tmp_path: Path) -> None:
+def test_the_notebook_runs(tmp_path: Path) -> None:
     """In separate processes: the kernel's session would be a second one in the test process."""
     if not java():
         pytest.skip("no Java: install the package openjdk-17-jre-headless")

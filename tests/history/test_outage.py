@@ -46,7 +46,7 @@ def test_a_day_without_the_receiver_is_replayed(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.timeout(400)
-def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_table_records_observations_dropped_by_a_full_outbox(spark: SparkSession, tmp_path: Path) -> None:
     count = 6_000
     settings = {"EDGE__OUTBOX__MAX_BYTES": "65536", "EDGE__OFFLOAD__SEGMENT_ROWS": "1000"}
     with Site(tmp_path, **settings) as site:
@@ -59,10 +59,10 @@ def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp
         rows = site.rows()
     lost = [row for row in rows if row["lost"] is not None]
     kept = [row for row in rows if row["lost"] is None]
-    told = {seq for row in lost for seq in range(row["seq"] - row["lost"] + 1, row["seq"] + 1)}
-    assert sum(row["lost"] for row in lost) == len(told)
+    reported = {seq for row in lost for seq in range(row["seq"] - row["lost"] + 1, row["seq"] + 1)}
+    assert sum(row["lost"] for row in lost) == len(reported)
     assert 0 < len(kept) < count
-    assert sorted(told) == list(range(1, kept[0]["seq"]))  # the oldest were dropped
+    assert sorted(reported) == list(range(1, kept[0]["seq"]))  # the oldest were dropped
     assert [(row["seq"], int(row["value_text"])) for row in kept] == [
         (seq, seq - 1) for seq in range(kept[0]["seq"], count + 1)
     ]

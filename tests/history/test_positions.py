@@ -26,9 +26,9 @@ BOX = Outbox("box-1", EPOCH)
 OBSERVATIONS = readings("a1", range(60), every=DAY // 20)
 
 
-def test_a_new_table_and_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_and_missing_tables(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
-    with pytest.raises(TableRefused, match="there is no table"):
+    with pytest.raises(TableRefused, match="does not exist"):
         place(spark, table)
     make_table(spark, table)
     make_table(spark, table)
@@ -37,7 +37,7 @@ def test_a_new_table_and_none(spark: SparkSession, tmp_path: Path) -> None:
         open_table(spark, table, 7)
 
 
-def test_what_others_do_to_the_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_of_other_writers_are_tolerated(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     sender = Sender(landing, OBSERVATIONS)
     sender.send(1, 20)
@@ -71,7 +71,7 @@ def test_what_others_do_to_the_table(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted(row.seq for row in open_table(spark, table).collect()) == list(range(1, 41))
 
 
-def test_commits_without_positions_are_gone_through_to_the_last_that_tells(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_last_commit_with_positions_is_found(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     Sender(landing, OBSERVATIONS).send(1, 5)
     ingest(spark, landing, table)
@@ -81,7 +81,7 @@ def test_commits_without_positions_are_gone_through_to_the_last_that_tells(spark
     assert place(spark, table) == (24, {BOX: 5})
 
 
-def test_status_of_all_that_can_be(spark: SparkSession, tmp_path: Path) -> None:
+def test_status_reports_gaps_quarantine_and_waiting_segments(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     one, two = Sender(landing, OBSERVATIONS), Sender(landing, OBSERVATIONS, gateway="box-2")
     one.send(1, 10)
@@ -91,15 +91,15 @@ def test_status_of_all_that_can_be(spark: SparkSession, tmp_path: Path) -> None:
     two.send(1, 10)
     ingest(spark, landing, table)
     one.send(16, 20)
-    told = status(spark, table, Landing(landing))
-    first, second = told.outboxes
+    reported = status(spark, table, Landing(landing))
+    first, second = reported.outboxes
     assert (first.outbox, first.last, first.observations, first.lost, first.acknowledged) == (BOX, 15, 10, 5, 15)
     assert (first.waiting, first.gap) == (1, None)
     assert [int(moment.timestamp() * SECOND) for moment in (first.oldest, first.newest)] == [
         cells.time for _, cells in (OBSERVATIONS[0], OBSERVATIONS[9])
     ]
     assert (second.last, second.waiting, second.gap.first, second.gap.last) == (10, 1, 11, 20)
-    assert [fault.stem for fault in told.quarantined] == ["000000000011-000000000020"]
+    assert [fault.stem for fault in reported.quarantined] == ["000000000011-000000000020"]
     assert [one.last for one in status(spark, table).outboxes] == [15, 10]
 
 

@@ -46,7 +46,7 @@ def run(spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.Mon
     return called
 
 
-def test_a_file_is_asked(run: Run, table: str) -> None:
+def test_query_is_read_from_a_file(run: Run, table: str) -> None:
     Path("all.rq").write_text(SELECT)
     result = CliRunner().invoke(edge_history, ["query", "all.rq", "--table", table, "--format", "table"])
     assert result.stdout.splitlines() == [
@@ -58,7 +58,7 @@ def test_a_file_is_asked(run: Run, table: str) -> None:
     ]
 
 
-def test_programs_get_json(run: Run) -> None:
+def test_output_to_a_pipe_is_json(run: Run) -> None:
     found = json.loads(run(SELECT).stdout)
     assert [row["v"]["value"] for row in found["results"]["bindings"]] == ["20", "21.5"]
     assert json.loads(run(ASK).stdout) == {"head": {}, "boolean": True}
@@ -68,7 +68,7 @@ def test_programs_get_json(run: Run) -> None:
     ]
 
 
-def test_the_name_of_a_file_says_the_format(run: Run) -> None:
+def test_the_file_name_selects_the_format(run: Run) -> None:
     assert run(SELECT, "--out", "found.csv").exit_code == 0
     assert Path("found.csv").read_bytes() == (
         b"s,v\r\nhttp://example.org/sensor/a1,20\r\nhttp://example.org/sensor/a1,21.5\r\n"
@@ -82,11 +82,11 @@ def test_the_name_of_a_file_says_the_format(run: Run) -> None:
     ]
 
 
-def test_the_past_can_be_asked(run: Run) -> None:
+def test_version_option_queries_an_earlier_version(run: Run) -> None:
     assert len(json.loads(run(SELECT, "--version", "1").stdout)["results"]["bindings"]) == 1
 
 
-def test_how_it_is_answered_is_explained(run: Run) -> None:
+def test_explain_prints_the_physical_plan(run: Run) -> None:
     result = run(SELECT, "--explain")
     assert result.exit_code == 0
     assert "== Physical Plan ==" in result.stdout
@@ -100,13 +100,13 @@ def test_how_it_is_answered_is_explained(run: Run) -> None:
         (SELECT, ["--format", "parquet"], "needs --out"),
     ],
 )
-def test_wrong_usage_is_told(run: Run, text: str, options: list[str], reason: str) -> None:
+def test_wrong_usage_is_reported(run: Run, text: str, options: list[str], reason: str) -> None:
     result = run(text, *options)
     assert (result.exit_code, reason in result.stderr) == (2, True)
 
 
-def test_what_spark_cannot_do_is_told(run: Run) -> None:
-    asked = run('SELECT ?s { ?o sosa:madeBySensor ?s FILTER(REGEX(STR(?s), "[")) }')
+def test_an_error_of_spark_is_reported(run: Run) -> None:
+    asked = run('SELECT ?s { ?o <http://www.w3.org/ns/sosa/madeBySensor> ?s FILTER(REGEX(STR(?s), "[")) }')
     assert asked.exception is not None
     assert re.search("regexp|character class", error_text(asked.exception)), (
         "which of the two depends on how Spark ran it"
@@ -117,14 +117,14 @@ def test_what_spark_cannot_do_is_told(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("SELECT ?s WHERE {\n  ?s ?p \n}", [], "line 2"),
+        ("SELECT ?s WHERE {\n  ?s ?p \n}", [], "line 3, column 1"),
         ("SELECT * { ?s <urn:p>* ?o }", [], r"\*"),
         ("DESCRIBE <urn:a>", [], "DESCRIBE"),
         (SELECT, ["--version", "99"], "no version 99"),
         (SELECT, ["--out", "no/such/found.csv"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_answered_is_told(run: Run, text: str, options: list[str], reason: str) -> None:
+def test_invalid_query_is_reported(run: Run, text: str, options: list[str], reason: str) -> None:
     result = run(text, *options)
     with pytest.raises(HistoryError, match=reason):
         raise result.exception or AssertionError(result.output)

@@ -27,7 +27,7 @@ from edge.outbox.segment import MANIFEST, ROWS, Manifest, stem
 from edge.security import certificates
 from spark_offload.landing import Landing, Outbox
 from spark_offload.uploads import Name, State, Uploads
-from tests.history.receiving import COMMAND, EPOCH, Receiver, path, segment, send, ship, told
+from tests.history.receiving import COMMAND, EPOCH, Receiver, path, reported, segment, send, ship
 from tests.support.waiting import wait_for
 
 
@@ -78,11 +78,13 @@ def there(receiver: Receiver, manifest: Manifest, end: str = ROWS) -> Path:
     return receiver.landing / manifest.folder / (manifest.stem + end)
 
 
-def test_a_segment_arrives_whole_and_is_told_as_held(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_a_segment_arrives_whole_and_is_reported_as_stored(
+    receiver: Receiver, client: httpx.Client, epoch: str
+) -> None:
     for first, last in ((1, 10), (11, 12)):
         manifest, rows = segment(first, last, epoch=epoch)
         assert client.head(path(manifest)).status_code == 404
-        assert client.patch(path(manifest), content=rows, headers=told(0, whole=rows)).status_code == 201
+        assert client.patch(path(manifest), content=rows, headers=reported(0, whole=rows)).status_code == 201
         here = client.head(path(manifest))
         assert (here.headers["Upload-Offset"], here.headers["Upload-Complete"]) == (str(len(rows)), "?1")
         held = client.get("/v1/outboxes/g1").json()["held"].get(epoch, [])
@@ -96,7 +98,7 @@ def test_a_segment_arrives_whole_and_is_told_as_held(receiver: Receiver, client:
     assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 10], [11, 12]]
 
 
-def test_acknowledgements_are_told(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_acknowledgements_are_reported(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     ship(client, *segment(1, 2, epoch=epoch))
     Landing(receiver.landing).acknowledge({Outbox("g1", epoch): 2}, 7)
     assert client.get("/v1/outboxes/g1").json()["acknowledged"][epoch] == {"last": 2, "table_version": 7}
@@ -106,40 +108,44 @@ def test_acknowledgements_are_told(receiver: Receiver, client: httpx.Client, epo
         assert other.get("/v1/outboxes/g2").json() == {"acknowledged": {}, "held": {}}
 
 
-def test_a_file_is_sent_in_parts_from_where_it_is(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_upload_in_parts_continues_at_the_stored_offset(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     manifest, rows = segment(1, 500, epoch=epoch)
     half = len(rows) // 2
-    answer = client.patch(path(manifest), content=rows[:half], headers=told(0))
+    answer = client.patch(path(manifest), content=rows[:half], headers=reported(0))
     assert (answer.status_code, answer.headers["Upload-Offset"]) == (204, str(half))
     for wrong in (0, half - 1, half + 1):
-        answer = client.patch(path(manifest), content=rows[wrong:], headers=told(wrong, whole=rows))
+        answer = client.patch(path(manifest), content=rows[wrong:], headers=reported(wrong, whole=rows))
         assert str(half) in problem(answer, 409)
         assert answer.headers["Upload-Offset"] == str(half)
         assert answer.headers["Upload-Complete"] == "?0"
     assert not there(receiver, manifest).exists()
-    assert client.patch(path(manifest), content=rows[half:], headers=told(half)).status_code == 204
-    assert client.patch(path(manifest), content=b"", headers=told(len(rows), whole=rows)).status_code == 201
+    assert client.patch(path(manifest), content=rows[half:], headers=reported(half)).status_code == 204
+    assert client.patch(path(manifest), content=b"", headers=reported(len(rows), whole=rows)).status_code == 201
     assert there(receiver, manifest).read_bytes() == rows
 
 
-def test_what_is_there_is_never_overwritten(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_existing_segments_are_never_overwritten(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     manifest, rows = segment(1, 10, epoch=epoch)
     ship(client, manifest, rows)
-    assert client.patch(path(manifest), content=rows, headers=told(0, whole=rows)).status_code == 204
-    assert client.patch(path(manifest), content=rows[:5], headers=told(0)).status_code == 204
+    assert client.patch(path(manifest), content=rows, headers=reported(0, whole=rows)).status_code == 204
+    assert client.patch(path(manifest), content=rows[:5], headers=reported(0)).status_code == 204
     _, others = segment(1, 10, epoch=epoch, values=1)
-    assert "never change" in problem(client.patch(path(manifest), content=others, headers=told(0, whole=others)), 409)
+    assert "never change" in problem(
+        client.patch(path(manifest), content=others, headers=reported(0, whole=others)), 409
+    )
     assert there(receiver, manifest).read_bytes() == rows
     later = Manifest(**{**_told(manifest), "replayed": True})
-    answer = client.patch(path(manifest, MANIFEST), content=later.to_json(), headers=told(0, whole=later.to_json()))
+    answer = client.patch(path(manifest, MANIFEST), content=later.to_json(), headers=reported(0, whole=later.to_json()))
     assert problem(answer, 409)
     assert there(receiver, manifest, MANIFEST).read_bytes() == manifest.to_json()
 
 
-def test_what_was_damaged_on_the_way_is_discarded(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_data_damaged_in_transit_is_discarded(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     manifest, rows = segment(1, 10, epoch=epoch)
     damaged = bytes([rows[0] ^ 1]) + rows[1:]
-    assert "send it again" in problem(client.patch(path(manifest), content=damaged, headers=told(0, whole=rows)), 400)
+    assert "send it again" in problem(
+        client.patch(path(manifest), content=damaged, headers=reported(0, whole=rows)), 400
+    )
     assert client.head(path(manifest)).status_code == 404
     ship(client, manifest, rows)
     assert there(receiver, manifest).read_bytes() == rows
@@ -150,9 +156,9 @@ def test_a_manifest_comes_after_its_rows_and_fits_them(receiver: Receiver, clien
     _, others = segment(1, 10, epoch=epoch, values=1)
     text = manifest.to_json()
     url = path(manifest, MANIFEST)
-    assert "send it first" in problem(client.patch(url, content=text, headers=told(0, whole=text)), 409)
+    assert "send it first" in problem(client.patch(url, content=text, headers=reported(0, whole=text)), 409)
     assert send(client, path(manifest), others).status_code == 201
-    assert "send it again" in problem(client.patch(url, content=text, headers=told(0, whole=text)), 409)
+    assert "send it again" in problem(client.patch(url, content=text, headers=reported(0, whole=text)), 409)
     assert client.head(path(manifest)).status_code == 404, "so that the right one can come"
     ship(client, manifest, rows)
     assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 10]]
@@ -163,12 +169,12 @@ def test_a_manifest_of_another_segment_is_refused(receiver: Receiver, client: ht
     send(client, path(manifest), rows)
     for change in ({"epoch": "f" * 16}, {"gateway": "g2"}, {"last": 11}):
         text = Manifest(**{**_told(manifest), **change}).to_json()
-        answer = client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text))
+        answer = client.patch(path(manifest, MANIFEST), content=text, headers=reported(0, whole=text))
         assert "this is the manifest of" in problem(answer, 400)
     for text in (b"", b"{}", b"[]", b"\xff", b'{"schema":1}'):
-        problem(client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text)), 400)
+        problem(client.patch(path(manifest, MANIFEST), content=text, headers=reported(0, whole=text)), 400)
     newer = manifest.to_json().replace(b'"schema":1', b'"schema":2')
-    answer = client.patch(path(manifest, MANIFEST), content=newer, headers=told(0, whole=newer))
+    answer = client.patch(path(manifest, MANIFEST), content=newer, headers=reported(0, whole=newer))
     assert "update it" in problem(answer, 501)
     assert not client.get("/v1/outboxes/g1").json()["held"].get(epoch)
 
@@ -179,9 +185,9 @@ def test_a_tombstone_has_no_rows(receiver: Receiver, client: httpx.Client, epoch
     assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 5]]
 
 
-def test_who_may_send(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_only_registered_gateways_may_send(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     manifest, rows = segment(1, 2, epoch=epoch)
-    header = told(0, whole=rows)
+    header = reported(0, whole=rows)
     for authorization in ("", "Bearer", "Bearer wrong", "Basic " + receiver.tokens["g1"], receiver.tokens["g1"]):
         answer = httpx.patch(
             receiver.url + path(manifest), content=rows, headers={**header, "Authorization": authorization}
@@ -229,9 +235,9 @@ def test_gateways_come_and_go_without_a_restart(new: Callable[..., Receiver]) ->
         ({"Repr-Digest": "sha-256=:A:"}, "32 bytes"),
     ],
 )
-def test_headers_that_say_nothing(client: httpx.Client, header: dict[str, str], word: str) -> None:
+def test_invalid_upload_headers_are_refused(client: httpx.Client, header: dict[str, str], word: str) -> None:
     manifest, rows = segment(1, 2, epoch="a" * 16)
-    answer = client.patch(path(manifest), content=rows, headers={**told(0, whole=rows), **header})
+    answer = client.patch(path(manifest), content=rows, headers={**reported(0, whole=rows), **header})
     assert word in problem(answer, 400)
     assert client.head(path(manifest)).status_code == 404
 
@@ -240,13 +246,13 @@ def test_a_file_that_is_too_large_is_refused(client: httpx.Client, epoch: str) -
     manifest, _ = segment(1, 2, epoch=epoch)
     rows = random.Random(1).randbytes(100_001)
     assert "--max-segment-bytes" in problem(
-        client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 413
+        client.patch(path(manifest), content=rows, headers=reported(0, whole=rows)), 413
     )
-    assert client.patch(path(manifest), content=rows[:10], headers=told(0)).status_code in (204, 409)
+    assert client.patch(path(manifest), content=rows[:10], headers=reported(0)).status_code in (204, 409)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
-def test_other_methods(client: httpx.Client, method: str) -> None:
+def test_other_methods_are_refused(client: httpx.Client, method: str) -> None:
     manifest, _ = segment(1, 2)
     answer = client.request(method, path(manifest))
     assert problem(answer, 405)
@@ -266,12 +272,12 @@ _FILES = st.builds(
 
 @settings(max_examples=150)
 @given(st.sampled_from(("g1", "g1", "..", "quarantine", ".uploads")), st.just(EPOCH) | _ODD, _FILES | _ODD)
-def test_no_path_leads_elsewhere(receiver: Receiver, gateway: str, epoch: str, name: str) -> None:
+def test_no_request_path_leaves_the_landing_zone(receiver: Receiver, gateway: str, epoch: str, name: str) -> None:
     """For any path in a request, files are written only at their places, and the process continues."""
     body = b"anything"
     raw = f"/v1/segments/{gateway}/{epoch}/{name}".encode()
     target = b"".join(bytes([byte]) if 0x21 <= byte < 0x7F else b"%%%02X" % byte for byte in raw)
-    header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=body).items())
+    header = "".join(f"{key}: {value}\r\n" for key, value in reported(0, whole=body).items())
     header += f"Connection: close\r\nContent-Length: {len(body)}\r\nAuthorization: Bearer {receiver.tokens['g1']}\r\n"
     request = b"PATCH %b HTTP/1.1\r\nHost: here\r\n%b\r\n%b" % (target, header.encode(), body)
     status = exchange(receiver.url, request)
@@ -290,7 +296,7 @@ def _placed(file: Path) -> bool:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.booleans())
-def test_what_is_no_http_harms_nobody(receiver: Receiver, client: httpx.Client, noise: bytes, begun: bool) -> None:
+def test_invalid_http_affects_no_other(receiver: Receiver, client: httpx.Client, noise: bytes, begun: bool) -> None:
     exchange(receiver.url, (b"PATCH /v1/segments/g1 HTTP/1.1\r\n" if begun else b"") + noise + b"\r\n\r\n", wait=False)
     assert client.get("/health").status_code == 200
 
@@ -307,9 +313,9 @@ def exchange(url: str, request: bytes, *, wait: bool = True) -> int:
             return int(answer.readline().split()[1])
 
 
-def test_a_part_that_breaks_off_is_gone_on_with(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_an_interrupted_part_is_continued(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     manifest, rows = segment(1, 1000, epoch=epoch)
-    header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=rows).items())
+    header = "".join(f"{key}: {value}\r\n" for key, value in reported(0, whole=rows).items())
     request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(rows)}\r\n{header}"
     request += f"Authorization: Bearer {receiver.tokens['g1']}\r\n\r\n"
     exchange(receiver.url, request.encode() + rows[: len(rows) // 2], wait=False)
@@ -339,13 +345,13 @@ def test_the_same_file_sent_by_many_at_once_is_there_once(receiver: Receiver, ep
     assert there(receiver, manifest).read_bytes() == rows
 
 
-def test_slow_clients_hold_nobody(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+def test_slow_clients_delay_no_other(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     """Forty clients send part of a body and stop; another segment is accepted meanwhile."""
     slow = []
     try:
         for number in range(40):
             manifest, rows = segment(1, 100, epoch=f"{number:016x}")
-            header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=rows).items())
+            header = "".join(f"{key}: {value}\r\n" for key, value in reported(0, whole=rows).items())
             request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(rows)}\r\n{header}"
             request += f"Authorization: Bearer {receiver.tokens['g1']}\r\n\r\n"
             connection = socket.create_connection((httpx.URL(receiver.url).host, httpx.URL(receiver.url).port or 0))
@@ -396,14 +402,14 @@ def test_killed_at_any_time_it_loses_nothing(new: Callable[..., Receiver]) -> No
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here; install the package util-linux")
-def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Receiver]) -> None:
+def test_a_full_disk_is_reported_and_received_data_is_kept(new: Callable[..., Receiver]) -> None:
     """A file size limit simulates the full disk: a write accepts part of the bytes, then none."""
     receiver = new(prefix=["prlimit", "--fsize=6000"])
     receiver.start()
     manifest, rows = segment(1, 5000)
     assert len(rows) > 6000
     with receiver.client() as client:
-        assert "free some" in problem(client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 507)
+        assert "free some" in problem(client.patch(path(manifest), content=rows, headers=reported(0, whole=rows)), 507)
         assert client.head(path(manifest)).headers["Upload-Offset"] == "6000"
         ship(client, *segment(1, 10))
     assert receiver.end() == 0
@@ -416,14 +422,14 @@ def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Re
     assert there(receiver, manifest).read_bytes() == rows
 
 
-def test_a_landing_zone_that_is_full_is_told(new: Callable[..., Receiver]) -> None:
+def test_a_full_landing_zone_is_reported(new: Callable[..., Receiver]) -> None:
     receiver = new("--max-landing-bytes=20000")
     receiver.start()
     manifest, _ = segment(1, 5)
     noise = random.Random(2).randbytes(15_000)
     with receiver.client() as client:
-        assert client.patch(path(manifest), content=noise, headers=told(0)).status_code == 204
-        answer = client.patch(path(manifest), content=noise, headers=told(15_000))
+        assert client.patch(path(manifest), content=noise, headers=reported(0)).status_code == 204
+        answer = client.patch(path(manifest), content=noise, headers=reported(15_000))
         assert "--max-landing-bytes" in problem(answer, 507)
         assert client.head(path(manifest)).headers["Upload-Offset"] == "15000"
     assert receiver.end() == 0
@@ -448,7 +454,7 @@ def test_two_receivers_do_not_share_a_landing_zone(receiver: Receiver) -> None:
         (["--certificate=gateways.json", "--key=gateways.json"], 1, "PEM"),
     ],
 )
-def test_where_it_does_not_listen(tmp_path: Path, options: list[str], code: int, word: str) -> None:
+def test_unusable_listen_options_are_refused(tmp_path: Path, options: list[str], code: int, word: str) -> None:
     (tmp_path / "gateways.json").write_text('{"schema":1,"gateways":{}}')
     command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -457,7 +463,7 @@ def test_where_it_does_not_listen(tmp_path: Path, options: list[str], code: int,
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_in_use_and_a_landing_zone_that_is_not_there_are_told(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_port_in_use_and_a_missing_landing_zone_are_reported(tmp_path: Path, receiver: Receiver) -> None:
     (tmp_path / "gateways.json").write_text('{"schema":1,"gateways":{}}')
     address = receiver.url.removeprefix("http://")
     command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", f"--listen={address}"]
@@ -478,7 +484,7 @@ def _told(manifest: Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
 
 
-def test_with_a_certificate_it_is_for_other_machines(tmp_path: Path, new: Callable[..., Receiver]) -> None:
+def test_receiver_with_a_certificate_serves_other_machines(tmp_path: Path, new: Callable[..., Receiver]) -> None:
     files = certificates.make(tmp_path / "tls")
     receiver = new(f"--certificate={files.server}", f"--key={files.server_key}")
     receiver.start("0.0.0.0:0")
@@ -495,7 +501,7 @@ def test_with_a_certificate_it_is_for_other_machines(tmp_path: Path, new: Callab
     assert there(receiver, manifest).read_bytes() == rows
 
 
-def test_more_connections_than_there_may_be_are_told_so(new: Callable[..., Receiver]) -> None:
+def test_connections_beyond_the_limit_get_an_error(new: Callable[..., Receiver]) -> None:
     receiver = new("--max-connections=2")
     receiver.start()
     url = httpx.URL(receiver.url)

@@ -44,7 +44,7 @@ def written(found: DataFrame, form: str) -> bytes:
 
 @BULK
 @given(st.lists(st.tuples(TERMS, TERMS), min_size=1, max_size=30))
-def test_solutions_come_back(spark: SparkSession, rows: list[tuple[str | None, ...]]) -> None:
+def test_solutions_are_read_back_unchanged(spark: SparkSession, rows: list[tuple[str | None, ...]]) -> None:
     found = solutions(spark, rows, "a", "été")
     for form in ("json", "tsv"):
         read = ox.parse_query_results(written(found, form), results.SOLUTIONS[form])
@@ -53,7 +53,7 @@ def test_solutions_come_back(spark: SparkSession, rows: list[tuple[str | None, .
         assert [tuple(None if term is None else str(term) for term in solution) for solution in read] == rows
 
 
-def test_others_read_them(spark: SparkSession) -> None:
+def test_rdflib_reads_the_results(spark: SparkSession) -> None:
     rows = [("<urn:a>", '"x\\\\y"'), (None, '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'), ("_:b", '"é"@en')]
     found = solutions(spark, rows, "a", "b")
     for form in ("json", "xml"):
@@ -74,7 +74,7 @@ def test_more_than_one_partition_keeps_its_order(spark: SparkSession) -> None:
     assert [row["n"]["value"] for row in read] == sorted(map(str, range(2500)))
 
 
-def test_no_variables_and_no_solutions(spark: SparkSession) -> None:
+def test_results_without_variables_or_solutions(spark: SparkSession) -> None:
     assert json.loads(written(spark.range(2).select(), "json"))["results"]["bindings"] == [{}, {}]
     assert json.loads(written(solutions(spark, [], "a"), "json")) == {
         "head": {"vars": ["a"]},
@@ -83,12 +83,12 @@ def test_no_variables_and_no_solutions(spark: SparkSession) -> None:
     assert written(solutions(spark, [], "a"), "table").decode().splitlines() == ["?a", "--", "(0 results)"]
 
 
-def test_what_is_no_term_is_told(spark: SparkSession) -> None:
+def test_an_invalid_term_is_reported(spark: SparkSession) -> None:
     with pytest.raises(QueryRefused, match=r"a result of the query cannot be written: .*'urn:a b'"):
         written(solutions(spark, [("<urn:a b>",)], "a"), "json")
 
 
-def test_a_table_is_for_people(spark: SparkSession) -> None:
+def test_table_shortens_terms_and_escapes_control_characters(spark: SparkSession) -> None:
     rows = [
         ("<http://www.w3.org/ns/sosa/Observation>", f'"21.5"^^<{XSD}decimal>'),
         ("<http://www.w3.org/ns/sosa/a/b>", '"\\u001B[2J"'),
@@ -107,7 +107,7 @@ def test_a_table_is_for_people(spark: SparkSession) -> None:
     ]
 
 
-def test_a_long_table_goes_on(spark: SparkSession) -> None:
+def test_long_table_is_written_completely(spark: SparkSession) -> None:
     found = spark.range(0, 2001, numPartitions=1).selectExpr("""concat('"', id, '"') AS n""", """'"x"' AS m""")
     lines = written(found, "table").decode().splitlines()
     assert len(lines) == 2001 + 3
@@ -116,7 +116,7 @@ def test_a_long_table_goes_on(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "xml", "csv", "tsv", "table"])
-def test_yes_and_no(form: str) -> None:
+def test_boolean_results(form: str) -> None:
     for answer in (True, False):
         output = io.BytesIO()
         results.write_boolean(answer, form, output)
@@ -124,7 +124,7 @@ def test_yes_and_no(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["turtle", "ntriples"])
-def test_graphs_come_back(spark: SparkSession, form: str) -> None:
+def test_graphs_are_read_back_unchanged(spark: SparkSession, form: str) -> None:
     rows = [
         ("<urn:a>", "<http://www.w3.org/ns/sosa/hasResult>", "_:b"),
         ("_:b", "<urn:p>", f'"1"^^<{XSD}integer>'),

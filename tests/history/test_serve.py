@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.timeout(600)
-def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> None:
+def test_notebook_queries_the_history(spark: SparkSession, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "it's a table", numbered(readings("k1", range(5))))
     log = tmp_path / "log"
     # This process must not pass the options of its own Spark session to others.
@@ -47,12 +47,12 @@ def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> Non
         client = [sys.executable, "-m", "tests.history.connect_client", url, table]
         answer = subprocess.run(client, capture_output=True, text=True, env=environment, check=False)
         assert answer.returncode == 0, answer.stderr
-        told = json.loads(answer.stdout)
-        assert told["sql"] == [[f"{EX}sensor/k1", 5]]
-        assert told["path"] == 5
-        assert sorted(told["sparql"]) == [[f'"{value}"^^<{XSD}decimal>'] for value in range(5)]
-        assert told["zone"] == "UTC"
-        assert "UNAUTHENTICATED" in told["wrong"]
+        reported = json.loads(answer.stdout)
+        assert reported["sql"] == [[f"{EX}sensor/k1", 5]]
+        assert reported["path"] == 5
+        assert sorted(reported["sparql"]) == [[f'"{value}"^^<{XSD}decimal>'] for value in range(5)]
+        assert reported["zone"] == "UTC"
+        assert "UNAUTHENTICATED" in reported["wrong"]
     finally:
         server.send_signal(signal.SIGTERM)
         code = server.wait(60)
@@ -73,7 +73,7 @@ def _arguments() -> str:
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:15002", "192.0.2.1:15002"])
-def test_strangers_are_not_served(tmp_path: Path, listen: str) -> None:
+def test_unauthenticated_clients_are_not_served(tmp_path: Path, listen: str) -> None:
     ended = subprocess.run(
         [*COMMAND, "serve", f"--table={tmp_path}", f"--listen={listen}"], capture_output=True, text=True, check=False
     )
@@ -81,7 +81,7 @@ def test_strangers_are_not_served(tmp_path: Path, listen: str) -> None:
     assert "ssh -L 15002:localhost:15002" in ended.stderr
 
 
-def test_a_port_in_use_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_spark_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         command = [*COMMAND, "serve", f"--table={tmp_path}", f"--listen={listen}"]

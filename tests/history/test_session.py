@@ -32,7 +32,7 @@ def test_a_wrong_jar_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_source_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_source_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGE_HISTORY_JARS", str(tmp_path / "kept"))
     with pytest.raises(MissingPart, match="edge-history jars --from URL"):
         jars.fetch((tmp_path / "nowhere").as_uri())

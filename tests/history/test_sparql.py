@@ -88,15 +88,15 @@ def integer(number: int) -> str:
     return f'"{number}"^^xsd:integer'
 
 
-def test_a_star_is_one_scan_with_what_it_needs(mapped: History) -> None:
-    told = mapped.explain(
+def test_a_star_is_one_scan_of_the_needed_columns(mapped: History) -> None:
+    reported = mapped.explain(
         PREFIXES + "SELECT ?s (AVG(?v) AS ?mean) { ?o sosa:madeBySensor ?s ; sosa:hasResult [ qudt:numericValue ?v ;"
         " time:hasTime/time:inXSDDateTimeStamp ?t ]"
         ' FILTER (?v > 20 && ?t >= "2026-01-01T00:00:00Z"^^xsd:dateTime) } GROUP BY ?s'
     )
-    assert told.count("Scan parquet") == 2, told  # in the tree, and described
-    assert "a star: one scan of rows, 5 patterns" in told
-    scan = {line.split(": ")[0]: line for line in told.splitlines() if line.startswith("  scan (1)")}
+    assert reported.count("Scan parquet") == 2, reported  # in the tree, and described
+    assert "a star: one scan of rows, 5 patterns" in reported
+    scan = {line.split(": ")[0]: line for line in reported.splitlines() if line.startswith("  scan (1)")}
     assert "value_text" not in scan["  scan (1) columns"]
     assert "date >= 2026-01-01" in scan["  scan (1) days"]
     assert "GreaterThan(value,20.0)" in scan["  scan (1) conditions"]
@@ -153,19 +153,19 @@ def test_times_compare_whatever_their_zone(mixed: History) -> None:
     assert found == [(f"ex:observation/c/{EPOCH}-{seq}/instant",) for seq in (6, 7, 8)]
 
 
-def test_triples_of_clients_are_a_set(mixed: History) -> None:
+def test_repeated_triples_are_counted_once(mixed: History) -> None:
     """One observation was written twice, with two quantities: each pair of its values is a solution once."""
     found = answers(mixed, "SELECT ?f ?v { ex:own sosa:hasFeatureOfInterest ?f ; sosa:hasResult/qudt:numericValue ?v }")
     assert found == [(f"ex:place/{place}", integer(value)) for place in range(2) for value in (30, 31)]
 
 
-def test_notes_about_rows_are_joined_with_them(mixed: History) -> None:
+def test_quads_about_an_observation_are_joined_with_its_row(mixed: History) -> None:
     assert answers(mixed, "SELECT ?v ?note { ?o ex:note ?note ; sosa:hasResult/qudt:numericValue ?v }") == [
         (decimal("20"), '"broken"@en')
     ]
 
 
-def test_triples_about_rows_that_rows_do_not_tell(spark: SparkSession) -> None:
+def test_additional_triples_about_rows_are_found(spark: SparkSession) -> None:
     rows = numbered([*MAPPED[:1], (Context(), Cells(MIDNIGHT, quads=ABOUT_A_ROW))])
     history = History(spark, frame(spark, rows))
     found = answers(history, "SELECT ?s ?v { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }")
@@ -204,7 +204,7 @@ def test_optional_union_minus_exists(mixed: History) -> None:
     )
 
 
-def test_variables_that_may_be_unbound_agree_with_anything(mixed: History) -> None:
+def test_unbound_values_join_with_any_value(mixed: History) -> None:
     found = answers(
         mixed,
         "SELECT ?a ?b { VALUES (?a ?b) { (1 UNDEF) (UNDEF 2) (3 4) } VALUES (?a ?b) { (1 2) (3 UNDEF) (UNDEF 4) } }",
@@ -341,16 +341,16 @@ def test_construct(mixed: History) -> None:
     }
 
 
-def test_forms_are_asked_for_by_their_methods(mixed: History) -> None:
+def test_query_form_must_match_the_method(mixed: History) -> None:
     with pytest.raises(QueryRefused, match=r"History\.sparql answers a SELECT, and this query is a ASK"):
         mixed.sparql("ASK { ?s ?p ?o }")
 
 
-def test_a_table_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_table_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "today.txt").write_text("no table")
     for place, reason in (("notes", "other files"), ("notes/today.txt", "is a file")):
         with pytest.raises(TableRefused, match=reason):
             History(spark, str(tmp_path / place)).sparql("SELECT * { ?s ?p ?o }")
-    with pytest.raises(TableRefused, match="there is no table"):
+    with pytest.raises(TableRefused, match="does not exist"):
         History(spark, str(tmp_path / "none")).ask("ASK { ?s ?p ?o }")

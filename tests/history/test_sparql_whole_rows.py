@@ -25,9 +25,9 @@ ONE_SCAN = "one scan of rows"
 JOINED = "over the triples of observations that clients wrote, joined"
 
 
-def chosen(number: int, result: int | None = None, **told: str) -> tuple[Context, Cells]:
+def chosen(number: int, result: int | None = None, **reported: str) -> tuple[Context, Cells]:
     """Return an observation whose IRIs a client chose."""
-    context = Context(sensor=f"{EX}sensor/own", datatype=XSD + "integer", **told)
+    context = Context(sensor=f"{EX}sensor/own", datatype=XSD + "integer", **reported)
     names = (f"{EX}own/{number}", f"{EX}own/result/{number if result is None else result}", f"{EX}own/instant/{number}")
     return context, Cells(MIDNIGHT + number, str(30 + number), None, *names)
 
@@ -84,14 +84,14 @@ def explained(histories: dict[str, History], query: str) -> str:
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_rows_answer_as_triples_do(asked: Asked, query: str) -> None:
+def test_rows_and_triples_have_the_same_result(asked: Asked, query: str) -> None:
     explained(asked(chosen(9, property=f"{EX}p", feature=f"{EX}p")), query)
 
 
 def test_observations_with_iris_of_their_own_are_one_scan(asked: Asked) -> None:
-    told = explained(asked(), QUERIES["all"])
-    assert ONE_SCAN in told
-    assert JOINED not in told
+    reported = explained(asked(), QUERIES["all"])
+    assert ONE_SCAN in reported
+    assert JOINED not in reported
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_observations_with_iris_of_their_own_are_one_scan(asked: Asked) -> None:
     ],
     ids=["another observation", "quads that tell of them", "quads that point to them"],
 )
-def test_what_is_told_twice_is_joined(asked: Asked, more: tuple[Context, Cells]) -> None:
+def test_rows_with_additional_quads_are_joined(asked: Asked, more: tuple[Context, Cells]) -> None:
     assert JOINED in explained(asked(more), QUERIES["two optionals"])
 
 
-def test_quads_about_something_else_do_not_have_them_joined_with_each_other(asked: Asked) -> None:
+def test_quads_about_other_subjects_cause_no_self_join(asked: Asked) -> None:
     note = (Context(), Cells(MIDNIGHT, quads=f'<{EX}own/1> <{EX}note> "broken" .'))
     explained(asked(note), "SELECT * { ?o ex:note ?note ; sosa:hasResult/qudt:numericValue ?v }")
 
 
 @pytest.mark.parametrize("name", ["optional", "two optionals", "optional of what is farther"])
-def test_an_optional_of_a_row_is_no_join(asked: Asked, name: str) -> None:
-    told = explained(asked(), QUERIES[name])
-    assert "Join" not in told
-    assert "  OPTIONAL " in told
+def test_an_optional_within_a_row_needs_no_join(asked: Asked, name: str) -> None:
+    reported = explained(asked(), QUERIES[name])
+    assert "Join" not in reported
+    assert "  OPTIONAL " in reported

@@ -20,7 +20,7 @@ BULK = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=
 """Few examples, but large ones: a Spark job takes longer than a row."""
 
 
-def told(frame: DataFrame) -> list[str]:
+def reported(frame: DataFrame) -> list[str]:
     """Return the sorted triples as lines of N-Quads."""
     assert frame.columns == list(COLUMNS)
     return sorted(" ".join([*filter(None, row), "."]) for row in frame.collect())
@@ -29,15 +29,15 @@ def told(frame: DataFrame) -> list[str]:
 @BULK
 @given(histories(MAPPED, EXPLICIT, ODD, size=100))
 def test_rows_are_the_quads_of_their_observations(spark: SparkSession, stored: list[Stored]) -> None:
-    assert told(triples(frame(spark, stored))) == sorted(quad for one in stored for quad in one.quads())
+    assert reported(triples(frame(spark, stored))) == sorted(quad for one in stored for quad in one.quads())
 
 
-def test_every_character_is_told_apart(spark: SparkSession) -> None:
+def test_all_characters_are_distinguished(spark: SparkSession) -> None:
     texts = [chr(code) for code in (*range(0x100), 0x2028, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600)]
     texts += ["\\\\n", "\\\n", 'a\\"\\\\"', "\\u0041", '"}', "\\"]
     stored = numbered((Context(series="urn:s", topic=f"a{text}b"), Cells(MIDNIGHT, text)) for text in texts)
     found = triples(frame(spark, stored))
-    assert set(told(found)) == graph_of(stored)
+    assert set(reported(found)) == graph_of(stored)
     values = found.where("predicate LIKE '%numericValue>'").select(terms.literal_text(found["object"]).alias("text"))
     assert [row.text for row in values.collect()] == texts
 
@@ -57,7 +57,7 @@ def test_every_character_is_told_apart(spark: SparkSession) -> None:
         "<<( <urn:s> <urn:p> <urn:o> )>>",
     ],
 )
-def test_quads_are_taken_apart(spark: SparkSession, object_: str) -> None:
+def test_quads_are_split_into_terms(spark: SparkSession, object_: str) -> None:
     lines = [f"<urn:s> <urn:p> {object_}{graph} ." for graph in ("", " <urn:g>", " _:g")]
     assert [f"{quad} ." for quad in ox.parse("\n".join(lines), format=ox.RdfFormat.N_QUADS)] == lines
     found = of_quads(frame(spark, numbered([(Context(), Cells(MIDNIGHT, quads="\n".join(lines)))]))).collect()
@@ -66,19 +66,19 @@ def test_quads_are_taken_apart(spark: SparkSession, object_: str) -> None:
     ]
 
 
-def test_a_predicate_is_asked_for_alone(spark: SparkSession) -> None:
+def test_triples_of_a_single_predicate(spark: SparkSession) -> None:
     odd = "\n".join([f"<urn:s> <{QUDT}numericValue> <urn:o> .", f"<urn:s> <{SOSA}hasResult> <urn:o> ."])
     rows = frame(spark, numbered([*readings("a1", [20]), (Context(), Cells(MIDNIGHT, quads=odd))]))
-    assert told(triples(rows, {QUDT + "numericValue"})) == [
+    assert reported(triples(rows, {QUDT + "numericValue"})) == [
         f"<http://example.org/observation/a1/{EPOCH}-1/result> <{QUDT}numericValue>"
         ' "20"^^<http://www.w3.org/2001/XMLSchema#decimal> .',
         f"<urn:s> <{QUDT}numericValue> <urn:o> .",
     ]
     assert of_cells(rows, {RDF + "type"}).count() == 3
-    assert told(triples(rows, {"urn:other"})) == []
-    assert told(triples(rows, set())) == []
+    assert reported(triples(rows, {"urn:other"})) == []
+    assert reported(triples(rows, set())) == []
 
 
-def test_a_tombstone_is_no_triple(spark: SparkSession) -> None:
+def test_a_tombstone_is_not_a_triple(spark: SparkSession) -> None:
     rows = frame(spark, numbered(readings("a1", [20])))
     assert triples(rows.selectExpr("* EXCEPT (lost)", "5L AS lost")).count() == 0

@@ -116,6 +116,7 @@ class Receiver:
             return await self._already_complete(name, state, digest)
         offset = begin
         async for part in _body(request):
+            # The disk may be slow, and the event loop serves all gateways.
             await asyncio.to_thread(self._uploads.append, name, offset, part)
             offset += len(part)
         if digest is None:
