@@ -61,6 +61,7 @@ def run(options: Options) -> Report:
     messages = _MESSAGES // 5 if options.small else _MESSAGES
     found: dict[str, list[float]] = defaultdict(list)
     settings = {
+        # The host's own sensors would add updates.
         "EDGE__HOST__ENABLED": "false",
         "EDGE__MQTT__ENABLED": "false",
         "EDGE__ENGINE__DURABILITY": "commit" if options.commit else "interval",
@@ -112,6 +113,7 @@ async def _sequence(publisher: Publisher) -> dict[str, float]:
                 await publisher.update(text)
         spent[name] = 1000 * (time.perf_counter() - began) / _EACH
         if answer:
+            # The IRIs of the messages, which the following kinds of requests name.
             messages = [row["message"]["value"] for row in json.loads(answer)["results"]["bindings"]]
             if len(messages) != _EACH:
                 raise ExperimentError(f"{name} finds {len(messages)} messages where {_EACH} are right")
@@ -139,7 +141,7 @@ class _ToOneself:
             if not change.sequence:
                 await joined.wait()
             for row in change.added:
-                self._told(row["text"])
+                self._record_latency(row["text"])
                 self._issued[row["message"]] = time.perf_counter()
                 await set_received(message=row["message"])
             self._gone += len(change.removed)
@@ -151,7 +153,7 @@ class _ToOneself:
             if not change.sequence:
                 await joined.wait()
             for row in change.added:
-                self._told(row["message"])
+                self._record_latency(row["message"])
                 await remove(message=row["message"])
 
         spent, answered = 0.0, []
@@ -181,7 +183,7 @@ class _ToOneself:
             "notified_max_ms": max(self._notified),
         }
 
-    def _told(self, subject: Term) -> None:
+    def _record_latency(self, subject: Term) -> None:
         self._notified.append(1000 * (time.perf_counter() - self._issued.pop(subject)))
 
     def _profile(self) -> Profile:
@@ -200,7 +202,9 @@ class _ToOneself:
         async with Client(Endpoints(f"{url}/query", f"{url}/update", self._endpoints["ws"])) as client:
             left = len(await client.select("SELECT ?message { ?message a <http://schema.org/Message> }"))
         if self._issued or len(self._notified) != 2 * count or left:
-            raise ExperimentError(f"{len(self._issued)} updates not told, {left} messages left: both should be 0")
+            raise ExperimentError(
+                f"{len(self._issued)} updates without a notification, {left} messages left: both should be 0"
+            )
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from websockets.asyncio.server import ServerConnection, serve
 
 async def main() -> None:
     """Serve until standard input ends."""
+    # Without compression, like the gateway by default (ws.compression).
     async with serve(_echo, "127.0.0.1", 0, compression=None) as server:
         print(f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}", flush=True)
+        # The pipe is closed even if the benchmark is killed, so no server is left behind.
         await asyncio.to_thread(sys.stdin.read)
 
 

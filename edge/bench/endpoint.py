@@ -20,6 +20,7 @@ async def main() -> None:
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
     async with server:
         print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+        # The pipe is closed even if the benchmark is killed, so no server is left behind.
         await asyncio.to_thread(sys.stdin.read)
 
 

@@ -58,6 +58,12 @@ class Options:
     """Duration of a soak run."""
     attacks: tuple[str, ...] = ()
     """Attacks of `fairness`; empty means all."""
+    peers: tuple[str, ...] = ()
+    """Sides of `peers`, each as `NAME` or `NAME=DIRECTORY`; empty means the default ones."""
+    cache: str = ""
+    """Directory of installed peers; empty means the default one."""
+    record: bool = False
+    """Whether `work` writes its counts instead of comparing them."""
 
     @property
     def city(self) -> City:

@@ -29,6 +29,8 @@ EXPERIMENTS: Final = {
     "serial": "a gateway process that reads 100 KB of line noise a second, and one good frame among it",
     "fairness": "a gateway process: small updates of one client, alone and while another attacks (--attack), once",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
+    "peers": "eKuiper, Node-RED, SEPA (--peer) and a gateway process behind Mosquitto: rate, loss, CPU, latency",
+    "work": "counts of work for fixed small loads, compared with the recorded ones (--record)",
 }
 """Help text of each experiment: the measurement."""
 
@@ -50,6 +52,7 @@ BOTH_MODES: Final = ("lamp", "road", "figure7")
 
 def experiment(name: str) -> Experiment:
     """Return the function that runs an experiment. Imports the module of this experiment only."""
+    # Two experiments in one module: they differ in their updates alone.
     if name in ("lamp", "road"):
         lighting = importlib.import_module("edge.bench.lighting")
         return cast("Experiment", partial(lighting.run, name))

@@ -71,6 +71,7 @@ async def _measure(options: Options, endpoints: dict[str, str], name: str) -> tu
     seconds = _SECONDS / 4 if options.small else _SECONDS
     async with Publisher(endpoints["http"]) as publisher:
         await publisher.update(seed())
+    # Without pings: a gateway that answers them late is a result, and not the end of the measurement.
     async with connect(endpoints["ws"], proxy=None, ping_interval=None) as socket:
         victim = Victim(socket)
         await victim.subscribe()

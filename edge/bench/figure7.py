@@ -48,6 +48,7 @@ def run(options: Options) -> Report:
         "ups": [1e9 * one.updates / one.spent for one in of_mode],
         "t_total_ms": elapsed[options.mode],
     }
+    # Of neighbouring runs: the load of the host changes over an experiment.
     ratios = [p / s for s, p in zip(elapsed["sequential"], elapsed["parallel"], strict=True)]
     figures = [
         Figure("sequential_ms", "elapsed, one thread evaluates", elapsed["sequential"]),

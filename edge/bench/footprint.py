@@ -38,6 +38,7 @@ def run(options: Options) -> Report:
                 time.sleep(settled)
                 found["rest_cpu_percent"].append(gateway.cpu_percent(watched))
                 found["rest_mb"].append(gateway.memory_mb)
+                # The same process as at rest, so that the difference is the memory of the city.
                 gateway.load(quads)
                 time.sleep(settled)
                 found["loaded_mb"].append(gateway.memory_mb)

@@ -51,6 +51,7 @@ class Gateway:
         # The gateway writes this file when all its servers listen.
         while not file.exists():
             if process.poll() is not None or time.perf_counter() - began > _PATIENCE:
+                # Python does not call it when `__enter__` raises.
                 self.__exit__()
                 text = (self._directory / "gateway.log").read_text(errors="replace")
                 raise ExperimentError(f"the gateway does not start:\n{text}")

@@ -34,6 +34,7 @@ def run(profile: Profile, options: Options) -> Report:
             engine.check(expected)
     report = Report(profile, options.mode, indicators(rounds, len(texts), endpoint, hit_rate(options.city, profile)))
     if options.mode == "sequential":
+        # One real run instead of the medians of each phase, which need not add up.
         middle = sorted(rounds, key=lambda one: one.spent)[len(rounds) // 2]
         report.notes = phases(middle)
     return report

@@ -63,6 +63,7 @@ def _sensor(number: int) -> str:
 
 
 def _sensors(count: int) -> Iterator[ox.Quad]:
+    # The same values in each engine, so that only the operators differ.
     chance = random.Random(count)
     for number in range(count):
         sensor = ox.NamedNode(_sensor(number))

@@ -66,9 +66,9 @@ def run(options: Options) -> Report:
         for name in ("cpu_percent", "mb"):
             found[f"added_{name}"].append(sides["all"][name] - sides["none"][name])
     figures = [
-        Figure(f"{side}_{name}", f"{meaning}{told}", found[f"{side}_{name}"])
+        Figure(f"{side}_{name}", f"{meaning}{note}", found[f"{side}_{name}"])
         for name, meaning in _MEANINGS.items()
-        for side, told in (("plain", ", nothing stored"), ("stored", ", all stored and shipped"), ("added", ": added"))
+        for side, note in (("plain", ", nothing stored"), ("stored", ", all stored and shipped"), ("added", ": added"))
         if f"{side}_{name}" in found
     ]
     return Report("outbox", options.mode, {}, figures)
@@ -84,6 +84,7 @@ def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
         settings = {"EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{port}", "EDGE__HOST__ENABLED": "false", **shipping}
         with Gateway(data, **settings) as gateway:
             client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
+            # The library's default of 20 unacknowledged messages would limit the rate.
             client.max_inflight_messages_set(200)
             client.connect("127.0.0.1", port)
             client.loop_start()
@@ -137,6 +138,7 @@ def _await_subscribed(gateway: Gateway, client: mqtt.Client) -> None:
 
 def _paced(publish: Callable[[], None], readings: int) -> None:
     began = time.perf_counter()
+    # Absolute times keep the mean rate: a late reading does not shift those after it.
     for number in range(1, readings + 1):
         publish()
         time.sleep(max(0.0, began + number / _RATE - time.perf_counter()))

@@ -80,6 +80,7 @@ def run(options: Options) -> Report:
 
 async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, float]:
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
+    # The library's default of 20 unacknowledged messages would limit the rate.
     client.max_inflight_messages_set(200)
     client.connect("127.0.0.1", port)
     client.loop_start()
@@ -108,6 +109,7 @@ async def throughput(subscriber: ClientConnection, publish: Callable[[int], None
             publish(number)
 
     began = time.perf_counter()
+    # On a thread, because `publish` may block, and the loop has to receive meanwhile.
     sending = asyncio.create_task(asyncio.to_thread(send))
     for _ in range(count):
         await subscriber.recv()
@@ -122,6 +124,7 @@ async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None
         began = time.perf_counter()
         for step, number in enumerate(numbers):
             await asyncio.sleep(max(0.0, began + step / _RATE - time.perf_counter()))
+            # Before `publish`, because the notification may arrive before it returns.
             sent[str(number)] = time.perf_counter()
             publish(number)
 
@@ -136,11 +139,12 @@ async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None
 
 
 @contextmanager
-def mosquitto(directory: Path) -> Iterator[int]:
-    """Run a Mosquitto process and yield its port. Raises `ExperimentError` if Mosquitto is not installed."""
-    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if program is None:
-        raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")
+def mosquitto(directory: Path, *settings: str) -> Iterator[int]:
+    """Run a Mosquitto process and yield its port. Raises `ExperimentError` if Mosquitto is not installed.
+
+    `settings` are further lines of its configuration.
+    """
+    program = mosquitto_program()
     # Mosquitto needs a port number in its configuration, so find a free one.
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = int(server.getsockname()[1])
@@ -150,6 +154,7 @@ def mosquitto(directory: Path) -> Iterator[int]:
         # Mosquitto started by root changes to another user by default, which cannot read the directory.
         f"user {getpass.getuser()}",
         "max_queued_messages 0",  # no limit: Mosquitto must not drop readings of a fast publisher
+        *settings,
     )
     config = directory / "mosquitto.conf"
     config.write_text("\n".join(lines) + "\n")
@@ -159,6 +164,14 @@ def mosquitto(directory: Path) -> Iterator[int]:
             yield port
         finally:
             process.terminate()
+
+
+def mosquitto_program() -> str:
+    """Return the path of Mosquitto. Raises `ExperimentError` if it is not installed."""
+    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")
+    return program
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:

@@ -79,5 +79,6 @@ def _lamps(count: int) -> Iterator[ox.Quad]:
 
 def _memory() -> int:
     """Return the resident memory of this process (bytes)."""
+    # Garbage would count as memory of the subscriptions.
     gc.collect()
     return int(psutil.Process().memory_info().rss)

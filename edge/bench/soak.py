@@ -98,6 +98,7 @@ async def _watched(gateway: Gateway, directory: Path, seconds: float) -> tuple[l
             taken, stored = time.monotonic(), 0
             while time.monotonic() < taken + interval:
                 await asyncio.sleep(min(interval, 1.0))
+                # The greatest size of the interval: a snapshot cuts the journal back between two samples.
                 stored = max(stored, _stored(directory))
             latencies, clients.latencies = clients.latencies, []
             cuts = statistics.quantiles(latencies, n=100) if len(latencies) > 1 else [0.0] * 99

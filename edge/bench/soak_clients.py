@@ -141,6 +141,7 @@ class Clients:
             await asyncio.sleep(0.1)
 
     async def _asked(self) -> dict[str, str]:
+        # Proxies of the environment do not apply: the gateway is on this machine.
         async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE) as http:
             answer = await http.post(f"{self._at['http']}/query", data={"query": _READINGS})
         return {row["observation"]["value"]: row["value"]["value"] for row in answer.json()["results"]["bindings"]}
@@ -172,16 +173,17 @@ class Clients:
         """Subscribe, receive the first result, and close the connection, lose it, or lose it and resume."""
         text = f"SELECT ?o {{ <http://example.org/lamp{number % 50}> <urn:is> ?o }} # {number % 7}"
         async with connect(self._at["ws"], proxy=None) as connection:
-            told = await _subscribe(connection, text, resume=number % 3 == 0)
+            first = await _subscribe(connection, text, resume=number % 3 == 0)
             if number % 3:
+                # A third leaves with the closing handshake, a third without it, and a third comes back.
                 if number % 3 == 1:
                     connection.transport.abort()
                 return
             # Without the closing handshake, the gateway suspends the subscription.
             connection.transport.abort()
         async with connect(self._at["ws"], proxy=None) as connection:
-            back = await _subscribe(connection, text, spuid=told["spuid"], sequence=told["sequence"])
-            self.resumed += back["spuid"] == told["spuid"]
+            back = await _subscribe(connection, text, spuid=first["spuid"], sequence=first["sequence"])
+            self.resumed += back["spuid"] == first["spuid"]
 
     async def _read_slowly(self, number: int) -> None:
         """Subscribe to the whole graph, do not read for a while, then check the numbers of merged notifications."""
@@ -191,16 +193,16 @@ class Clients:
         address = urlsplit(self._at["ws"])
         narrow.connect((address.hostname, address.port))
         async with connect(self._at["ws"], sock=narrow, proxy=None, max_size=None, max_queue=1) as client:
-            told = await _subscribe(client, "SELECT * { ?s ?p ?o }")
+            first = await _subscribe(client, "SELECT * { ?s ?p ?o }")
             await self._is_over(_SLOW)
-            sequence = told["sequence"]
+            sequence = first["sequence"]
             with suppress(TimeoutError):
                 while True:
-                    told = json.loads(await asyncio.wait_for(client.recv(), 0.2))["notification"]
-                    if told["sequence"] != sequence + told.get("merged", 1):
-                        raise ExperimentError(f"sequence {told['sequence']} came after {sequence}")
-                    sequence = told["sequence"]
-                    self.merged += told.get("merged", 1) > 1
+                    first = json.loads(await asyncio.wait_for(client.recv(), 0.2))["notification"]
+                    if first["sequence"] != sequence + first.get("merged", 1):
+                        raise ExperimentError(f"sequence {first['sequence']} came after {sequence}")
+                    sequence = first["sequence"]
+                    self.merged += first.get("merged", 1) > 1
                     if self._over.is_set():
                         return
 
@@ -270,8 +272,8 @@ def _vanish(client: mqtt.Client) -> None:
         connection.close()
 
 
-def _rows(told: dict[str, Any], which: str) -> list[dict[str, str]]:
-    rows = told[which]["results"]["bindings"]
+def _rows(notification: dict[str, Any], which: str) -> list[dict[str, str]]:
+    rows = notification[which]["results"]["bindings"]
     return [{name: term["value"] for name, term in row.items()} for row in rows]
 
 
@@ -284,7 +286,7 @@ async def _answered(connection: ClientConnection, message: dict[str, Any], answe
 
 
 async def _subscribe(connection: ClientConnection, sparql: str, **members: object) -> dict[str, Any]:
-    told: dict[str, Any] = (await _answered(connection, {"subscribe": {"sparql": sparql, **members}}, "notification"))[
-        "notification"
-    ]
-    return told
+    notification: dict[str, Any] = (
+        await _answered(connection, {"subscribe": {"sparql": sparql, **members}}, "notification")
+    )["notification"]
+    return notification

@@ -34,7 +34,7 @@ def found(*arguments):
     return json.loads(done.stdout)
 
 
-def test_a_city_as_large_as_that_of_the_paper_sends_what_it_sent():
+def test_a_city_of_the_papers_size_sends_the_same_notifications():
     with subject(CITY.quads(), Options()) as engine:
         engine.subscribe(subscriptions(CITY))
         assert engine.engine.spus.subscriptions == 1_004
@@ -210,7 +210,7 @@ def needs_mosquitto():
         pytest.skip("no mosquitto here; install the package mosquitto")
 
 
-def test_readings_say_what_they_need(monkeypatch):
+def test_the_readings_experiment_names_its_requirements(monkeypatch):
     monkeypatch.setattr(readings.shutil, "which", lambda *_, **__: None)
     done = bench("readings", "--small", "--runs", "1")
     assert done.exit_code == 1
@@ -236,7 +236,7 @@ def test_the_scheduler_sends_the_same():
             assert (done.updates, done.triples, done.notifications) == (310, sum(SMALL_CITY.posts), expected)
 
 
-def test_people_get_a_table():
+def test_a_terminal_gets_a_table():
     text = bench("lamp", "--small", "--runs", "2").stdout
     assert text.startswith("lamp, sequential, median of 2 runs")
     for name in INDICATORS:
@@ -245,7 +245,7 @@ def test_people_get_a_table():
         assert re.search(rf"^{phase} +\d+ %", text, re.MULTILINE), phase
 
 
-def test_help_tells_every_experiment_and_every_indicator():
+def test_help_lists_every_experiment_and_indicator():
     text = " ".join(bench("--help").stdout.split())
     for names in (EXPERIMENTS, INDICATORS):
         for name, meaning in names.items():
@@ -266,7 +266,7 @@ def test_modes_are_those_of_experiments():
     assert set(BOTH_MODES) <= set(EXPERIMENTS)
 
 
-def test_figures_are_medians_and_what_is_not_measured_is_null():
+def test_figures_are_medians_and_missing_ones_are_null():
     report = Report("some", "sequential", {"ups": [3.0, 1.0, 2.0]}, [Figure("own_us", "its own", [5.0, 4.0])])
     assert json.loads(report.to_json()) == {
         "experiment": "some",

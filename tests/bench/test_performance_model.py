@@ -58,29 +58,29 @@ def test_an_update_that_failed_leaves_nothing_to_the_next():
     assert model.executed(3) == (3, 0, 0, 0)
 
 
-def test_reset_forgets():
+def test_reset_clears_all_figures():
     model = PerformanceModel()
     model.published((1, 2, 3, 4), 5, 6)
     model.reset()
     assert model.figures() == PerformanceModel().figures()
 
 
-def test_the_engine_counts_what_it_does():
+def test_the_engine_counts_its_phases():
     engine = Engine(QueryRules(), lambda document: [])
-    told = []
-    engine.subscribe(QueryRequest("SELECT ?o WHERE { <urn:s> <urn:p> ?o }"), told.append, None, 0)
+    reported = []
+    engine.subscribe(QueryRequest("SELECT ?o WHERE { <urn:s> <urn:p> ?o }"), reported.append, None, 0)
     for text in ("INSERT DATA { <urn:s> <urn:p> 1 }", "INSERT DATA { <urn:other> <urn:p> 1 }"):
         executed = engine.execute([engine.prepare(UpdateRequest(text))], 0)
         engine.show(executed)
         engine.publish(executed)
     figures = engine.performance.figures()
     assert figures.total.count == 2
-    assert figures.notifications == 1 == len(told) - 1
+    assert figures.notifications == 1 == len(reported) - 1
     assert figures.update.least > 0
     assert figures.latency.count == 1
 
 
-def test_what_was_undone_is_not_counted():
+def test_undone_updates_are_not_counted():
     engine = Engine(QueryRules(), lambda document: [])
     engine.undo(engine.execute([engine.prepare(UpdateRequest("INSERT DATA { <urn:s> <urn:p> 1 }"))], 0))
     assert engine.performance.figures().total.count == 0

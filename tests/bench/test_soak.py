@@ -45,30 +45,30 @@ def test_a_short_run():
     assert all(figures[name] > 0 for name in STEADY)
 
 
-def test_what_wavers_is_flat():
+def test_a_fluctuating_series_is_flat():
     found = verdict(samples())
     assert list(found) == [quantity.name for quantity in QUANTITIES]
     assert growing(found) == []
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_what_grows_is_named(name):
+def test_a_growing_series_is_named(name):
     assert growing(verdict(samples(**{name: lambda seconds: STEADY[name] * (1 + seconds / 100)}))) == [name]
 
 
-def test_what_shrinks_or_leaps_once_is_flat():
+def test_a_series_that_shrinks_or_jumps_once_is_flat():
     assert growing(verdict(samples(memory_mb=lambda seconds: 100 - seconds / 40))) == []
     assert growing(verdict(samples(p99_ms=lambda seconds: 900.0 if seconds == 1100 else 20.0))) == []
 
 
-def test_what_is_cut_back_again_and_again_is_flat_unless_its_peaks_grow():
+def test_a_sawtooth_is_flat_unless_its_peaks_grow():
     assert growing(verdict(samples(files_kb=lambda seconds: 400 + 25 * (seconds % 97)))) == []
     assert growing(verdict(samples(files_kb=lambda seconds: 400 + (25 + seconds / 20) * (seconds % 97)))) == [
         "files_kb"
     ]
 
 
-def test_while_it_warms_up_it_may_grow():
+def test_growth_during_the_warm_up_is_ignored():
     assert growing(verdict(samples(memory_mb=lambda seconds: min(80.0, 40 + seconds / 12)))) == []
 
 
@@ -81,7 +81,7 @@ def test_growth_is_the_slope_over_the_whole_time():
     assert growth([(second, 3 + 2 * second) for second in range(11)]) == pytest.approx(20)
 
 
-def test_what_is_not_flat_is_a_failure(monkeypatch):
+def test_a_series_that_is_not_flat_is_a_failure(monkeypatch):
     report = Report("soak", "sequential", {}, [Figure("memory_mb", "memory", [80.0])], failure="not flat: memory_mb")
     monkeypatch.setattr(soak, "run", lambda _: report)
     done = bench("soak", "--minutes", "1")
