@@ -52,7 +52,7 @@ def trim() -> None:
 
 
 class Trimming:
-    """Decides when to trim: after the process has grown. Used on the event loop."""
+    """Decides when to trim: after the start, and after the process has grown. Used on the event loop."""
 
     def __init__(self, size: Callable[[], int] = resident, trim: Callable[[], None] = trim) -> None:
         """`size`: returns the resident bytes of the process."""
@@ -72,7 +72,8 @@ class Trimming:
         self._least = self._size()
 
     async def watch(self) -> None:
-        """Decide once a second, forever."""
+        """Trim, then decide once a second, forever."""
+        await asyncio.to_thread(self.give_back)  # the restore of a journal leaves free memory
         while True:
             await asyncio.sleep(_LOOK)
             if self.is_due():

@@ -24,6 +24,7 @@ def write(file: Path, content: bytes, *, mode: int = 0o644, draft: Path | None =
     """
     draft = draft or file.with_name(f"{file.name}.part")
     try:
+        # A draft that a killed run has left. O_EXCL below ensures that the file is new, and so has this mode.
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as new:
             new.write(content)

@@ -147,6 +147,7 @@ class LastRun:
 
     def last_words(self, reason: str, detail: str = "") -> None:
         """The same for a process that ends now: it waits for the disk only for a short time."""
+        # A daemon, so that a disk that does not respond does not keep the process alive.
         speaking = threading.Thread(target=self.end, args=(reason, detail), name="last-words", daemon=True)
         speaking.start()
         speaking.join(_PATIENCE)

@@ -27,7 +27,7 @@ HANDSHAKE: Final = 10.0
 """Timeout of the TLS handshake in seconds."""
 _QUEUE: Final = 128
 """Connections that wait in the kernel."""
-_STRANGERS: Final = 100
+_UNAUTHENTICATED: Final = 100
 """Least quota of unauthenticated connections; with TLS each takes 0.3 MB."""
 _SELECT: Final = 1024
 """Largest descriptor that `select` supports (FD_SETSIZE); the MQTT client library uses it."""
@@ -45,7 +45,7 @@ _DISCONNECTED: Final = frozenset(
     }
 )
 """Errors of system calls for a connection that the client, or the network, has ended."""
-_QUIET: Final = 10.0
+_LOG_INTERVAL: Final = 10.0
 """Seconds between two log lines about rejected connections."""
 
 _log = logging.getLogger(__name__)
@@ -111,14 +111,14 @@ class Listener(socket.socket):
         super().__init__(bound.family, bound.type, bound.proto, bound.detach())
         self._most = most + most // 10 + 1
         self._most_of_one = most_of_one + most_of_one // 10 + 1
-        self._room = max(_STRANGERS, most // 4)
+        self._unauthenticated_slots = max(_UNAUTHENTICATED, most // 4)
         _, self._lowest = _descriptors()
-        self._strangers: dict[Any, _Connection] = {}
+        self._unauthenticated: dict[Any, _Connection] = {}
         """Unauthenticated connections by address, the oldest first."""
         self._known = 0
         self._of_one: Counter[str] = Counter()
         self._turned_away = 0
-        self._told_at = self._exhausted_at = float("-inf")
+        self._logged_at = self._exhausted_at = float("-inf")
 
     @property
     def port(self) -> int:
@@ -157,12 +157,12 @@ class Listener(socket.socket):
                 return connection, address
         raise BlockingIOError(errno.EAGAIN, "others have their turn")
 
-    def known(self, address: Any) -> None:  # noqa: ANN401 - of whatever family
+    def mark_known(self, address: Any) -> None:  # noqa: ANN401 - of whatever family
         """Mark the connection from this address (`peername` of its transport) as known."""
-        connection = self._strangers.pop(address, None)
+        connection = self._unauthenticated.pop(address, None)
         if connection is not None:
             self._known += 1
-            connection.stranger = False
+            connection.unauthenticated = False
 
     def _let_in(self, plain: socket.socket, address: Any) -> _Connection | None:  # noqa: ANN401
         host: str = address[0]
@@ -175,46 +175,47 @@ class Listener(socket.socket):
         cycles.connected()
         connection = _Connection(self.family, self.type, self.proto, descriptor)
         connection.peer = address
-        connection.stranger = not local
+        connection.unauthenticated = not local
         connection.gone = lambda: self._gone(connection, address, local)
         if local:
             self._known += 1
         else:
             self._of_one[host] += 1
-            self._strangers[address] = connection
+            self._unauthenticated[address] = connection
         return connection
 
     def _serves(self, host: str, local: bool) -> bool:
         if local:
             return self._known < self._most + AT_ONCE
-        return self._known < self._most and self._of_one[host] < self._most_of_one and self._has_room(host)
+        return self._known < self._most and self._of_one[host] < self._most_of_one and self._has_slot(host)
 
     def _descriptor(self, plain: socket.socket) -> int | None:
         """Return a descriptor for a client, or None if all are in use."""
         try:
+            # At least `_lowest`: the descriptors below it stay free for files and for `select`.
             return fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, self._lowest)
         except OSError:
             return None
 
-    def _has_room(self, host: str) -> bool:
+    def _has_slot(self, host: str) -> bool:
         """Return whether the address may have one more unauthenticated connection; may close another one."""
-        if len(self._strangers) < self._room:
+        if len(self._unauthenticated) < self._unauthenticated_slots:
             return True
-        of_one = Counter(address[0] for address in self._strangers)
-        crowd, most = of_one.most_common(1)[0]
+        of_one = Counter(address[0] for address in self._unauthenticated)
+        busiest, most = of_one.most_common(1)[0]
         if of_one[host] >= most:
             return False
-        oldest = next(address for address in self._strangers if address[0] == crowd)
-        connection = self._strangers[oldest]
-        self._turn_away(crowd)
-        self.known(oldest)
+        oldest = next(address for address in self._unauthenticated if address[0] == busiest)
+        connection = self._unauthenticated[oldest]
+        self._turn_away(busiest)
+        self.mark_known(oldest)
         with contextlib.suppress(OSError):  # it was closed by the client
             connection.shutdown(socket.SHUT_RDWR)
         return True
 
     def _gone(self, connection: _Connection, address: Any, local: bool) -> None:  # noqa: ANN401
-        if connection.stranger:
-            self._strangers.pop(address, None)
+        if connection.unauthenticated:
+            self._unauthenticated.pop(address, None)
         else:
             self._known -= 1
         if not local:
@@ -225,10 +226,10 @@ class Listener(socket.socket):
     def _turn_away(self, host: str) -> None:
         self._turned_away += 1
         now = time.monotonic()
-        if now - self._told_at >= _QUIET:
+        if now - self._logged_at >= _LOG_INTERVAL:
             about = {"port": self.port, "from": host, "connections": self._turned_away}
             _log.warning("listener.turned_away", extra=about)
-            self._told_at, self._turned_away = now, 0
+            self._logged_at, self._turned_away = now, 0
 
     def _deaf(self) -> None:
         """Stop reading: the socket no longer listens but stays readable, which asyncio would log 10,000 times a second.
@@ -249,7 +250,7 @@ class Listener(socket.socket):
 class _Connection(socket.socket):
     """Socket that reports its closing, and tolerates a client that disconnects at any time."""
 
-    stranger = False
+    unauthenticated = False
     peer: Any = None
     """The client's address, as `accept` reported it."""
     gone: Callable[[], None] | None = None
@@ -268,6 +269,7 @@ class _Connection(socket.socket):
 
     def close(self) -> None:
         super().close()
+        # Once only: `close` may be called again.
         gone, self.gone = self.gone, None
         if gone is not None:
             gone()

@@ -42,6 +42,7 @@ def configure(level: Level = "info", form: Format = "auto") -> None:
     handler = LimitedHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
     root = logging.getLogger()
+    # Handlers that are there already would write each line a second time.
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)

@@ -86,7 +86,7 @@ class Metrics:
         self.watch("written_bytes", "Bytes that the process has had written to disks since its start.", written_bytes)
         self.starts = Counter("edge_starts", "Starts of a gateway on this data directory.", registry=self.registry)
 
-    def tell_restart(self, reason: str, starts: int) -> None:
+    def set_restart(self, reason: str, starts: int) -> None:
         """Set the reason of this run, and its number on the data directory, counted from 1."""
         self.last_restart.labels(reason).set(1)
         self.starts.inc(starts)
@@ -159,6 +159,7 @@ def written_bytes(file: Path = Path("/proc/self/io")) -> float:
         found = dict(line.split(": ") for line in file.read_text(encoding="ascii").splitlines())
         return float(found["write_bytes"])
     except (OSError, ValueError, KeyError):
+        # NaN and not 0, which would look like a process that writes nothing.
         return float("nan")
 
 

@@ -23,7 +23,7 @@ from edge.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
 
-_ALL_MOVES = "Serves clients; all parts move"
+_ALL_MOVES = "Serves clients; all components are live"
 
 LastWords = Callable[[str, str], None]
 """Called with a reason of `edge.last_run` and a detail, before the process is ended."""
@@ -58,9 +58,11 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     """
     possible, wanted = use_all_descriptors(), _connections(settings)
     if wanted > possible:
+        # Only a warning: the listener turns connections away that have no descriptor.
         _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allocator.configure()
+    cycles.hold()
     supervisor = Supervisor()
     try:
         asyncio.run(_run(settings, ready, supervisor))

@@ -28,15 +28,15 @@ class Supervisor:
 
     def ready(self, status: str) -> None:
         """Report that everything runs. `status` is a line for `systemctl status`."""
-        self._tell(READY="1", STATUS=status)
+        self._send(READY="1", STATUS=status)
 
     def alive(self, status: str) -> None:
         """Send a heartbeat."""
-        self._tell(WATCHDOG="1", STATUS=status)
+        self._send(WATCHDOG="1", STATUS=status)
 
     def stopping(self, status: str) -> None:
         """Report the begin of the stop, which takes some time."""
-        self._tell(STOPPING="1", STATUS=status)
+        self._send(STOPPING="1", STATUS=status)
 
     def close(self) -> None:
         """Close the socket."""
@@ -44,7 +44,7 @@ class Supervisor:
             self._socket.close()
             self._socket = None
 
-    def _tell(self, **variables: str) -> None:
+    def _send(self, **variables: str) -> None:
         if self._socket is None:
             return
         lines = "\n".join(f"{name}={' '.join(value.split())}" for name, value in variables.items())

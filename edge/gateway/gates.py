@@ -1,25 +1,24 @@
-"""Gates with their own ports: WebSocket and HTTP, each with and without TLS, and CoAP."""
+"""Gates with their own ports: WebSocket and HTTP, each with and without TLS, and CoAP. The watchdog reopens them."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.config import Settings
-from edge.config.parts import part
-from edge.engine import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
 from edge.gateway.probes import coap_answers, http_answers
-from edge.gateway.restartable_server import RestartableServer, Server
 from edge.gateway.watchdog import Part
 from edge.metrics import Metrics
 from edge.protocol.addresses import is_loopback
@@ -91,19 +90,14 @@ class Gates:
         def make(port: int) -> WsGate:
             return WsGate(
                 self._engine,
-                part(
-                    WsGateSettings,
-                    settings.ws,
-                    host=host,
-                    port=port,
-                    query_timeout=settings.engine.query_timeout,
-                    close_timeout=settings.shutdown.timeout * 0.2,
-                ),
+                settings.ws.model_copy(update={"host": host, "port": port}),
                 self._metrics,
                 guard=self._guard,
                 rate_limit=self._rate_limit,
                 resume_registry=self._resume_registry,
                 tls=context,
+                query_timeout=settings.engine.query_timeout,
+                close_timeout=settings.shutdown.timeout * 0.2,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
@@ -119,20 +113,15 @@ class Gates:
         def make(port: int) -> HttpGate:
             return HttpGate(
                 self._engine,
-                part(
-                    HttpGateSettings,
-                    settings.http,
-                    host=host,
-                    port=port,
-                    query_timeout=settings.engine.query_timeout,
-                    shutdown_timeout=settings.shutdown.timeout * 0.2,
-                ),
+                settings.http.model_copy(update={"host": host, "port": port}),
                 self._metrics,
                 self._views,
                 guard=self._guard,
                 rate_limit=self._rate_limit,
                 authority=self._authority,
                 tls=context,
+                query_timeout=settings.engine.query_timeout,
+                stop_timeout=settings.shutdown.timeout * 0.2,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
@@ -148,18 +137,17 @@ class Gates:
             raise StartError(f'coap.host: "{coap.host}" is not a loopback address, which needs security.enabled')
 
         def make(port: int) -> CoapGate:
-            settings = part(
-                CoapGateSettings, coap, port=port, query_timeout=self._settings.engine.query_timeout, plain=plain
-            )
             return CoapGate(
                 self._engine,
-                settings,
+                coap.model_copy(update={"port": port}),
                 self._metrics,
                 self._take_reading,
                 guard=self._guard,
                 rate_limit=self._rate_limit,
                 contexts=self._contexts,
                 own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
+                plain=plain,
+                query_timeout=self._settings.engine.query_timeout,
             )
 
         found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)
@@ -174,8 +162,49 @@ class Gates:
         port: int,
         answers: Callable[[str, int], Coroutine[Any, Any, None]],
     ) -> int:
-        server = RestartableServer(make, port, self._settings.shutdown.timeout)
+        server = _RestartableServer(make, port, self._settings.shutdown.timeout)
         found = await listening(server.open, _KEYS[service], host, port)
         stack.push_async_callback(server.close)
         self.parts.append(Part(service, lambda: answers(host, found), server.reopen))
         return found
+
+
+class Server(Protocol):
+    """A gate that listens on a port."""
+
+    async def start(self) -> int:
+        """Start to listen. Returns the port. Raises `OSError`."""
+
+    async def stop(self) -> None:
+        """Stop."""
+
+
+class _RestartableServer:
+    """A server on its own port that can be closed and opened again on the same port."""
+
+    def __init__(self, make: Callable[[int], Server], port: int, patience: float) -> None:
+        """`make` creates a server for a port. `patience`: seconds that it has to close before it is reopened."""
+        self._make = make
+        self._patience = patience
+        self._server: Server | None = None
+        self.port = port
+        """The configured port; if that is 0, the actual port once it is open."""
+
+    async def open(self) -> int:
+        """Listen. Returns the port. Raises `OSError`."""
+        self._server = self._make(self.port)
+        self.port = await self._server.start()
+        return self.port
+
+    async def close(self) -> None:
+        """Notify the clients and stop."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    async def reopen(self) -> None:
+        """Close the server, as far as possible within `patience`, and listen again. Raises `OSError`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self.close()
+        await self.open()

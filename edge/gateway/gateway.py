@@ -11,43 +11,40 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from edge import __version__, endpoints
-from edge.adapters import settings as adapters
 from edge.adapters.observations import Observations
 from edge.config import Settings
-from edge.config.keys import default_data_dir
-from edge.config.parts import part
-from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.journal import disk_reserve
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.performance import Figures
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.start import open_engine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.health import for_unauthenticated, without_texts
-from edge.gateway.host import Host
-from edge.gateway.mappings import Mappings
-from edge.gateway.mqtt import Mqtt
 from edge.gateway.outbox import Shipping
-from edge.gateway.serial import Serial
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.last_run import LastRun
-from edge.loader import load_document
+from edge.load_documents import load_document
 from edge.metrics import Costs, Metrics
 from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.sampling import Sampler
-from edge.outbox.settings import OutboxSettings as OutboxOptions
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
+from edge.section_types import default_data_dir
 
 if TYPE_CHECKING:
+    from edge.gateway.host import Host
+    from edge.gateway.mappings import Mappings
+    from edge.gateway.mqtt import Mqtt
+    from edge.gateway.serial import Serial
     from edge.security.enrolment import Enrolment
     from edge.security.security import Security
     from edge.security.tls import Tls
@@ -130,8 +127,10 @@ class Gateway:
             self._ready = True  # set first: a client that reads the endpoints file may connect at once
             await asyncio.to_thread(self._write_endpoints)
         except BaseException as error:
+            # A cancelled start was interrupted, and has not failed.
             if isinstance(error, Exception):
                 await self._end_run("start_failed", str(error))
+            # `stop` closes the components that have started, in reverse order.
             await self.stop()
             raise
         assert self.last_run is not None, "created with the engine"  # noqa: S101
@@ -148,6 +147,7 @@ class Gateway:
     async def lost(self) -> str:
         """Wait until the gateway has to be restarted. Returns the reason."""
         assert self._watchdog is not None, "a gateway that has started"  # noqa: S101
+        # Shielded: a cancelled waiter must not cancel the future that others await.
         reason = await asyncio.shield(self._watchdog.lost)
         await self._end_run("lost", reason)
         return reason
@@ -170,7 +170,7 @@ class Gateway:
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
-        rate_limit = RateLimit(part(LimitSettings, settings.limits), self._quota)
+        rate_limit = RateLimit(settings.limits, self._quota)
         resume_registry = await self._start_resume(engine, guard)
         gates = Gates(
             settings,
@@ -210,20 +210,25 @@ class Gateway:
         assert self._outbox is not None, "opened with the engine"  # noqa: S101
         self._shipping = await asyncio.to_thread(Shipping, settings, self._outbox, self.metrics)
         self._shipping.start(self._stack)
-        observations = Observations(
-            engine, part(adapters.ObservationsSettings, settings.observations), history=Sampler()
-        )
+        observations = Observations(engine, settings.observations, history=Sampler())
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
+        # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.
         if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
+            from edge.gateway.mappings import Mappings
+
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
             if settings.serial.enabled:
+                from edge.gateway.serial import Serial
+
                 self._serial = Serial(settings, engine, self._mappings, self.metrics)
                 await self._serial.start(self._stack)
                 watchdog.watch(self._serial.part)
             self._mappings.start(self._stack)
             watchdog.watch(Part("mappings", self._mappings.prove, ends=True))
             if settings.mqtt.enabled:
+                from edge.gateway.mqtt import Mqtt
+
                 self._mqtt = Mqtt(
                     settings,
                     engine,
@@ -241,6 +246,8 @@ class Gateway:
                 timeout = settings.shutdown.timeout * 0.2
                 watchdog.watch(self._mappings.start_actuation(self._stack, None, self.metrics, timeout))
         if settings.host.enabled:
+            from edge.gateway.host import Host
+
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
@@ -278,22 +285,24 @@ class Gateway:
 
     async def _start_engine(self) -> Scheduler:
         settings, limits = self.settings, self.settings.subscriptions
+        # The journal is opened inside `open_engine`, so the recorder is made there.
         recorders: list[Recorder] = []
 
         def ledger(journal: Journal) -> Recorder:
-            recorders.append(Recorder(journal, part(OutboxOptions, settings.outbox)))
+            recorders.append(Recorder(journal, settings.outbox))
             return recorders[0]
 
         try:
             engine = await asyncio.to_thread(
                 open_engine,
                 settings.data_dir,
-                part(EngineSettings, settings.engine, max_kept=limits.max_parked if limits.resume_for else 0),
+                settings.engine,
                 load=load_document,
                 rights=_as_given if self._security is None else self._security.guard.rights,
                 ledger=ledger,
                 rescue=True,
                 quota=self._quota,
+                max_durable=limits.max_parked if limits.resume_for else 0,
             )
         except DataDirectoryRefused as error:
             raise StartError(error.description) from error
@@ -301,7 +310,8 @@ class Gateway:
             raise StartError(f"outbox.graph: {error.description}, with another outbox.graph meanwhile") from error
         self._stack.push_async_callback(self._close_engine, engine)
         self.last_run = await asyncio.to_thread(LastRun.begin, settings.data_dir, __version__)
-        self.metrics.tell_restart(self.last_run.restart.reason, self.last_run.restart.starts)
+        self.metrics.set_restart(self.last_run.restart.reason, self.last_run.restart.starts)
+        # Runs before `_close_engine`, while this process still holds the lock of the directory.
         self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
         if not engine.read_only:
@@ -338,15 +348,13 @@ class Gateway:
             return None
         # Imported here: without security, the gateway saves the memory and start-up time.
         from edge.security.enrolment import Enrolment
-        from edge.security.issuer_settings import IssuerSettings
-        from edge.security.security import Security, SecuritySettings
+        from edge.security.security import Security
         from edge.security.tls import Tls
 
         try:
             other = self.settings.issuer
-            issuers = (part(IssuerSettings, other),) if other.url else ()
-            chosen = part(SecuritySettings, settings, issuers=issuers)
-            security = await asyncio.to_thread(Security, self.settings.data_dir, chosen)
+            issuers = (other,) if other.url else ()
+            security = await asyncio.to_thread(Security, self.settings.data_dir, settings, issuers)
             self._stack.callback(security.close)
             tls = await asyncio.to_thread(Tls, self.settings.tls_dir, settings.cert_file, settings.key_file)
         except EdgeError as error:
@@ -380,8 +388,8 @@ class Gateway:
             open_health=lambda: for_unauthenticated(self._health()),
             enrolment=None if self._enrolment is None else self._enrolment.to_message,
             endpoints=lambda: self.endpoints,
-            unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
-            bad_values=lambda: self._mappings.intake.bad_values.listed() if self._mappings is not None else [],
+            unmapped=lambda: self._mappings.ingest.unmapped.listed() if self._mappings is not None else [],
+            bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
             ship=self._ship,
         )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from edge.adapters import settings as adapters
 from edge.adapters.host import HostAdapter
 from edge.adapters.observations import Observations
 from edge.config import Settings
-from edge.config.parts import part
 from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
 
@@ -18,7 +16,7 @@ class Host:
     """Runs the host adapter, and replaces it after a failure."""
 
     def __init__(self, settings: Settings, observations: Observations, metrics: Metrics) -> None:
-        self._settings = part(adapters.HostSettings, settings.host)
+        self._settings = settings.host
         self._patience = settings.shutdown.timeout * 0.2
         self._observations = observations
         self._adapter = self._new()

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from edge.adapters import actuation
-from edge.adapters import settings as adapters
 from edge.adapters.actuation import Actuation
 from edge.adapters.files import MappingFiles
 from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
+from edge.adapters.settings import MqttSettings
 from edge.config import Settings
-from edge.config.parts import part
-from edge.engine import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.errors import StartError
 from edge.gateway.watchdog import Part, StandsStill
 from edge.mapping.errors import MappingError
@@ -42,12 +41,12 @@ class Mappings:
 
     def __init__(self, settings: Settings, engine: Scheduler, observations: Observations) -> None:
         """Read the files. Raises `StartError`."""
-        of_mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
+        of_mappings = settings.mappings.model_copy(update={"dir": settings.mappings_dir})
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
         self._ports: Ports | None = None
-        self.intake = Ingest(lambda: self.files.mapper, observations, of_mappings)
-        self.actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), self.intake.bad_values)
+        self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
+        self.actuation = Actuation(engine, settings.actuation, self.ingest.bad_values)
         try:
             self.files = MappingFiles(of_mappings, self._changed)
         except MappingError as error:
@@ -61,7 +60,7 @@ class Mappings:
         ports.follow(self.files.mapper.ports)
 
     def start_actuation(
-        self, stack: AsyncExitStack, connection: adapters.MqttSettings | None, metrics: Metrics, timeout: float
+        self, stack: AsyncExitStack, connection: MqttSettings | None, metrics: Metrics, timeout: float
     ) -> Part:
         """Start to send commands, also to the broker of `connection`; `stack` stops it within `timeout` seconds."""
         actuation, watch = self.actuation, metrics.watch
@@ -98,9 +97,9 @@ class Mappings:
         return self.files.faults() + self.actuation.faults() + ports
 
     def _take(self, topic: str, payload: bytes) -> int:
-        arrivals = self.intake.read(topic, payload, datetime.now(UTC))
+        arrivals = self.ingest.read(topic, payload, datetime.now(UTC))
         if arrivals:
-            self.intake.write(arrivals)
+            self.ingest.write(arrivals)
         return len(arrivals)
 
     def _changed(self, mapper: Mapper) -> None:

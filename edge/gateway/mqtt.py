@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge import durable
-from edge.adapters import settings as adapters
 from edge.adapters.broker import EmbeddedBroker
-from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.mqtt_adapter import MqttAdapter
 from edge.adapters.mqtt_link import MqttLink
+from edge.adapters.settings import MqttSettings
 from edge.config import Settings, read_password
-from edge.config.parts import part
-from edge.engine import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.guard import Guard
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
 from edge.gates.mqtt.query_files import read_queries
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.settings import MqttGateSettings
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
 from edge.gateway.mappings import Mappings
@@ -70,7 +68,7 @@ class Mqtt:
         self._rate_limit = rate_limit
         self._resume_registry = resume_registry
         self._health = health
-        self._connection: adapters.MqttSettings
+        self._connection: MqttSettings
         self._strays = UnhandledTopics(settings.mqtt_gate.root)
         self._progress = Progress(engine, "messages")
         self.endpoints: dict[str, str] = {}
@@ -92,6 +90,7 @@ class Mqtt:
             await self._start_broker(stack)
         adapter = await self._start_adapter(stack)
         if self.broker is not None:
+            # Devices connect only after this, so none of their messages finds the broker without a subscriber.
             await _answered(lambda: adapter.subscribed)
             stack.push_async_callback(self.broker.drain, self._settings.shutdown.timeout * 0.3)
         timeout = self._settings.shutdown.timeout * 0.2
@@ -113,7 +112,7 @@ class Mqtt:
         settings = self._settings
         root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
         auth = TokenAuth(self._guard, root) if settings.security.enabled else None
-        self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), auth)
+        self.broker = broker = EmbeddedBroker(settings.mqtt, auth)
         await broker.start()
         stack.push_async_callback(broker.stop)
         self.parts.append(Part("mqtt_broker", self._prove_broker, broker.restart))
@@ -135,6 +134,7 @@ class Mqtt:
 
     async def _prove_broker(self) -> None:
         adapter = self.adapter
+        # The thread of the adapter retries by itself, so a lasting disconnection is the broker's fault.
         if adapter is not None and adapter.alive and not adapter.connected:
             raise StandsStill("it does not serve the gateway's own connection")
         if self.broker is not None and "mqtt" in self.endpoints:
@@ -156,23 +156,23 @@ class Mqtt:
         self._watch_adapter()
         return adapter
 
-    def _make_connection(self) -> adapters.MqttSettings:
+    def _make_connection(self) -> MqttSettings:
         settings, broker = self._settings, self.broker
         if broker is None:
             address = {"broker": settings.mqtt.broker, "password": read_password(settings.mqtt)}
         else:
             address = {"broker": broker.own_url, "username": "gateway", "password": broker.own_secret}
-        return part(
-            adapters.MqttSettings,
-            settings.mqtt,
-            **address,
-            client_id=settings.mqtt.client_id or _client_id(settings.data_dir),
-            own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
-        )
+        client_id = settings.mqtt.client_id or _client_id(settings.data_dir)
+        return settings.mqtt.model_copy(update={**address, "client_id": client_id})
 
     async def _new_adapter(self) -> MqttAdapter:
+        # Read again for each new adapter: the previous one has stored more since the start.
         receipts = await asyncio.wrap_future(self._engine.receipts())
-        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, receipts, self._strays.check)
+        settings = self._settings
+        own_topics = f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else ""
+        self.adapter = adapter = MqttAdapter(
+            self._connection, self._mappings.ingest, receipts, self._strays.check, own_topics
+        )
         adapter.start()
         return adapter
 
@@ -216,17 +216,11 @@ class Mqtt:
         settings = self._settings
         largest = settings.mqtt_gate.max_result
         if not settings.mqtt.broker:
+            # The embedded broker would close the gateway's own connection for a larger packet.
             largest = min(largest, max(_PACKET_OVERHEAD, settings.mqtt.max_message - _PACKET_OVERHEAD))
         gate = MqttGate(
             self._engine,
-            part(
-                MqttGateSettings,
-                settings.mqtt_gate,
-                max_result=largest,
-                query_timeout=settings.engine.query_timeout,
-                queries_dir=settings.queries_dir,
-                stop_timeout=settings.shutdown.timeout * 0.2,
-            ),
+            settings.mqtt_gate.model_copy(update={"max_result": largest, "queries_dir": settings.queries_dir}),
             self._metrics,
             self._link,
             self._health,
@@ -234,6 +228,8 @@ class Mqtt:
             rate_limit=self._rate_limit,
             resume_registry=self._resume_registry,
             strays=self._strays,
+            query_timeout=settings.engine.query_timeout,
+            stop_timeout=settings.shutdown.timeout * 0.2,
         )
         await gate.start()
         self.gate = gate
@@ -264,7 +260,7 @@ class Mqtt:
             raise StandsStill("it is not connected to the broker, and readings are")
 
     def _watch_adapter(self) -> None:
-        intake, watch = self._mappings.intake, self._metrics.watch
+        ingest, watch = self._mappings.ingest, self._metrics.watch
 
         def of(name: str) -> Callable[[], float]:
             return lambda: float(getattr(self.adapter, name, 0))
@@ -274,9 +270,9 @@ class Mqtt:
         watch("mqtt_queued", "Messages that wait in the adapter.", of("queued"))
         watch("mqtt_dropped", "Messages of QoS 0 that found the queue full.", of("dropped"))
         watch("mqtt_duplicates", "Messages that came again after they had been stored.", of("duplicates"))
-        watch("mqtt_readings", "Readings that messages held.", lambda: intake.readings)
-        watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: intake.unmapped.total)
-        watch("mqtt_bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
+        watch("mqtt_readings", "Readings that messages held.", lambda: ingest.readings)
+        watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: ingest.unmapped.total)
+        watch("mqtt_bad_values", "Values that could not be read.", lambda: ingest.bad_values.total)
         faults = self._mappings.faults
         watch("mqtt_mapping_faults", "Mapping files and actuators that cannot be used.", lambda: len(faults()))
 

@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge.config import Settings
-from edge.config.offload import OffloadSettings as Section
-from edge.config.parts import part
 from edge.metrics import Metrics
-from edge.outbox.directory import DirectoryLanding
-from edge.outbox.landing import Landing, LandingFailed
 from edge.outbox.outbox import Outbox
-from edge.outbox.over_http import HttpLanding
-from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.settings import OffloadSettings
 from edge.outbox.status import Status
 from edge.outbox.table import Damaged
 from edge.protocol.errors import InvalidRequest, NotReady, RequestTimeout
+
+if TYPE_CHECKING:
+    from edge.outbox.landing import Landing
+    from edge.outbox.shipper import Shipper
 
 _REFRESH: Final = 1.0
 """Seconds between two updates of the outbox status."""
@@ -38,7 +37,7 @@ class Shipping:
     def __init__(self, settings: Settings, outbox: Outbox, metrics: Metrics) -> None:
         offload = settings.offload
         self._patience = settings.shutdown.timeout * 0.2
-        self._shipper = Shipper(outbox, _landing(offload), part(OffloadSettings, offload)) if offload.to else None
+        self._shipper = _shipper(outbox, offload) if offload.to else None
         self.status = Status(outbox, self._shipper, offload.to)
         self._watch(metrics, outbox)
 
@@ -94,15 +93,27 @@ class Shipping:
         watch("offload_failures", "Attempts to ship that failed.", lambda: status.failures)
 
 
-def _landing(offload: Section) -> Landing:
+def _shipper(outbox: Outbox, offload: OffloadSettings) -> Shipper:
+    # Imported here: without a landing zone, the gateway saves the memory and start-up time.
+    from edge.outbox.shipper import Shipper
+
+    return Shipper(outbox, _landing(offload), offload)
+
+
+def _landing(offload: OffloadSettings) -> Landing:
+    from edge.outbox.directory import DirectoryLanding
+    from edge.outbox.over_http import HttpLanding
+
     if offload.over_http:
         token = partial(_token, offload)
         return HttpLanding(offload.to, timeout=offload.timeout, token=token, ca_file=offload.ca_file)
     return DirectoryLanding(Path(offload.to))
 
 
-def _token(offload: Section) -> str:
+def _token(offload: OffloadSettings) -> str:
     """Return the current token; empty without one. Raises `LandingFailed`."""
+    from edge.outbox.landing import LandingFailed
+
     token, file = offload.token, offload.token_file
     if file is not None:
         try:

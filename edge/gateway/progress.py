@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from edge.engine import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.watchdog import StandsStill
 
 

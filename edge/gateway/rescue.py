@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from edge.config import Settings
-from edge.config.parts import part
-from edge.engine import EngineSettings
 from edge.engine.journal.journal import Journal
 from edge.engine.rescue import UNREADABLE, Report, rebuild
 from edge.engine.resume.subscription_table import SubscriptionTable
+from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.engine.timers.timer_table import TimerTable
 from edge.outbox.recorder import Recorder
@@ -24,7 +23,7 @@ def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> Re
 
     The damaged file is renamed, with the time `now` in its name.
     """
-    outbox = part(OutboxSettings, settings.outbox)
+    outbox = settings.outbox
     suffix = f"damaged-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
     return rebuild(settings.data_dir, lambda directory: _check(directory, outbox), suffix=suffix, drop=drop)
 

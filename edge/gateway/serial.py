@@ -9,10 +9,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edge.adapters import settings as adapters
 from edge.config import Settings
-from edge.config.parts import part
-from edge.engine import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.mappings import Mappings
 from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Part
@@ -29,10 +27,7 @@ class Serial:
     """The ports, and the adapter that serves them. The adapter is created with the first port."""
 
     def __init__(self, settings: Settings, engine: Scheduler, mappings: Mappings, metrics: Metrics) -> None:
-        limits = settings.actuation
-        self._settings = part(
-            adapters.SerialSettings, settings.serial, rate=limits.rate, max_commands=limits.max_queued
-        )
+        self._settings = settings
         self._patience = settings.shutdown.timeout * 0.4
         self._mappings = mappings
         self._lock = threading.Lock()
@@ -103,7 +98,10 @@ class Serial:
 
         actuation = self._mappings.actuation
         adapter = SerialAdapter(
-            self._settings, self._mappings.intake, lambda port, done: actuation.port_up(port.topic, done)
+            self._settings.serial,
+            self._settings.actuation,
+            self._mappings.ingest,
+            lambda port, done: actuation.port_up(port.topic, done),
         )
         adapter.start()
         return adapter

@@ -109,6 +109,7 @@ class Watchdog:
 
     async def look(self, now: float) -> None:
         """Probe all components once. `now` is in seconds of a monotonic clock."""
+        # Concurrently: a stalled component must not delay the probes of the others.
         await asyncio.gather(*(self._look_at(part, now) for part in self._parts))
         if not self.lost.done():
             self._on_progress("; ".join(f"{part.name}: {part.reason}" for part in self._parts if part.reason))
@@ -149,10 +150,12 @@ class Watchdog:
 
     async def _restart(self, part: Part, restart: Callable[[], Awaitable[None]], now: float) -> None:
         _log.warning("part.stands_still", extra={"part": part.name, "reason": part.reason})
+        # Set before the restart, so that a restart that fails or hangs backs off, too.
         part.again = now + min(self._stall_after * 2**part.restarts, _MAX_PAUSE)
         part.restarts += 1
         self._restarts.labels(part.name).inc()
         try:
+            # A stop of the watchdog must not interrupt a restart half-way; `run` waits for it.
             await asyncio.shield(self._restarted(restart))
         except Exception as error:  # noqa: BLE001  the next round tries again
             _log.error("part.restart_failed", extra={"part": part.name, "reason": str(error) or type(error).__name__})

@@ -91,6 +91,7 @@ def make(directory: Path, names: Iterable[str] = ()) -> Files:
             authority, key = _certificate(files.authority), _key(files.authority_key)
         else:
             authority, key = _make_authority(files)
+        # A dictionary, because it removes duplicates and keeps the order of the names.
         wanted = dict.fromkeys([*_own_names(), *_names_in(files.server), *names])
         own = generate_private_key(SECP256R1())
         certificate = _sign(own.public_key(), [_general(name) for name in wanted], authority, key)
@@ -196,11 +197,13 @@ def _make_authority(files: Files) -> tuple[x509.Certificate, EllipticCurvePrivat
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
         .not_valid_after(now + _AUTHORITY)
+        # Path length 0: it signs server certificates, but no further authorities.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
+    # The key first, as in `make`: a certificate without its key could sign nothing.
     durable.write(files.authority_key, _private(key), mode=_SECRET)
     durable.write(files.authority, certificate.public_bytes(Encoding.PEM))
     return certificate, key
@@ -220,6 +223,7 @@ def _sign(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
+        # Beyond the end of the authority, clients would reject the chain anyway.
         .not_valid_after(min(now + _SERVER, authority.not_valid_after_utc))
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

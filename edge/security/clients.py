@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal
 from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action, Priority
 from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
 from edge.security import row_checksums, secret
-from edge.security.store import Store
+from edge.security.client_database import Store
 
 State = Literal["allowed", "invited", "registered", "trusted", "revoked", "damaged"]
 """State of a client.
@@ -166,6 +166,7 @@ class Clients:
         """Allow an identity to register, or change the permissions of a registered one."""
         _check_identity(identity)
         with self._store.change() as connection:
+            # A registered client keeps its secret and tokens when only its permissions change.
             state: State = "registered" if self._state(connection, identity) == "registered" else "allowed"
             _put(connection, identity, state, rights)
             connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
@@ -210,6 +211,7 @@ class Clients:
         """Revoke an identity with its tokens and its secret. Raises `NoSuchClient`."""
         with self._store.change() as connection:
             row = _row(connection, identity)
+            # A damaged row cannot be trusted in any column, so it is replaced as a whole.
             if row is not None and not row_checksums.is_sound(row):
                 connection.execute("DELETE FROM client WHERE identity = ?", [identity])
                 _put(connection, identity, "revoked", Rights(frozenset()))
@@ -218,7 +220,7 @@ class Clients:
                 if " " in identity:  # all clients of that issuer have access, except this one
                     _put(connection, identity, "revoked", Rights(frozenset()))
                     return
-                raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
+                raise NoSuchClient(f'Client "{identity}" does not exist; `edge clients list` shows all')
             connection.execute(
                 "UPDATE client SET state = 'revoked', client_id = NULL, secret = NULL, token_until = NULL, since = ? "
                 "WHERE identity = ?",
@@ -232,6 +234,7 @@ class Clients:
         Raises `UnauthorizedClient`, with the same message for unknown, taken and revoked names, so that names cannot be
         probed.
         """
+        # A new client id for each registration: tokens and timers of a revoked one never match it.
         password, client_id = secret.new_secret(), uuid.uuid4().hex
         kept = secret.hashed(password)
         with self._store.change() as connection:
@@ -248,6 +251,7 @@ class Clients:
             f"{row_checksums.select('client')} WHERE client_id = ? AND state = 'registered'", client_id
         )
         rows = list(filter(row_checksums.is_sound, found))
+        # Hash also for unknown clients: the response time must not reveal which ids exist.
         kept = rows[0][_SECRET] if rows else secret.NOBODY
         if not secret.matches(password, kept) or not rows:
             raise InvalidClient("This client is not known, or its secret is wrong; register first")
@@ -255,7 +259,9 @@ class Clients:
 
     def _registering(self, connection: sqlite3.Connection, name: str) -> str:
         invitation = connection.execute(
-            "DELETE FROM invitation WHERE code = ? RETURNING code, identity, until, crc", [secret.fingerprint(name)]
+            # Deleted by the same statement that reads it, so two clients cannot use one code.
+            "DELETE FROM invitation WHERE code = ? RETURNING code, identity, until, crc",
+            [secret.fingerprint(name)],
         ).fetchone()
         if invitation is not None and row_checksums.is_sound(invitation) and invitation[2] > _now():
             self._state(connection, invitation[1])  # raises for a damaged client

@@ -56,10 +56,13 @@ def is_near(peer: str, here: str) -> bool:
         address, mine = (ipaddress.ip_address(text.partition("%")[0]) for text in (peer, here))
     except ValueError:
         return False
+    # Sockets for both versions show IPv4 clients with mapped addresses (RFC 4291, section 2.5.5.2).
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address in _TEREDO:
         return False
     if address.is_private or address.is_link_local or address.is_loopback:
         return True
+    # Home networks with IPv6 have public addresses. The first 64 bits are those of the network (RFC 4291, section
+    # 2.5.1).
     return address.version == mine.version == 6 and address.packed[:8] == mine.packed[:8]

@@ -58,7 +58,9 @@ class TokenGuard:
         Raises `InvalidClient`, `Forbidden`.
         """
         identity = given.client
+        # Identities of other issuers contain a space, which no registered identity can (`foreign`).
         client = self._foreign(identity) if " " in identity else self._clients.registered().get(given.registration)
+        # The identity may have been revoked and registered again by another client.
         if client is None or client.client_id != given.registration:
             raise InvalidClient(f'The client "{given.client}" of this update was revoked')
         now = client.access(None)
@@ -99,12 +101,14 @@ class TokenGuard:
         If a signing key was removed, notify all: they authenticate again and so find out whether their token is still
         valid.
         """
+        # Even without watchers: a key removed before a watch begins must not notify it.
         lost, self._ring = self._ring - self._tokens.ring, self._tokens.ring
         if not self._watchers:
             return
         now = self._standing(self._watchers)
         for identity, watched in list(self._watchers.items()):
             if lost or now[identity] is None or now[identity] != watched.client:
+                # Before the callbacks: they may watch the same client again.
                 del self._watchers[identity]
                 for revoked in watched.callbacks:
                     revoked()

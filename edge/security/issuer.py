@@ -14,7 +14,7 @@ from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import InvalidGrant, InvalidRequest, NotReady
 from edge.security.clients import Client, Rights, foreign
 from edge.security.issuer_keys import IssuerKeys
-from edge.security.issuer_settings import IssuerSettings
+from edge.security.settings import IssuerSettings
 
 DIRECTORY: Final = "issuers"
 """Subdirectory of the data directory for downloaded keys."""
@@ -108,8 +108,8 @@ class Issuer:
 
 def not_valid(error: Exception) -> InvalidGrant:
     """Return the error for a token that cannot be parsed, or has invalid claims."""
-    told = isinstance(error, jwt.PyJWTError) and type(error) is not jwt.DecodeError
-    return InvalidGrant(f"The token is not valid: {error if told else 'it is not a readable JSON Web Token'}")
+    described = isinstance(error, jwt.PyJWTError) and type(error) is not jwt.DecodeError
+    return InvalidGrant(f"The token is not valid: {error if described else 'it is not a readable JSON Web Token'}")
 
 
 def _bare(kind: object) -> str:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from edge import durable
 from edge.protocol.trust import trusting
-from edge.security.issuer_settings import IssuerSettings
 from edge.security.jwks import KeySet, KeysRefused, PublicKey
+from edge.security.settings import IssuerSettings
 
 _LARGEST: Final = 256 * 1024
 """Maximum bytes of a JWK Set; common ones have up to 20 KB."""
@@ -111,6 +111,7 @@ class IssuerKeys:
         httpx = await asyncio.to_thread(_httpx)
         try:
             context = await asyncio.to_thread(trusting, self._settings.ca_file)
+            # Uncompressed, so that the limit on received bytes is also that of the document.
             headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
             async with (
                 asyncio.timeout(_LONGEST),

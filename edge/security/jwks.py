@@ -76,6 +76,7 @@ def _jwks(document: bytes) -> list[Any]:
 
 
 def _key(jwk: object) -> PublicKey | None:
+    # A key set with a private key ("d") has published it, so its signatures prove nothing.
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig" or "d" in jwk:
         return None
     read = _READERS.get(str(jwk.get("kty")))

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edge.security import row_checksums
-from edge.security.store import Store
+from edge.security.client_database import Store
 
 _log = logging.getLogger(__name__)
 

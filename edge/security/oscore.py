@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Final
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
 from edge.security import row_checksums
+from edge.security.client_database import Store
 from edge.security.clients import Clients
-from edge.security.store import Store
 
 _log = logging.getLogger(__name__)
 

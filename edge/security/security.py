@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from edge.protocol.errors import UnauthorizedClient
 from edge.security.authority import Authority
+from edge.security.client_database import Store
 from edge.security.clients import Clients, NoSuchClient, State
 from edge.security.guard import TokenGuard
 from edge.security.issuer import Issuer
-from edge.security.issuer_settings import IssuerSettings
 from edge.security.keys import Keys
 from edge.security.oscore import Contexts, NoSuchContext, SharedContext
-from edge.security.store import Store
+from edge.security.settings import IssuerSettings, SecuritySettings
 from edge.security.tokens import Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class SecuritySettings:
-    """Settings of the operator."""
-
-    token_lifetime: int = 3600
-    """Lifetime of a token in seconds."""
-    audience: str = "sepa-edge"
-    """Audience of the tokens."""
-    key_rotation: float = 30 * 86_400.0
-    """Seconds that a key signs tokens before a new one replaces it."""
-    issuers: tuple[IssuerSettings, ...] = ()
-    """External authorization servers whose tokens are accepted."""
-
 
 _WHY_NOT: Final[Mapping[State, str]] = {
     "invited": '"{0}" is invited; it has not registered yet. Once it has, with its code, it can have this',
@@ -43,12 +27,14 @@ _WHY_NOT: Final[Mapping[State, str]] = {
 class Security:
     """Clients, keys and tokens of one data directory."""
 
-    def __init__(self, data_dir: Path, settings: SecuritySettings) -> None:
-        """Raises `StoreRefused`. The first call creates a key, which takes up to a second."""
+    def __init__(self, data_dir: Path, settings: SecuritySettings, issuers: Iterable[IssuerSettings] = ()) -> None:
+        """`issuers`: external authorization servers whose tokens are accepted.
+
+        Raises `StoreRefused`. The first call creates a key, which takes up to a second."""
         self._store = store = Store(data_dir)
         self.clients = Clients(store)
         self.keys = Keys(store, rotate_after=settings.key_rotation, lifetime=settings.token_lifetime)
-        self.issuers = {one.url: Issuer(one, data_dir, lambda: self.tokens.forget_others()) for one in settings.issuers}
+        self.issuers = {one.url: Issuer(one, data_dir, lambda: self.tokens.forget_others()) for one in issuers}
         self.tokens = Tokens(
             self.keys,
             issuer=store.issuer,
@@ -86,7 +72,7 @@ class Security:
     def _client_id(self, identity: str) -> str:
         client = next((one for one in self.clients.all() if one.identity == identity), None)
         if client is None:
-            raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
+            raise NoSuchClient(f'Client "{identity}" does not exist; `edge clients list` shows all')
         if client.client_id:
             return client.client_id
         if client.state != "allowed":

@@ -34,6 +34,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(_CIPHERS)
+        # Renegotiation of TLS 1.2 would let one connection cause many expensive handshakes.
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.set_alpn_protocols(["http/1.1"])
         self.context = context
@@ -53,6 +54,7 @@ class Tls:
         else:
             certificate, key = self._given, self._key or self._given
         try:
+            # A replaced file has another inode, even if its time is the same.
             found = [(str(file), file.stat().st_mtime_ns, file.stat().st_ino) for file in (certificate, key)]
             if found == self._loaded:
                 return False

@@ -68,11 +68,13 @@ class Tokens:
         now = int(time.time())
         last = self._last.get(client_id)
         fresh = last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime
+        # A token whose key was removed would be refused, so it is not returned again.
         if lifetime is None and last is not None and fresh and self._keys.verifying(last.kid) is not None:
             return last
         kid, key = self._keys.signing()
         expires = now + (self._lifetime if lifetime is None else lifetime)
         if lifetime is not None:
+            # Rotation would otherwise remove the key before this long-lived token expires.
             self._keys.keep(kid, expires)
         claims = {
             "sub": client_id,
@@ -85,6 +87,7 @@ class Tokens:
         }
         issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires, kid)
         if lifetime is None:
+            # Expired tokens leave with each new one, so the cache is bounded by the active clients.
             self._last = {known: token for known, token in self._last.items() if token.expires > now} | {
                 client_id: issued
             }
@@ -108,15 +111,18 @@ class Tokens:
             self._verified[token] = claims
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
+        # The cache must not outlive the key: removing a key ends all its tokens at once.
         elif not claims.foreign and self._keys.verifying(claims.kid) is None:
             del self._verified[token]
             raise _unknown_key()
+        # Checked for cached claims, too; PyJWT checks the expiry only once.
         if claims.expires <= time.time():
             where = "its issuer" if claims.foreign else "/oauth/token"
             raise InvalidGrant(f"The token has expired; ask for another one at {where}")
         return claims
 
     def _read(self, token: str) -> Claims:
+        # Before any decoding, whose cost grows with the length.
         if len(token) > _LONGEST:
             raise InvalidGrant("This is not a token of this gateway")
         try:
@@ -131,6 +137,7 @@ class Tokens:
             found: dict[str, Any] = jwt.decode(
                 token,
                 key,
+                # Fixed, not from the token's header: RFC 8725, section 3.1.
                 algorithms=[_ALGORITHM],
                 issuer=self._issuer,
                 audience=self._audience,

@@ -72,7 +72,7 @@ function locked(error) {
 
 function later() {
   const seconds = Math.round(wait / 100) / 10;
-  say("lost", `Connection lost, trying again in ${seconds} s`);
+  say("lost", `Connection lost, reconnecting in ${seconds} s`);
   waiting = setTimeout(connect, wait * (0.75 + Math.random() / 2));
   wait = Math.min(wait * 2, LONGEST_WAIT);
 }
@@ -95,7 +95,7 @@ function receive(message) {
     say("live", "Live");
     tokenCounts();
     hideEnrolment();
-    tellRestart();
+    showRestart();
   }
   observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
   if (!drawing) {
@@ -201,7 +201,7 @@ function remove(id) {
 
 function flash(element) {
   element.classList.remove("changed");
-  void element.offsetWidth;  // lets the animation begin anew
+  void element.offsetWidth;  // restarts the animation
   element.classList.add("changed");
 }
 
@@ -261,8 +261,8 @@ function compare(one, other) {
   return one.localeCompare(other, undefined, { numeric: true });
 }
 
-// Whoever may administer is told why the gateway was started.
-async function tellRestart() {
+// Administrators see why the gateway was started.
+async function showRestart() {
   const attempt = current;
   const answer = await fetchAs("/health").catch(() => undefined);
   const last = answer?.ok && (await answer.json()).last_restart;

@@ -1,10 +1,10 @@
-// How a new gateway's operator comes in: with its code, which the page is told for a while after a start.
+// Enrolment of the operator of a new gateway by its code, which the gateway shows for a limited time after a start.
 import { setToken } from "./token.js";
 
 const TEXTS = {
-  open: "Nobody looks after it yet. With this code, which counts once, that will be you.",
-  closed: "Nobody looks after it yet. Its code is on its console. If the gateway is set up so, it also stands here for a "
-    + "while after each start, for who comes from its own network.",
+  open: "It has no operator yet. Enter this code, which is valid once, to become its operator.",
+  closed: "It has no operator yet. The code is on its console. If so configured, this page also shows the code for a "
+    + "limited time after each start, to clients of the gateway's own network.",
 };
 
 const section = document.getElementById("enrolment");

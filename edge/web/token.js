@@ -1,11 +1,11 @@
-// The visitor's token, where the gateway wants one. It is kept for this tab only, and is never part of an address.
+// The user's token, if the gateway requires one. It is stored for this tab only, and is never part of a URL.
 const KEY = "sepa-edge.token";
 
 const REASONS = {
-  invalid_request: ["This gateway wants to know who you are", "Enter a token of yours, to see what its client may see."],
-  invalid_grant: ["This token does not count any more", "It has expired, or is not for this gateway. Enter another one."],
-  invalid_client: ["This client may not come in", "It is not known here, or its rights have ended. Enter the token of another one."],
-  forbidden: ["This client may not subscribe", "Who runs the gateway can allow it (edge clients allow). Or enter the token of another one."],
+  invalid_request: ["This gateway requires a token", "Enter a token to see the graphs that its client may read."],
+  invalid_grant: ["This token is not valid any more", "It has expired, or is not for this gateway. Enter another one."],
+  invalid_client: ["This client is not allowed", "It is unknown here, or was revoked. Enter the token of another client."],
+  forbidden: ["This client may not subscribe", "The operator can allow it (edge clients allow). Or enter the token of another client."],
 };
 
 const entry = document.getElementById("entry");
@@ -20,7 +20,7 @@ export function setToken(text) {
   sessionStorage.setItem(KEY, text);
 }
 
-/** Whether an error of the gateway is about who asks. */
+/** Whether an error of the gateway concerns authentication or permissions. */
 export function concernsToken(error) {
   return error.status_code === 401 || error.status_code === 403;
 }
@@ -30,7 +30,7 @@ export function fetchAs(path) {
   return fetch(path, { headers: token() ? { Authorization: `Bearer ${token()}` } : {} });
 }
 
-/** Say why no token, or no such token, will do, and let another one be entered. */
+/** Show why a token is required or was refused, and ask for another one. */
 export function askForToken(error) {
   const [title, text] = REASONS[error.error] ?? REASONS.invalid_grant;
   document.getElementById("entry-title").textContent = title;
@@ -42,7 +42,7 @@ export function askForToken(error) {
   field.focus();
 }
 
-/** Call `entered` when there is another token, `left` when there is none any more. */
+/** Call `entered` after another token was entered, and `left` after the token was removed. */
 export function watchToken(entered, left) {
   document.getElementById("entry-form").addEventListener("submit", (event) => {
     event.preventDefault();
