@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import ssl
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +18,106 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.parameter_ids import parameter_id
+
 # A shell lets its background jobs ignore Ctrl-C, and the processes that tests start inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent
-SLOW = (
-    *("adapters/test_actuation", "adapters/test_broker", "adapters/test_mqtt", "adapters/test_serial_gateway"),
-    *(
-        "appliance/test_package",
-        "engine/test_forked_evaluation",
-        "engine/test_background_snapshot",
-        "engine/test_fault_isolation",
+KINDS = {
+    "spark": ("history/",),
+    "browser": ("web/",),
+    "faults": (
+        *("faults/", "fuzz/", "simulation/", "adapters/test_exactly_once", "engine/test_journal_crash"),
+        *("test_clean_stop", "test_replay", "test_timers_crash"),
     ),
-    *("engine/test_journal_crash", "engine/test_oracle", "engine/test_processing_modes", "engine/test_size_limits"),
-    *("backup/", "bench/", "cli/", "client/", "doctor/", "examples/", "faults/", "fuzz/", "gates/", "gateway/"),
-    *("history/", "outbox/", "security/", "simulation/", "web/"),
-    *("test_app", "test_clean_stop", "test_last_run", "test_replay", "test_test_runs", "test_timers_crash"),
-)
-"""Directories and files below tests/ whose tests are marked `slow`. Others: property tests, and `@pytest.mark.slow`."""
-LONGEST = ("spark", "tests/history/", "stories-", "tests/faults/", "tests/web/")
+    "integration": (
+        *("backup/", "bench/", "cli/", "client/", "doctor/", "documentation/", "examples/", "gates/"),
+        *("gateway/", "outbox/", "security/"),
+        *("adapters/test_actuation", "adapters/test_broker", "adapters/test_mqtt", "adapters/test_serial_gateway"),
+        *("appliance/test_package", "appliance/test_partitions", "appliance/test_slot", "appliance/test_trial"),
+        *("appliance/test_uboot_env", "appliance/test_units"),
+        *("compat/test_compat_amqtt", "compat/test_compat_asyncio", "compat/test_compat_websockets"),
+        *("engine/test_background_snapshot", "engine/test_demotion", "engine/test_durable_subscriptions"),
+        *("engine/test_earlier_index", "engine/test_fault_stories", "engine/test_update_plans"),
+        *("engine/test_fault_isolation", "engine/test_first_results", "engine/test_forked_evaluation"),
+        *("engine/test_journal_directory", "engine/test_limits", "engine/test_long_updates", "engine/test_oracle"),
+        *("engine/test_plan_charge", "engine/test_processing_modes", "engine/test_rdf12", "engine/test_renewal"),
+        *("engine/test_repeated_patterns", "engine/test_restorable", "engine/test_result_charge"),
+        *("engine/test_size_limits", "engine/test_staged_changes"),
+        *("test_allocator", "test_app", "test_http_client", "test_last_run", "test_project", "test_test_runs"),
+    ),
+}
+"""Beginnings of the directories and files below tests/ by the marker of their tests. Other tests are `unit`.
+
+A test may have another one of these markers itself."""
+PROCESSES = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+"""Audit events of Python that start a process."""
+LONGEST = ("spark", "stories-", "tests/faults/", "tests/web/")
 """Beginnings of the groups of pytest-xdist that take longest. They start first."""
 WAITING = (
-    *("tests/adapters/", "tests/backup/", "tests/cli/", "tests/client/", "tests/doctor/", "tests/examples/"),
+    *("tests/adapters/", "tests/backup/", "tests/cli/", "tests/client/", "tests/doctor/"),
+    *("tests/documentation/", "tests/examples/"),
     *("tests/faults/", "tests/gates/", "tests/gateway/", "tests/outbox/", "tests/security/", "tests/web/"),
 )
 """Groups that mostly wait for processes and clocks. Other groups use a processor all the time."""
 
 # No property is about time, and a machine may be busy.
 settings.register_profile("unhurried", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", parent=settings.get_profile("unhurried"), max_examples=20, derandomize=True)
 settings.load_profile("unhurried")
 
 
+started: list[str] = []
+"""Processes that the running test has started."""
+
+
+def _note_process(event: str, arguments: tuple[object, ...]) -> None:
+    if event in PROCESSES:
+        started.append(f"{event}{arguments[:2]}"[:200])
+
+
+sys.addaudithook(_note_process)
+
+
+def kind_of(name: str) -> str:
+    """Return the marker of the tests of a file or directory, named from tests/ on."""
+    return next((kind for kind, beginnings in KINDS.items() if name.startswith(beginnings)), "unit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let property tests search little, and the same examples in each run, if only unit tests are wanted."""
+    if config.getoption("markexpr") == "unit":
+        settings.load_profile("quick")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import the slow files if slow tests are not wanted, which halves the time until the first test."""
-    if config.getoption("markexpr") != "not slow":
-        return None
-    name = collection_path.relative_to(ROOT).as_posix() + ("/" if collection_path.is_dir() else "")
-    return True if name.startswith(SLOW) else None
+    """Do not import files of other tests if only those of one kind are wanted: that saves time and memory."""
+    wanted = config.getoption("markexpr")
+    kind = kind_of(collection_path.relative_to(ROOT).as_posix() + ("/" if collection_path.is_dir() else ""))
+    if wanted == "unit":
+        return True if kind != "unit" else None
+    return True if wanted == f"not {kind}" else None
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name values that pytest would only number."""
+    return parameter_id(val)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    started.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Fail a unit test that has started a process: `make test-fast` runs it before each commit."""
+    yield
+    if started and item.get_closest_marker("unit"):
+        pytest.fail(
+            f"The test started a process ({started[0]}), so it is not a unit test: add it to KINDS in conftest.py"
+        )
 
 
 def share_certificates() -> None:
@@ -94,18 +158,17 @@ def plain_log(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark slow tests. Keep the tests of a file, and all tests with a Spark session, on one worker of pytest-xdist.
+    """Mark each test. Keep the tests of a file, and all tests with a Spark session, on one worker of pytest-xdist.
 
-    A test may name a group of its own instead. Groups with slow tests start first, so that all workers end together.
+    A test may name a group of its own instead. Unit tests are short and start last, so that all workers end together.
     Groups that wait are spread evenly among those that do not, so that no processor is idle.
     """
     if not hasattr(config, "workerinput"):  # the controller of pytest-xdist checks what its workers collected
         refuse_duplicate_ids([item.nodeid for item in items])
     ranks: dict[str, int] = {}
     for item in items:
-        searches = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if searches or item.nodeid.removeprefix("tests/").startswith(SLOW):
-            item.add_marker(pytest.mark.slow)
+        if not any(item.get_closest_marker(kind) for kind in KINDS):
+            item.add_marker(kind_of(item.nodeid.removeprefix("tests/")))
         if item.get_closest_marker("xdist_group") is None:
             shared = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group(shared))
@@ -132,11 +195,11 @@ def group_of(item: pytest.Item) -> str:
 
 
 def rank(group: str, item: pytest.Item) -> int:
-    """Return the rank of a group, seen from one of its tests: the longest groups, then slow ones, then others."""
+    """Return the rank of a group, seen from one of its tests: the longest groups, then others, then unit tests."""
     for place, beginning in enumerate(LONGEST):
         if group.startswith(beginning):
             return place
-    return len(LONGEST) + (item.get_closest_marker("slow") is None)
+    return len(LONGEST) + (item.get_closest_marker("unit") is not None)
 
 
 @pytest.hookimpl(optionalhook=True)

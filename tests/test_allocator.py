@@ -74,7 +74,7 @@ def test_a_large_process_may_grow_by_more():
     assert trimming.is_due()
 
 
-def test_what_lies_before_a_block_that_stays_goes_back():
+def test_memory_before_a_retained_block_is_returned():
     gone = [
         int(
             subprocess.run(

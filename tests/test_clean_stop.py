@@ -25,7 +25,7 @@ VALUES = """SELECT ?o { ?o <http://www.w3.org/ns/sosa/hasResult> ?q .
 
 
 @pytest.mark.timeout(180)
-def test_what_was_acknowledged_is_stored(tmp_path: Path):
+def test_acknowledged_updates_are_stored(tmp_path: Path):
     gateway = GatewayProcess(tmp_path / "data", {"EDGE__HOST__ENABLED": "false"})
     (tmp_path / "data" / "mappings").mkdir(parents=True)
     (tmp_path / "data" / "mappings" / "stop.toml").write_text(MAPPING)

@@ -46,7 +46,7 @@ def test_a_secret_is_never_readable_by_others(root):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_directories_are_as_durable_as_what_is_in_them(root):
+def test_directories_are_as_durable_as_their_files(root):
     def action():
         durable.make_directory(root / "a" / "b", root)
         durable.write(root / "a" / "b" / "file", b"content")
@@ -62,7 +62,7 @@ def test_directories_are_as_durable_as_what_is_in_them(root):
     ],
     ids=["endpoints", "last_run"],
 )
-def test_state_files_are_whole(root, write, read):
+def test_state_files_are_complete_after_a_power_cut(root, write, read):
     write(root)
     cuts = power_cuts(root, lambda: write(root))
     assert len(cuts) > 2
@@ -71,7 +71,7 @@ def test_state_files_are_whole(root, write, read):
         assert read(root)
 
 
-def test_a_power_cut_between_key_and_certificate_is_mended_at_the_start(root):
+def test_a_power_cut_between_key_and_certificate_is_repaired_at_the_start(root):
     """They are two files; the gateway generates another pair if they do not match, with the previous names."""
     directory = root / "tls"
     make(directory, ["gateway.example.org"])
@@ -96,7 +96,7 @@ def test_a_first_certificate_is_mended_too(root):
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.server, files.server_key)
 
 
-def test_nothing_but_the_start_replaces_a_pair(root):
+def test_key_and_certificate_are_replaced_only_at_the_start(root):
     """Another writer may be between the two files."""
     files = make(root / "tls")
     other = make(root / "other")

@@ -39,7 +39,7 @@ def test_growth_that_connections_explain_is_searched() -> None:
     assert not machine.cycles.look(), "nothing has grown since"
 
 
-def test_connections_that_leave_nothing_behind_are_no_reason() -> None:
+def test_connections_without_garbage_start_no_search() -> None:
     machine = Machine()
     for _ in range(100_000):
         machine.cycles.connected()

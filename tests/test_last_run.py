@@ -25,7 +25,7 @@ def gateway(tmp_path):
     process.stop()
 
 
-def told(endpoints) -> tuple[dict, str]:
+def reported(endpoints) -> tuple[dict, str]:
     """Return `last_restart` of /health, and the metrics."""
     with urllib.request.urlopen(endpoints["http"] + "/health", timeout=30) as answer:
         health = json.load(answer)
@@ -34,18 +34,18 @@ def told(endpoints) -> tuple[dict, str]:
 
 
 def test_each_start_knows_how_the_run_before_it_ended(gateway):
-    restart, metrics = told(gateway.start())
+    restart, metrics = reported(gateway.start())
     assert (restart["reason"], restart["starts"]) == ("first", 1)
     assert gateway.stop() == 0
 
-    restart, metrics = told(gateway.start())
+    restart, metrics = reported(gateway.start())
     assert (restart["reason"], restart["starts"]) == ("stopped", 2)
     assert restart["text"] == "it was stopped in order"
     assert 'edge_last_restart{reason="stopped"} 1.0' in metrics
     assert "edge_starts_total 2.0" in metrics
     gateway.kill()
 
-    restart, metrics = told(gateway.start())
+    restart, metrics = reported(gateway.start())
     assert (restart["reason"], restart["starts"], restart["ended"]) == ("crashed", 3, "")
     assert '"last_restart": "it was killed, or crashed, while the machine ran on"' in gateway.log()
 
@@ -53,7 +53,7 @@ def test_each_start_knows_how_the_run_before_it_ended(gateway):
     gateway.kill()
     record = last_run.read(gateway.data_dir)
     last_run.write(gateway.data_dir, replace(record, run=replace(record.run, boot="another", version="0.0.1")))
-    restart, metrics = told(gateway.start())
+    restart, metrics = reported(gateway.start())
     assert (restart["reason"], restart["upgraded_from"], restart["starts"]) == ("power", "0.0.1", 4)
     assert restart["text"] == "power cut or reset of the machine; version 0.0.1 ran before"
     reasons = [run.reason for run in last_run.read(gateway.data_dir).before]
@@ -74,12 +74,12 @@ def test_a_start_that_fails_leaves_its_reason(gateway):
         )
         assert refused.returncode == 1
     gateway.environment["EDGE__HTTP__PORT"] = "0"
-    restart, _ = told(gateway.start())
+    restart, _ = reported(gateway.start())
     assert (restart["reason"], restart["starts"]) == ("start_failed", 3)
     assert "EADDRINUSE" in restart["detail"] or "in use" in restart["detail"]
 
 
-def test_who_is_refused_the_directory_writes_nothing_there(gateway):
+def test_a_process_without_the_lock_writes_nothing(gateway):
     gateway.start()
     before = (gateway.data_dir / last_run.NAME).read_bytes()
     second = [sys.executable, "-m", "edge", "run", "--data-dir", gateway.data_dir]
@@ -87,7 +87,7 @@ def test_who_is_refused_the_directory_writes_nothing_there(gateway):
     assert (gateway.data_dir / last_run.NAME).read_bytes() == before
 
 
-def test_a_gateway_that_stands_still_leaves_its_last_words(tmp_path):
+def test_a_stalled_gateway_leaves_a_traceback(tmp_path):
     run = LastRun.begin(tmp_path, __version__, "here")
     run.last_words("stuck", "for 300 s")
     assert (
@@ -104,7 +104,7 @@ def test_the_first_reason_counts_but_a_stop_need_not_end_in_order(tmp_path):
     assert last_run.read(tmp_path).run.reason == "stop_timeout"
 
 
-def test_what_cannot_be_read_is_no_reason_not_to_start(tmp_path):
+def test_an_unreadable_record_does_not_prevent_the_start(tmp_path):
     for content in (b"", b"{", b"[1]", b'{"starts": 1}', b"\xff" * 5000):
         (tmp_path / last_run.NAME).write_bytes(content)
         assert LastRun.begin(tmp_path, __version__, "here").restart.reason == "unknown"
@@ -120,7 +120,7 @@ def test_the_file_stays_small(tmp_path):
     assert 5 < len(record.before) <= 10
 
 
-def test_who_has_no_room_for_a_new_file_writes_over_the_old_one(tmp_path):
+def test_a_full_disk_overwrites_the_old_record(tmp_path):
     LastRun.begin(tmp_path, __version__, "here").end("stopped")
     (tmp_path / "last-run.part").mkdir()  # such a file cannot be created
     LastRun.begin(tmp_path, __version__, "here").end("lost", "because")
@@ -128,7 +128,7 @@ def test_who_has_no_room_for_a_new_file_writes_over_the_old_one(tmp_path):
     assert last_run.read(tmp_path).starts == 2
 
 
-def test_a_directory_put_back_says_so(tmp_path):
+def test_a_restored_directory_is_recorded(tmp_path):
     (old := tmp_path / "old").mkdir()
     (new := tmp_path / "new").mkdir()
     last_run.write(old, Record(7, Run("1", last_run.boot_id(), "2026-01-01T00:00:00+00:00")))

@@ -39,7 +39,7 @@ def remote(monkeypatch):
 
 @pytest.fixture
 def small_room(monkeypatch):
-    monkeypatch.setattr(listening, "_STRANGERS", 5)
+    monkeypatch.setattr(listening, "_UNAUTHENTICATED", 5)
 
 
 class Clients:
@@ -79,7 +79,7 @@ def clients(most: int = MOST, of_one: int = OF_ONE) -> Iterator[Clients]:
         yield Clients(to, stack)
 
 
-def test_of_one_address_a_few_more_come_in_than_are_served_so_that_they_can_be_told(remote):
+def test_one_address_gets_a_few_extra_connections_for_error_messages(remote):
     with clients() as those:
         opened = [those.connect() for _ in range(6)]
         assert [is_open(client) for client in opened] == [True] * (OF_ONE + 1) + [False] * 2
@@ -89,7 +89,7 @@ def test_of_one_address_a_few_more_come_in_than_are_served_so_that_they_can_be_t
         assert not is_open(those.connect())
 
 
-def test_connections_of_this_machine_count_in_total_only():
+def test_local_connections_count_in_total_only():
     with clients() as those:
         most = MOST + 1 + AT_ONCE
         opened = [those.connect() for _ in range(most + 2)]
@@ -98,16 +98,16 @@ def test_connections_of_this_machine_count_in_total_only():
         assert is_open(those.connect())
 
 
-def test_where_others_have_all_connections_there_are_some_for_this_machine(monkeypatch):
+def test_some_connections_are_reserved_for_this_machine(monkeypatch):
     monkeypatch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
     with clients(of_one=100) as those:
         while is_open(those.connect("127.0.0.2")):
-            those.to.known(those.accepted[-1][1])
+            those.to.mark_known(those.accepted[-1][1])
         assert len(those.accepted) == MOST + 1
         assert is_open(those.connect())
 
 
-def test_of_strangers_the_oldest_of_the_largest_crowd_makes_room(remote, small_room):
+def test_the_oldest_unauthenticated_connection_of_the_busiest_address_is_closed(remote, small_room):
     with clients(of_one=10) as those:
         first = those.connect("127.0.0.9")
         crowd = [those.connect("127.0.0.2") for _ in range(4)]
@@ -118,39 +118,39 @@ def test_of_strangers_the_oldest_of_the_largest_crowd_makes_room(remote, small_r
         assert [is_open(client) for client in crowd] == [False, True, True, True]
 
 
-def test_who_is_of_the_largest_crowd_does_not_come_in_himself(remote, small_room):
+def test_a_new_connection_of_the_busiest_address_is_refused(remote, small_room):
     with clients(of_one=10) as those:
         opened = [those.connect("127.0.0.2") for _ in range(5)]
         assert not is_open(those.connect("127.0.0.2"))
         assert all(map(is_open, opened))
 
 
-def test_who_is_known_does_not_have_to_make_room(remote, small_room):
+def test_a_known_client_is_not_evicted(remote, small_room):
     with clients(of_one=100) as those:
         opened = [those.connect("127.0.0.2") for _ in range(5)]
-        those.to.known(those.accepted[0][1])
+        those.to.mark_known(those.accepted[0][1])
         later = [those.connect(f"127.0.0.{host}") for host in (2, 3, 4)]
         assert [is_open(client) for client in [*opened, *later]] == [True, False, False, *[True] * 5]
 
 
-def test_strangers_do_not_keep_those_out_who_are_known(remote):
+def test_unauthenticated_connections_do_not_block_known_clients(remote):
     with clients(most=2, of_one=100) as those:
         for _ in range(20):
             those.connect("127.0.0.2")
         assert is_open(those.connect())
         for _, address in those.accepted[:3]:
-            those.to.known(address)
+            those.to.mark_known(address)
         assert not is_open(those.connect())
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["connect", "know", "close"]), st.integers(0, 9)), max_size=40))
-def test_whatever_happens_the_count_is_right(steps):
+def test_the_count_of_connections_is_exact(steps):
     """Connections by address, unauthenticated ones and known ones: closed connections leave no count behind."""
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
-        patch.setattr(listening, "_STRANGERS", 3)
+        patch.setattr(listening, "_UNAUTHENTICATED", 3)
         those = stack.enter_context(clients())
         for what, number in steps:
             if what == "connect":
@@ -158,12 +158,12 @@ def test_whatever_happens_the_count_is_right(steps):
             elif those.accepted:
                 connection, address = those.accepted[number % len(those.accepted)]
                 if what == "know":
-                    those.to.known(address)
+                    those.to.mark_known(address)
                 else:
                     connection.close()
             living = [address for connection, address in those.accepted if connection.fileno() >= 0]
-            assert len(those.to._strangers) <= 3
-            assert those.to._known + len(those.to._strangers) == len(living)
+            assert len(those.to._unauthenticated) <= 3
+            assert those.to._known + len(those.to._unauthenticated) == len(living)
             assert those.to._of_one == {
                 host: count
                 for host in ("127.0.0.2", "127.0.0.3")
@@ -193,7 +193,7 @@ def test_the_lowest_descriptors_are_not_for_clients():
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_without_descriptors_asyncio_is_told_once_a_second_only(monkeypatch):
+def test_without_descriptors_asyncio_logs_once_a_second(monkeypatch):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with clients() as those, ExitStack() as stack:
         waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", those.to.port))) for _ in range(2)]
@@ -229,7 +229,7 @@ async def test_a_port_that_is_deaf_is_logged_once_and_leaves_the_loop_alone(capl
             assert to.fileno() not in asyncio.get_running_loop()._selector.get_map()
 
 
-def test_one_line_tells_of_many_that_were_turned_away(caplog):
+def test_many_refused_connections_are_one_log_line(caplog):
     caplog.set_level(logging.WARNING)
     with clients() as those:
         for _ in range(50):
@@ -264,4 +264,4 @@ async def test_silent_connections_do_not_keep_a_client_from_its_tls_handshake(tm
             assert await reader.read() == b"hello"
             writer.close()
             await writer.wait_closed()
-            assert len(to._strangers) <= 25
+            assert len(to._unauthenticated) <= 25

@@ -48,7 +48,7 @@ def test_json_is_one_object_a_line(stderr):
     }
 
 
-def test_text_has_time_level_logger_event_and_facts(stderr):
+def test_text_line_has_time_level_logger_event_and_fields(stderr):
     log.configure("info", "text")
     logging.getLogger("edge.x").warning("bad value", extra={"topic": "a/b", "reason": 'no "number"', "empty": ""})
     (line,) = stderr.getvalue().splitlines()
@@ -56,7 +56,7 @@ def test_text_has_time_level_logger_event_and_facts(stderr):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_nothing_breaks_a_line(stderr, form):
+def test_control_characters_do_not_break_a_line(stderr, form):
     log.configure("info", form)
     logging.getLogger("edge.x").info("a\nb\x1b[31m\u2028c", extra={"key": "d\r\ne\u0085f"})
     assert len(stderr.getvalue().splitlines()) == 1
@@ -64,7 +64,7 @@ def test_nothing_breaks_a_line(stderr, form):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_exception_is_one_line_that_says_where(stderr, form):
+def test_exception_is_one_line_with_its_place(stderr, form):
     log.configure("info", form)
     try:
         int("x\ny")
@@ -88,7 +88,7 @@ def test_an_exception_is_one_line_that_says_where(stderr, form):
         ("x", {"url": "https://u:hunter2@h/"}),
     ],
 )
-def test_secrets_stay_out(stderr, form, message, extra):
+def test_secrets_are_not_logged(stderr, form, message, extra):
     log.configure("debug", form)
     logging.getLogger("edge.x").info(message, extra=extra)
     assert "hunter2" not in stderr.getvalue()
@@ -150,7 +150,7 @@ def test_the_next_line_of_a_source_says_how_many_were_suppressed(stderr):
     assert [line.get("suppressed") for line in lines_of(stderr)] == [None] * log_limit.BURST + [7]
 
 
-def test_a_source_that_became_quiet_is_reported_with_the_next_line_of_any(stderr):
+def test_an_idle_source_is_reported_with_the_next_line_of_any_source(stderr):
     log.configure("info", "json")
     logger = logging.getLogger("edge.x")
     for _ in range(log_limit.BURST + 7):

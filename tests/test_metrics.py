@@ -39,7 +39,7 @@ def test_every_metric_is_documented_and_nothing_else_is():
     assert documented - names == set(), "these metrics are described in docs/metrics.md and do not exist"
 
 
-def test_gauges_ask_when_they_are_read():
+def test_gauges_are_evaluated_when_they_are_read():
     metrics, value = Metrics(), [1.0]
     metrics.watch("things", "Things.", lambda: value[0])
     assert b"edge_things 1.0" in metrics.text()
@@ -65,7 +65,7 @@ def test_two_gateways_do_not_share_metrics():
     assert b'status="200"' not in other.text()
 
 
-def test_bytes_that_are_written_to_disk_are_told(tmp_path: Path):
+def test_bytes_written_to_disk_are_a_metric(tmp_path: Path):
     before = written_bytes()
     with (tmp_path / "file").open("wb") as file:
         file.write(bytes(1_000_000))
@@ -76,9 +76,9 @@ def test_bytes_that_are_written_to_disk_are_told(tmp_path: Path):
     assert b"edge_written_bytes" in complete().text()
 
 
-def test_why_the_gateway_was_started_is_told():
+def test_the_reason_of_the_start_is_a_metric():
     metrics = Metrics()
-    metrics.tell_restart("power", 7)
+    metrics.set_restart("power", 7)
     lines = metrics.text().decode().splitlines()
     assert 'edge_last_restart{reason="power"} 1.0' in lines
     assert "edge_starts_total 7.0" in lines

@@ -4,9 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from tests.support.parameter_ids import parameter_id
 
 CONFTEST = Path(__file__).with_name("conftest.py")
 FILE = """
@@ -50,12 +53,12 @@ def test_the_tests_of_a_file_run_on_one_worker(project):
     assert len(set(lines)) == 2
 
 
-def test_slow_tests_start_first(project):
-    (project / "test_slow.py").write_text(f"{FILE}\npytestmark = pytest.mark.slow\n")
+def test_unit_tests_start_last(project):
+    (project / "test_real.py").write_text(f"{FILE}\npytestmark = pytest.mark.integration\n")
     done = run(project, 0)
     assert "18 passed" in done.stdout, done.stdout + done.stderr
     names = [line.split()[0] for line in (project / "workers").read_text().splitlines()]
-    assert names == ["test_slow"] * 6 + ["test_one"] * 6 + ["test_two"] * 6
+    assert names == ["test_real"] * 6 + ["test_one"] * 6 + ["test_two"] * 6
 
 
 def test_waiting_tests_run_between_others(project):
@@ -102,3 +105,21 @@ def test_tests_with_the_same_id_are_refused(project, workers):
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "2 node ids name more than one test, like test_one.py::test_worker" in done.stdout + done.stderr
     assert not (project / "workers").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["query", "ASK {}"], "query ASK {}"),
+        ({"action": "query", "graphs": ["urn:a", "urn:b"]}, "action=query graphs=urn:a urn:b"),
+        (frozenset("cab"), "a b c"),
+        (timedelta(minutes=90), "1:30:00"),
+        (("a::b", "\n", b"\x01\x02"), "a:b \\n 01 02"),
+        (["x" * 100], "x" * 57 + "..."),
+        ("text", None),
+        ([object()], None),
+    ],
+    ids=["list", "mapping", "set", "duration", "escapes", "long", "text", "object"],
+)
+def test_parameter_ids_describe_the_values(value, expected):
+    assert parameter_id(value) == expected

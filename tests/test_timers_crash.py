@@ -36,7 +36,7 @@ def wait_until_ran(http: str, count: float) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_every_one_runs_once_and_in_order_over_kills(tmp_path: Path):
+def test_delayed_updates_run_once_and_in_order_despite_kills(tmp_path: Path):
     gateway = GatewayProcess(tmp_path / "data", {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"})
     try:
         http = gateway.start()["http"]

@@ -122,10 +122,12 @@ class Watcher:
         """Return the next changes: the query, `+` or `-`, and the row."""
         found: list[tuple[str, str, dict[str, str]]] = []
         while len(found) < count:
-            told = self._told()
+            reported = self._told()
             for sign, member in (("-", "removedResults"), ("+", "addedResults")):
-                rows = told[member]["results"]["bindings"]
-                found += [(told["alias"], sign, {name: term["value"] for name, term in row.items()}) for row in rows]
+                rows = reported[member]["results"]["bindings"]
+                found += [
+                    (reported["alias"], sign, {name: term["value"] for name, term in row.items()}) for row in rows
+                ]
         return found
 
     def is_told_no_more(self) -> bool:
@@ -199,7 +201,7 @@ def test_a_hundred_messages_to_oneself(chat: Chat) -> None:
     assert shown.count("    received") == shown.count("    Anna knows that you got it") == 100
 
 
-def test_who_is_away_gets_it_later(chat: Chat) -> None:
+def test_an_absent_user_gets_the_message_later(chat: Chat) -> None:
     anna = chat.join("Anna", "Bob")
     anna.type("too early")
     anna.shows("    not sent: Bob has never joined")
@@ -216,7 +218,7 @@ def test_who_is_away_gets_it_later(chat: Chat) -> None:
     assert anna.ends() == ["    received"]
 
 
-def test_a_name_may_be_anything(chat: Chat) -> None:
+def test_user_name_may_contain_any_characters(chat: Chat) -> None:
     me = 'Ann "} é <x>'
     client = chat.join(me, me)
     client.type("it's me")

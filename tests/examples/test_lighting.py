@@ -78,7 +78,7 @@ class Street:
     def sense(self, post: str, presence: str) -> None:
         self.client.publish(f"street/{post}/presence", presence, qos=1).wait_for_publish(10)
 
-    def told(self, seconds: float = 20) -> tuple[str, str]:
+    def reported(self, seconds: float = 20) -> tuple[str, str]:
         return self.lamps.get(timeout=seconds)
 
     def timers(self, state: str) -> list[dict[str, Any]]:
@@ -119,10 +119,10 @@ def test_the_aggregator_is_under_40_lines():
 
 
 @pytest.mark.timeout(120)
-def test_figure_2(street: Street):
+def test_figure_2_lamp_goes_off_at_the_second_deadline(street: Street):
     """FALSE, TRUE before the delay ends, FALSE again: the lamp goes off once, at the second deadline."""
     street.sense("7", "true")
-    assert street.told() == ("7", "ON")
+    assert street.reported() == ("7", "ON")
     street.sense("7", "false")
     (first,) = wait_for(lambda: street.timers("pending"), what="the first delayed update")
     street.sense("7", "true")
@@ -132,7 +132,7 @@ def test_figure_2(street: Street):
         lambda: [timer for timer in street.timers("pending") if timer["id"] != first["id"]], what="the second one"
     )
     assert second["at"] > first["at"]
-    assert street.told() == ("7", "OFF")
+    assert street.reported() == ("7", "OFF")
     assert [timer["id"] for timer in street.timers("unchanged")] == [first["id"]]
     assert [timer["id"] for timer in street.timers("done")] == [second["id"]]
     assert time.time_ns() // 1000 >= second["at"]
@@ -143,18 +143,18 @@ def test_figure_2(street: Street):
 @pytest.mark.timeout(120)
 def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(street: Street):
     street.sense("7", "true")
-    assert street.told() == ("7", "ON")
+    assert street.reported() == ("7", "ON")
     for _ in range(20):
         street.sense("7", "false")
         time.sleep(AFTER / 15)
-    assert street.told() == ("7", "OFF")
+    assert street.reported() == ("7", "OFF")
     assert len(street.timers("done")) == 1
 
 
 @pytest.mark.timeout(120)
-def test_the_lamp_goes_off_though_nobody_runs_any_more(street: Street):
+def test_the_lamp_switches_off_without_running_agents(street: Street):
     street.sense("7", "true")
-    assert street.told() == ("7", "ON")
+    assert street.reported() == ("7", "ON")
     street.sense("7", "false")
     wait_for(lambda: street.timers("pending"), what="the delayed update")
     street.aggregator.send_signal(signal.SIGTERM)
@@ -199,7 +199,7 @@ def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
         ["../monitoring/topics_manager.py"],
     ],
 )
-def test_a_profile_that_cannot_be_used_is_one_clear_line(tmp_path: Path, text: str | None, program: list[str]):
+def test_an_invalid_profile_is_reported_in_one_line(tmp_path: Path, text: str | None, program: list[str]):
     profile = tmp_path / "wrong.jsap"
     if text is not None:
         profile.write_text(text)
@@ -212,7 +212,7 @@ def test_a_profile_that_cannot_be_used_is_one_clear_line(tmp_path: Path, text: s
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("address", ["http://127.0.0.1", "", "127.0.0.1:x", "127.0.0.1:99999", "mqtts://127.0.0.1"])
-def test_addresses_that_are_none_of_a_broker(address: str):
+def test_addresses_that_are_not_those_of_a_broker_are_refused(address: str):
     done = run("street.py", "--mqtt", address)
     assert done.returncode == 2
     assert f"error: --mqtt {address}: " in done.stderr
@@ -240,7 +240,7 @@ def test_a_street_of_a_hundred_lamps(street: Street):
     program = street.start("street.py", "--mqtt", broker, "--speed", "20", "--people", "10")
     try:
         for _ in range(200):
-            street.told()
+            street.reported()
     finally:
         program.send_signal(signal.SIGINT)
     assert program.wait(10) == 0, (street.directory / "street.py.log").read_text()

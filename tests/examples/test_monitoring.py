@@ -202,7 +202,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
     plant.close()
 
 
-def test_the_storing_service_is_killed_and_goes_on(plant: Plant) -> None:
+def test_the_storing_service_is_killed_and_continues(plant: Plant) -> None:
     """At rest no value is lost.
 
     While the service is away, newer values replace older ones. No value is stored twice.
@@ -240,7 +240,7 @@ def test_the_storing_service_is_killed_at_work(plant: Plant) -> None:
     assert found == sorted(set(found))
 
 
-def test_the_store_is_away_for_a_while(plant: Plant) -> None:
+def test_values_wait_for_an_unavailable_store(plant: Plant) -> None:
     """Values wait meanwhile."""
     plant.store.kill()
     for value in (1, 2, 3):
@@ -253,8 +253,8 @@ def test_the_store_is_away_for_a_while(plant: Plant) -> None:
 def test_topics_are_added_once(plant: Plant) -> None:
     assert plant.manage_topics() == ["t is known"]
     assert plant.values() == [(MONITOR + "t", BEGIN)]
-    (told,) = plant.manage_topics("cellar/Wine & more", "--label", "Wine", "--unit", "qudt-unit-1-1:DegreeCelsius")
-    iri = told.split("<")[1].split(">")[0]
+    (reported,) = plant.manage_topics("cellar/Wine & more", "--label", "Wine", "--unit", "qudt-unit-1-1:DegreeCelsius")
+    iri = reported.split("<")[1].split(">")[0]
     plant.publish("t", 20)
     plant.begin("cellar/Wine & more", iri)
     plant.publish("cellar/Wine & more", "12.5 degrees")

@@ -13,7 +13,7 @@ def edge(process, *arguments):
     return subprocess.run(command, env=process.environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_backup_without_room_leaves_nothing_behind_and_what_was_there(gateway, disk, tmp_path):
+def test_a_backup_on_a_full_disk_leaves_nothing_behind(gateway, disk, tmp_path):
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
     watched = Watched(process)
     text = " . ".join(f"<urn:s{number}> <urn:p> '{number * 7919:x}'" for number in range(20_000))

@@ -83,7 +83,7 @@ def state(watched: Watched, name: str) -> str:
     return watched.ask(f"/timers/{name}")[1]["timer"]["state"]
 
 
-async def test_delays_pings_and_subscriptions_go_on_and_times_follow_the_clock(start, clock):
+async def test_delays_pings_and_subscriptions_continue_and_times_follow_the_clock(start, clock):
     watched = start(EDGE__WS__PING_INTERVAL="0.2", EDGE__WS__PING_TIMEOUT="5")
     client = Client(await connect(watched.endpoints["ws"]))
     await client.subscribe(SET)
@@ -100,8 +100,8 @@ async def test_delays_pings_and_subscriptions_go_on_and_times_follow_the_clock(s
     clock.set(-2 * HOUR)
     later(watched, "in another second", delay="PT1S")
     later(watched, "at two seconds from now", at=clock.after(2))
-    told = [rows((await client.notification())["addedResults"]) for _ in range(2)]
-    assert sorted(told) == [[("at two seconds from now",)], [("in another second",)]]
+    reported = [rows((await client.notification())["addedResults"]) for _ in range(2)]
+    assert sorted(reported) == [[("at two seconds from now",)], [("in another second",)]]
 
     clock.set(0)
     watched.update(put("now"))
@@ -110,7 +110,7 @@ async def test_delays_pings_and_subscriptions_go_on_and_times_follow_the_clock(s
     await client.socket.close()
 
 
-async def test_over_a_restart_a_delay_is_what_is_left_of_it(start, clock):
+async def test_a_restart_keeps_the_remaining_delay(start, clock):
     watched = start()
     later(watched, "soon", delay="PT4S")
     later(watched, "late", delay="PT1H")
@@ -136,9 +136,9 @@ def test_a_token_ends_when_the_clock_says_so_and_the_next_one_is_good(start, clo
     for ahead in (0, 2 * HOUR, -2 * HOUR, 0):
         clock.set(ahead)
         token = post(watched, "/oauth/token", {}, f"Basic {basic}")["access_token"]
-        assert asked(watched, token) == 200
+        assert query_status(watched, token) == 200
         clock.set(ahead + 2 * HOUR)
-        assert asked(watched, token) == 401
+        assert query_status(watched, token) == 401
 
 
 def post(watched: Watched, path: str, body: Any, authorization: str = "") -> dict[str, Any]:
@@ -150,7 +150,7 @@ def post(watched: Watched, path: str, body: Any, authorization: str = "") -> dic
         return json.load(answer)
 
 
-def asked(watched: Watched, token: str) -> int:
+def query_status(watched: Watched, token: str) -> int:
     """Return the status of a query."""
     request = urllib.request.Request(watched.endpoints["http"] + "/query?query=ASK%7B%7D")
     request.add_header("Authorization", f"Bearer {token}")

@@ -39,9 +39,9 @@ def refused(answer: tuple[int, dict[str, Any]]) -> bool:
     return (status, body.get("error")) == (507, "storage_failed")
 
 
-async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_is_room(disk, gateway, mosquitto):
+async def test_acknowledged_data_stays_and_the_gateway_recovers_from_a_full_disk(disk, gateway, mosquitto):
     broker = mosquitto()
-    process = gateway(disk.data, EDGE__MQTT__BROKER=broker.url, EDGE__MQTT__RETRY_MAX="0.5")
+    process = gateway(disk.data, EDGE__MQTT__BROKER=broker.url)
     (disk.data / "mappings").mkdir(parents=True)
     (disk.data / "mappings" / "sensors.toml").write_text(MAPPING)
     watched = await asyncio.to_thread(Watched, process)
@@ -57,9 +57,9 @@ async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_
     answer = until_refused(watched)
     assert "disk" in answer["error_description"]
     assert refused(watched.ask("/update", update=put("later"), delay="PT1H", id="later"))
-    status, told = watched.ask("/health")
+    status, reported = watched.ask("/health")
     assert status == 503
-    assert "full" in told["error_description"]
+    assert "full" in reported["error_description"]
     assert "before" in watched.values(SET)
     sensor = publishing(broker.port, 20)
     with pytest.raises(TimeoutError):
@@ -67,9 +67,9 @@ async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_
     assert watched.values(VALUES) == []
 
     disk.make_room()
-    told = await client.notification()
-    assert rows(told["addedResults"]) == [("due",)]
-    assert told["sequence"] == 1 + int(told.get("merged", 1))
+    reported = await client.notification()
+    assert rows(reported["addedResults"]) == [("due",)]
+    assert reported["sequence"] == 1 + int(reported.get("merged", 1))
     await eventually(lambda: watched.values(VALUES) == ["20"], "the last reading")
     sensor.disconnect()
     sensor.loop_stop()
@@ -116,7 +116,7 @@ def publishing(port: int, count: int) -> paho.Client:
     return client
 
 
-def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged_and_starts_without_room(disk, gateway):
+def test_a_gateway_starts_on_a_full_disk_with_acknowledged_data(disk, gateway):
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false", EDGE__HTTP__PORT=str(free_port()))
     watched = Watched(process)
     acknowledged = []
@@ -140,7 +140,7 @@ def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged_and_starts_wi
             running.wait(30)
 
 
-def test_a_gateway_with_security_that_was_stopped_starts_where_the_disk_was_filled_up_since(disk, gateway):
+def test_a_secured_gateway_starts_on_a_disk_that_others_filled(disk, gateway):
     secured = {f"EDGE__SECURITY__{name}": value for name, value in SECURED.items()}
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false", EDGE__HTTP__PORT=str(free_port()), **secured)
     watched = Watched(process)

@@ -9,7 +9,7 @@ from tests.faults.bare_mqtt import BareDevice
 from tests.support.processes import free_port
 
 
-async def test_the_first_request_of_a_device_that_waits_at_the_embedded_brokers_door_is_answered(gateway):
+async def test_the_first_request_of_a_device_that_connects_during_the_start_is_answered(gateway):
     port = free_port()
 
     async def knock() -> BareDevice:

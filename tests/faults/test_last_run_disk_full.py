@@ -6,7 +6,7 @@ from edge import last_run
 from tests.faults.monitored_gateway import Watched
 
 
-def test_runs_are_told_apart_on_a_full_disk(gateway, disk):
+def test_runs_are_distinguished_on_a_full_disk(gateway, disk):
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
     Watched(process)
     disk.fill()

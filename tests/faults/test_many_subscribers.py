@@ -29,7 +29,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_they_take_little_memory_and_each_is_told(gateway, many_files):
+async def test_many_subscribers_take_little_memory_and_each_is_notified(gateway, many_files):
     settings = {"EDGE__WS__MAX_CONNECTIONS": str(COUNT + 1), "EDGE__WS__PING_INTERVAL": "5"}
     process = gateway(EDGE__MQTT__ENABLED="false", **settings)
     watched = await asyncio.to_thread(Watched, process)
@@ -52,7 +52,7 @@ async def test_they_take_little_memory_and_each_is_told(gateway, many_files):
     text = " ; ".join(f"INSERT DATA {{ <urn:set{number}> <urn:has> 'news' }}" for number in range(QUERIES))
     await asyncio.to_thread(watched.update, text)
     for client in clients:
-        told = await client.notification()
-        assert (told["sequence"], rows(told["addedResults"])) == (1, [("news",)])
+        reported = await client.notification()
+        assert (reported["sequence"], rows(reported["addedResults"])) == (1, [("news",)])
     for client in clients:
         client.socket.transport.abort()

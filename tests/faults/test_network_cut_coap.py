@@ -12,13 +12,14 @@ import pytest
 from aiocoap import GET, POST
 from aiocoap.numbers.constants import TransportTuning
 
-from edge.engine import open_engine
 from edge.engine.requests import UpdateRequest
+from edge.engine.start import open_engine
 from edge.gates.coap import CoapGate
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 from tests.faults.network_link import NEAR
 from tests.gates.coap.coap_client import ALL, CoapClient, Datagrams, body, values
+from tests.support.settings import unchecked
 from tests.support.waiting import eventually
 
 
@@ -49,7 +50,7 @@ def serving() -> Any:
         async def no_readings(topic: str, payload: bytes) -> int:
             return 0
 
-        gate = CoapGate(engine, CoapGateSettings(host=NEAR, port=0, **settings), Metrics(), no_readings)
+        gate = CoapGate(engine, unchecked(CoapGateSettings, host=NEAR, port=0, **settings), Metrics(), no_readings)
         try:
             yield engine, await gate.start()
         finally:
@@ -64,7 +65,7 @@ async def update(engine: Any, number: int) -> None:
     await asyncio.wrap_future(engine.update([UpdateRequest(text)]))
 
 
-async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, serving, monkeypatch):
+async def test_a_disconnected_observer_is_detected_and_others_continue(cable, serving, monkeypatch):
     """The intervals of RFC 7252, section 4.2, divided by forty."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.05)
     async with (
@@ -86,7 +87,7 @@ async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, se
         far.close()
 
 
-async def test_after_a_short_cut_an_observer_is_told_all_it_missed(cable, serving, monkeypatch):
+async def test_an_observer_gets_all_missed_notifications_after_a_short_cut(cable, serving, monkeypatch):
     """The gateway repeats unconfirmed notifications and merges later ones into one delta."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.2)
     async with serving() as (engine, port):
@@ -96,12 +97,12 @@ async def test_after_a_short_cut_an_observer_is_told_all_it_missed(cable, servin
         for number in range(1, 6):
             await update(engine, number)
         cable.mend()
-        told, seen = set(), 0
+        reported, seen = set(), 0
         while seen < 5:
             notification = await far.notification()
             seen = notification["sequence"]
-            told.update(values(notification["addedResults"]))
-        assert told == {"1", "2", "3", "4", "5"}
+            reported.update(values(notification["addedResults"]))
+        assert reported == {"1", "2", "3", "4", "5"}
         assert engine.subscriptions == 1
         far.close()
 

@@ -34,7 +34,7 @@ def subscriptions(watched: Watched) -> float:
     return watched.metric("edge_subscriptions", "mqtt")
 
 
-def test_a_client_that_is_cut_off_is_noticed_and_gets_the_net_change_when_it_is_back(place, cable):
+def test_a_disconnected_client_is_detected_and_gets_a_merged_delta_on_return(place, cable):
     watched, near_port, far_port = place
     with Device("near", "127.0.0.1", near_port) as near:
         with cable.far():
@@ -72,7 +72,7 @@ READINGS = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qud
 SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
 
 
-async def test_a_gateway_that_is_cut_off_from_its_broker_gets_all_readings_once_afterwards(cable, mosquitto, gateway):
+async def test_a_gateway_cut_off_from_its_broker_gets_all_readings_once_later(cable, mosquitto, gateway):
     """The broker is at the far end, with the sensor, and queues the messages meanwhile."""
     with cable.far():
         port = free_port()

@@ -17,7 +17,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from tests.faults.network_link import Cable
 from tests.gates.gate_client import Client, rows
-from tests.security.secured import House
+from tests.security.secured import Harness
 from tests.support.waiting import eventually
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
@@ -31,7 +31,7 @@ class Place:
         self._cable = cable
         self._token = token
         self.members = {"authorization": f"Bearer {token}"}
-        self._house = House(gateway)
+        self._harness = Harness(gateway)
         self.clients: list[Client] = []
 
     async def near(self) -> Client:
@@ -53,7 +53,7 @@ class Place:
         return await client.subscribe(VALUES, **members, **self.members)
 
     async def update(self, sparql: str) -> None:
-        answer = await self._house.update(self._token, sparql)
+        answer = await self._harness.update(self._token, sparql)
         assert answer.status_code == 200, answer.text
 
     def metric(self, name: str) -> float:
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def subscriptions(self) -> int:
-        return self._house.subscriptions
+        return self._harness.subscriptions
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def place(tmp_path: Path, cable: Cable) -> Any:
             }
         )
         async with Gateway(settings) as gateway:
-            place = Place(gateway, cable, await House(gateway).member())
+            place = Place(gateway, cable, await Harness(gateway).member())
             try:
                 yield place
             finally:
@@ -100,7 +100,7 @@ def numbers(results: dict[str, Any]) -> list[int]:
     return sorted(int(value) for (value,) in rows(results))
 
 
-async def test_a_subscriber_that_is_cut_off_is_noticed_and_gets_the_net_change_when_it_is_back(place, cable):
+async def test_a_disconnected_subscriber_is_detected_and_gets_a_merged_delta_on_return(place, cable):
     async with place(ping_interval=0.3, ping_timeout=1.5) as place:
         near, kept, lost = await place.near(), await place.far(), await place.far()
         await place.subscribe(near)
@@ -128,7 +128,7 @@ async def test_a_subscriber_that_is_cut_off_is_noticed_and_gets_the_net_change_w
         assert place.subscriptions == 2
 
 
-async def test_who_is_back_too_late_begins_anew(place, cable):
+async def test_a_client_that_returns_too_late_receives_the_full_result(place, cable):
     async with place(ping_interval=0.3, ping_timeout=1.5, resume_for=0.3) as place:
         client = await place.far()
         first = await place.subscribe(client, resume=True)
@@ -153,14 +153,14 @@ async def test_a_cut_shorter_than_a_ping_may_take_loses_nothing(place, cable):
         with pytest.raises(TimeoutError):
             await far.receive(0.2)
         cable.mend()
-        told = [await far.notification() for _ in range(5)]
-        assert [(body["sequence"], numbers(body["addedResults"])) for body in told] == [
+        reported = [await far.notification() for _ in range(5)]
+        assert [(body["sequence"], numbers(body["addedResults"])) for body in reported] == [
             (number, [number]) for number in range(1, 6)
         ]
         assert place.metric("edge_connections") == 2
 
 
-async def test_an_update_of_which_half_has_come_is_not_carried_out(place, cable):
+async def test_an_incomplete_update_is_not_executed(place, cable):
     async with place(ping_interval=0.3, ping_timeout=1.5) as place:
         near, far = await place.near(), await place.far()
         await place.subscribe(near)

@@ -73,10 +73,10 @@ def publish(port: int, values: Sequence[int]) -> tuple[paho.Client, paho.MQTTMes
 
 
 @pytest.mark.timeout(240)
-async def test_what_was_acknowledged_is_stored_once(gateway, mosquitto):
+async def test_acknowledged_observations_are_stored_once(gateway, mosquitto):
     random.seed(6)
     broker = mosquitto()
-    process = gateway(EDGE__MQTT__BROKER=broker.url, EDGE__MQTT__MAX_BATCH="20", EDGE__MQTT__RECONNECT_MAX="1")
+    process = gateway(EDGE__MQTT__BROKER=broker.url, EDGE__MQTT__RECONNECT_MAX="1")
     (process.data_dir / "mappings").mkdir(parents=True)
     (process.data_dir / "mappings" / "sensors.toml").write_text(MAPPING)
     acknowledged: list[str] = []

@@ -70,7 +70,7 @@ def memory(pid: int) -> int:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_strangers_who_say_nothing_keep_nobody_out(cable, watched, service):
+def test_silent_unauthenticated_connections_block_no_client(cable, watched, service):
     endpoints = watched.start()
     trust = ssl.create_default_context()
     trust.check_hostname = False

@@ -80,7 +80,7 @@ async def tell(watched: Watched, port: int, slow: BareDevice) -> int:
     return grown
 
 
-async def test_at_mosquitto_it_gets_everything_when_it_reads_again(at_mosquitto):
+async def test_stalled_device_at_mosquitto_gets_all_notifications_later(at_mosquitto):
     watched, broker = at_mosquitto
     slow = await BareDevice.connect("slow", broker.port)
     follower = Follower(await slow.subscribe(VALUES))
@@ -93,7 +93,7 @@ async def test_at_mosquitto_it_gets_everything_when_it_reads_again(at_mosquitto)
     slow.vanish()
 
 
-async def test_the_embedded_broker_parts_with_it_and_its_subscription_ends(gateway):
+async def test_the_embedded_broker_disconnects_a_stalled_device(gateway):
     process = gateway(EDGE__MQTT__MAX_UNREAD="1000000")
     watched = await asyncio.to_thread(Watched, process)
     slow = await BareDevice.connect("slow", watched.port("mqtt"))
@@ -107,7 +107,7 @@ async def test_the_embedded_broker_parts_with_it_and_its_subscription_ends(gatew
     again.vanish()
 
 
-async def test_while_the_broker_stands_still_others_are_served_and_then_its_clients_get_one_net_change(at_mosquitto):
+async def test_other_clients_are_served_while_the_broker_stalls(at_mosquitto):
     watched, broker = at_mosquitto
     device, socket = await BareDevice.connect("device", broker.port), Client(await connect(watched.endpoints["ws"]))
     device_follows, socket_follows = Follower(await device.subscribe(VALUES)), Follower(await socket.subscribe(VALUES))
@@ -119,11 +119,11 @@ async def test_while_the_broker_stands_still_others_are_served_and_then_its_clie
     finally:
         os.kill(broker.process.pid, signal.SIGCONT)
     assert socket_follows.result == [value(COUNT)]
-    told = 0
+    reported = 0
     while device_follows.sequence < COUNT:
         device_follows.take(await device.notification())
-        told += 1
+        reported += 1
     assert device_follows.result == [value(COUNT)]
-    assert told < COUNT
+    assert reported < COUNT
     device.vanish()
     await socket.socket.close()

@@ -18,7 +18,7 @@ from aiocoap import CON, GET, POST, Code, Message
 from aiocoap.numbers.types import ACK
 from websockets.sync.client import connect
 
-from tests.fuzz.fuzz_target import House
+from tests.fuzz.fuzz_target import Harness
 
 _PATIENCE = 20.0
 # A separate graph: an update of another client may run at any time.
@@ -31,10 +31,10 @@ UPDATE = (
 _numbers = count()
 
 
-class Neighbour(Protocol):
+class ConcurrentClient(Protocol):
     """A client of one gate."""
 
-    def goes_on(self) -> None:
+    def check_notification(self) -> None:
         """Change a value and check the notification. Fails the test if one is missing."""
 
 
@@ -49,7 +49,7 @@ class _Follower:
         self._send({"subscribe": {"sparql": QUERY % self._gate}})
         assert self._receive()["notification"]["sequence"] == 0
 
-    def goes_on(self) -> None:
+    def check_notification(self) -> None:
         number = next(_numbers)
         self._send({"update": {"sparql": UPDATE.format(self._gate, number), "alias": "write"}})
         waiting = {"updated", str(number)}
@@ -58,10 +58,10 @@ class _Follower:
             if "updated" in message:
                 waiting.discard("updated")
                 continue
-            told = message["notification"]
-            assert told["sequence"] == self._sequence + told.get("merged", 1)
-            self._sequence = told["sequence"]
-            waiting -= {row["n"]["value"] for row in told["addedResults"]["results"]["bindings"]}
+            received = message["notification"]
+            assert received["sequence"] == self._sequence + received.get("merged", 1)
+            self._sequence = received["sequence"]
+            waiting -= {row["n"]["value"] for row in received["addedResults"]["results"]["bindings"]}
 
     def _send(self, message: Any) -> None:
         raise NotImplementedError
@@ -71,9 +71,9 @@ class _Follower:
 
 
 class _OverWebSocket(_Follower):
-    def __init__(self, house: House) -> None:
+    def __init__(self, harness: Harness) -> None:
         super().__init__("ws")
-        self.socket = connect(house.endpoints["ws"], proxy=None)
+        self.socket = connect(harness.endpoints["ws"], proxy=None)
         self._begin()
 
     def _send(self, message: Any) -> None:
@@ -85,7 +85,7 @@ class _OverWebSocket(_Follower):
 
 
 class _OverMqtt(_Follower):
-    def __init__(self, house: House) -> None:
+    def __init__(self, harness: Harness) -> None:
         super().__init__("mqtt")
         self._came: queue.Queue[dict[str, Any]] = queue.Queue()
         self._online = threading.Event()
@@ -93,17 +93,17 @@ class _OverMqtt(_Follower):
         topics = [("sepa/gateway/response/neighbour", 1), ("sepa/gateway/status", 1)]
         self.client.on_connect = lambda client, *_: client.subscribe(topics)
         self.client.on_message = lambda _, __, message: self._take(message)
-        self.client.connect(*house.address("mqtt"))
+        self.client.connect(*harness.address("mqtt"))
         self.client.loop_start()
         assert self._online.wait(_PATIENCE)
         self.client.publish("sepa/gateway/status/neighbour", "online", 1)
         self._begin()
 
     def _take(self, message: paho.MQTTMessage) -> None:
-        told = json.loads(message.payload)
+        received = json.loads(message.payload)
         if message.topic != "sepa/gateway/status":
-            self._came.put(told)
-        elif told["status"] == "online":
+            self._came.put(received)
+        elif received["status"] == "online":
             self._online.set()
 
     def _send(self, message: Any) -> None:
@@ -114,10 +114,10 @@ class _OverMqtt(_Follower):
 
 
 class _OverHttp:
-    def __init__(self, house: House) -> None:
-        self.http = httpx.Client(base_url=house.endpoints["http"], timeout=_PATIENCE, trust_env=False)
+    def __init__(self, harness: Harness) -> None:
+        self.http = httpx.Client(base_url=harness.endpoints["http"], timeout=_PATIENCE, trust_env=False)
 
-    def goes_on(self) -> None:
+    def check_notification(self) -> None:
         number = next(_numbers)
         assert self.http.post("/update", data={"update": UPDATE.format("http", number)}).status_code == 200
         rows = self.http.get("/query", params={"query": QUERY % "http"}).json()["results"]["bindings"]
@@ -127,10 +127,10 @@ class _OverHttp:
 class _OverCoap:
     """An observer with plain datagrams, so that the test covers the gate only."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, harness: Harness) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(_PATIENCE)
-        self.socket.connect(house.address("coap"))
+        self.socket.connect(harness.address("coap"))
         self._id = 0
         self._sequence = 0
         created = self._ask(POST, "/subscribe", (QUERY % "coap").encode())
@@ -138,7 +138,7 @@ class _OverCoap:
         self._path = "/" + "/".join(created.opt.location_path)
         assert json.loads(self._ask(GET, self._path, observe=0, token=b"obs").payload)["sequence"] == 0
 
-    def goes_on(self) -> None:
+    def check_notification(self) -> None:
         number = next(_numbers)
         waiting = {str(number)}
         answer = self._ask(POST, "/update", UPDATE.format("coap", number).encode(), waiting=waiting)
@@ -173,24 +173,24 @@ class _OverCoap:
         """Accept a notification of the observed resource."""
         if message.token != b"obs" or not message.payload:
             return
-        told = json.loads(message.payload)
-        if told["sequence"] == self._sequence:
+        received = json.loads(message.payload)
+        if received["sequence"] == self._sequence:
             return  # sent again, because the acknowledgement was late
-        assert told["sequence"] == self._sequence + told.get("merged", 1)
-        self._sequence = told["sequence"]
-        for row in told["addedResults"]["results"]["bindings"]:
+        assert received["sequence"] == self._sequence + received.get("merged", 1)
+        self._sequence = received["sequence"]
+        for row in received["addedResults"]["results"]["bindings"]:
             waiting.discard(row["n"]["value"])
 
 
 @contextmanager
-def neighbour(house: House, gate: str) -> Iterator[Neighbour]:
+def open_client(harness: Harness, gate: str) -> Iterator[ConcurrentClient]:
     """Return a client of this gate: "ws", "mqtt", "http" or "coap"."""
     if gate == "ws":
-        over_ws = _OverWebSocket(house)
+        over_ws = _OverWebSocket(harness)
         with over_ws.socket:
             yield over_ws
     elif gate == "mqtt":
-        over_mqtt = _OverMqtt(house)
+        over_mqtt = _OverMqtt(harness)
         try:
             yield over_mqtt
         finally:
@@ -198,11 +198,11 @@ def neighbour(house: House, gate: str) -> Iterator[Neighbour]:
             over_mqtt.client.disconnect()
             over_mqtt.client.loop_stop()
     elif gate == "http":
-        over_http = _OverHttp(house)
+        over_http = _OverHttp(harness)
         with over_http.http:
             yield over_http
     else:
-        over_coap = _OverCoap(house)
+        over_coap = _OverCoap(harness)
         with over_coap.socket:
-            over_coap.goes_on()
+            over_coap.check_notification()
             yield over_coap

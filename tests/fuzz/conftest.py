@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.concurrent_clients import Neighbour, neighbour
-from tests.fuzz.fuzz_target import House, running
+from tests.fuzz.concurrent_clients import ConcurrentClient, open_client
+from tests.fuzz.fuzz_target import Harness, running
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with running(tmp_path_factory.mktemp("house")) as house:
-        yield house
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with running(tmp_path_factory.mktemp("gateway")) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
-def beside(request: pytest.FixtureRequest, house: House) -> Iterator[Neighbour]:
+def concurrent_client(request: pytest.FixtureRequest, harness: Harness) -> Iterator[ConcurrentClient]:
     """Return a client of the gate that the module names in `GATE`."""
-    with neighbour(house, request.module.GATE) as found:
+    with open_client(harness, request.module.GATE) as found:
         yield found

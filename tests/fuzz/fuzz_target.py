@@ -29,7 +29,7 @@ SETTINGS = {
 }
 
 
-class House:
+class Harness:
     """A running gateway."""
 
     def __init__(self, process: GatewayProcess) -> None:
@@ -78,16 +78,16 @@ def is_failure(line: str) -> bool:
 
 
 @contextmanager
-def running(data_dir: Path, **settings: str) -> Iterator[House]:
+def running(data_dir: Path, **settings: str) -> Iterator[Harness]:
     """Run a gateway and check that it ends without errors. `settings` are environment variables."""
     process = GatewayProcess(data_dir, {**SETTINGS, **settings})
     try:
-        house = House(process)
+        harness = Harness(process)
         try:
-            yield house
-            house.is_sound()
+            yield harness
+            harness.is_sound()
         finally:
-            house.close()
+            harness.close()
     finally:
         code = process.stop()
     assert code == 0

@@ -86,21 +86,21 @@ def damaged(draw):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(messages() | damaged() | st.binary(max_size=60), min_size=1, max_size=15))
-def test_any_datagram(house, beside, datagrams):
+def test_any_datagram(harness, concurrent_client, datagrams):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
-        device.connect(house.address("coap"))
+        device.connect(harness.address("coap"))
         for datagram in datagrams:
             with suppress(ConnectionRefusedError):
                 device.send(datagram[:65000])
-        beside.goes_on()
-    house.is_sound()
+        concurrent_client.check_notification()
+    harness.is_sound()
 
 
 @pytest.fixture(scope="module")
-def device(house):
+def device(harness):
     """One device for all examples: a number that repeats from one address is one message (RFC 7252, 4.5)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
-        device.connect(house.address("coap"))
+        device.connect(harness.address("coap"))
         device.settimeout(20)
         yield device
 
@@ -112,7 +112,7 @@ def device(house):
     st.lists(BLOCKS, min_size=1, max_size=8),
     st.booleans(),
 )
-def test_blocks_in_any_order(house, beside, device, path, body, blocks, same_token):
+def test_blocks_in_any_order(harness, concurrent_client, device, path, body, blocks, same_token):
     """Random blocks of requests (RFC 7959): each is answered, with an error or a continuation."""
     for block, more, exponent in blocks:
         size = 2 ** (exponent + 4)
@@ -135,10 +135,10 @@ def test_blocks_in_any_order(house, beside, device, path, body, blocks, same_tok
         assert answer.token == message.token
         assert answer.code.is_response()
         assert answer.code != Code.INTERNAL_SERVER_ERROR or b"internal_error" not in answer.payload
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
-def test_subscriptions_that_nobody_follows_end(house, beside):
-    beside.goes_on()
-    wait_for(lambda: house.metric('edge_subscriptions{gate="coap"}') == 1, what="only the neighbour's subscription")
+def test_unobserved_subscriptions_end(harness, concurrent_client):
+    concurrent_client.check_notification()
+    wait_for(lambda: harness.metric('edge_subscriptions{gate="coap"}') == 1, what="only the neighbour's subscription")

@@ -50,10 +50,10 @@ BUDGET = settings(
 
 @OPEN.parametrize()
 @BUDGET
-def test_the_open_gateway_is_as_described(case, house, beside):
-    case.call_and_validate(base_url=house.endpoints["http"], checks=CHECKS)
-    beside.goes_on()
-    house.is_sound()
+def test_the_open_gateway_is_as_described(case, harness, concurrent_client):
+    case.call_and_validate(base_url=harness.endpoints["http"], checks=CHECKS)
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +68,23 @@ def secured(tmp_path_factory):
         "EDGE__SECURITY__WSS_PORT": "0",
         "EDGE__MQTT__ENABLED": "false",
     }
-    with running(data_dir, **settings) as house:
-        with httpx.Client(base_url=house.endpoints["http"], trust_env=False) as http:
+    with running(data_dir, **settings) as harness:
+        with httpx.Client(base_url=harness.endpoints["http"], trust_env=False) as http:
             identity = {"client_identity": "fuzz", "grant_types": ["client_credentials"]}
             given = http.post("/oauth/register", json={"register": identity}).json()["credentials"]
             token = http.post("/oauth/token", auth=(given["client_id"], given["client_secret"])).json()["access_token"]
-        house.authorize(token)
-        yield house, token
+        harness.authorize(token)
+        yield harness, token
 
 
 @DESCRIBED.parametrize()
 @BUDGET
 def test_the_secured_gateway_is_as_described(case, secured):
-    house, token = secured
+    harness, token = secured
     case.call_and_validate(
-        base_url=house.endpoints["http"], checks=CHECKS, headers={"Authorization": f"Bearer {token}"}
+        base_url=harness.endpoints["http"], checks=CHECKS, headers={"Authorization": f"Bearer {token}"}
     )
-    house.is_sound()
+    harness.is_sound()
 
 
 # The data of the other client is separate: the connection closes at once, and the update may run during its check.
@@ -124,8 +124,8 @@ def requests(draw):
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(requests() | st.binary(max_size=40), min_size=1, max_size=3))
-def test_broken_requests(house, beside, sent):
-    with socket.create_connection(house.address("http"), 20) as client, suppress(ConnectionError):
+def test_broken_requests(harness, concurrent_client, sent):
+    with socket.create_connection(harness.address("http"), 20) as client, suppress(ConnectionError):
         client.sendall(b"".join(sent))
         client.shutdown(socket.SHUT_WR)
         came = b""
@@ -134,13 +134,13 @@ def test_broken_requests(house, beside, sent):
         assert not came or came.startswith(b"HTTP/1.1 ")
         assert b"HTTP/1.1 500" not in came
         assert b"internal_error" not in came
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
 @pytest.fixture(scope="module")
-def http(house):
-    with httpx.Client(base_url=house.endpoints["http"], timeout=20, trust_env=False) as http:
+def http(harness):
+    with httpx.Client(base_url=harness.endpoints["http"], timeout=20, trust_env=False) as http:
         yield http
 
 
@@ -167,12 +167,12 @@ TYPES = st.sampled_from(
     ACCEPTS,
 )
 def test_parameters_bodies_and_headers_in_any_combination(
-    house, beside, http, method, path, parameters, body, media_type, accept
+    harness, concurrent_client, http, method, path, parameters, body, media_type, accept
 ):
     headers = {"Content-Type": media_type, "Accept": accept}
     answer = http.request(method, path, params=parameters, content=body, headers=headers)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400 and method != "HEAD":
         assert is_error(answer.json())
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()

@@ -29,7 +29,7 @@ def spares_the_neighbour(text: str) -> bool:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_request_and_its_parts_spare_the_neighbour(text):
+def test_a_request_and_its_parts_do_not_affect_other_clients(text):
     words = text.split()
     for first in range(len(words)):
         for last in range(first, min(first + 3, len(words))):
@@ -38,5 +38,5 @@ def test_a_request_and_its_parts_spare_the_neighbour(text):
 
 @settings(max_examples=300, deadline=None)
 @given(SPARQL)
-def test_any_request_spares_the_neighbour(text):
+def test_no_request_affects_other_clients(text):
     assert spares_the_neighbour(text.encode("utf-8", "replace").decode())

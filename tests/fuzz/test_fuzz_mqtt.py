@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.fuzz.concurrent_clients import neighbour
+from tests.fuzz.concurrent_clients import open_client
 from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
 from tests.support.processes import Mosquitto
@@ -27,7 +27,7 @@ GATE = "mqtt"
 ROOT = "sepa/gateway"
 
 
-class Stranger:
+class UnknownClient:
     """A client that publishes random messages, and receives all messages."""
 
     def __init__(self, address: tuple[str, int], *, five: bool = False) -> None:
@@ -70,8 +70,8 @@ class Stranger:
 
 
 @contextmanager
-def stranger(address: tuple[str, int], **options: Any) -> Iterator[Stranger]:
-    client = Stranger(address, **options)
+def unknown_client(address: tuple[str, int], **options: Any) -> Iterator[UnknownClient]:
+    client = UnknownClient(address, **options)
     try:
         yield client
     finally:
@@ -80,14 +80,14 @@ def stranger(address: tuple[str, int], **options: Any) -> Iterator[Stranger]:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(MESSAGES, st.integers(0, 2), st.booleans()), min_size=1, max_size=8))
-def test_every_request_is_answered_once(house, beside, messages):
-    with stranger(house.address("mqtt")) as client:
+def test_every_request_is_answered_once(harness, concurrent_client, messages):
+    with unknown_client(harness.address("mqtt")) as client:
         for message, qos, retain in messages:
             client.publish(f"{ROOT}/request/fuzz", message, qos=qos, retain=retain)
         client.answers("fuzz", len(messages))
         client.ends("fuzz")
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
 NAMES = st.sampled_from(["fuzz", "", "a" * 100, "a" * 101, "ö", "a b", "$SYS", '"', "\\"]) | st.text(max_size=8)
@@ -102,22 +102,22 @@ STATUSES = st.sampled_from([b"online", b"offline", b" OFFLINE\n", b"", b"{}", b"
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(TOPICS, MESSAGES | STATUSES, st.booleans()), min_size=1, max_size=8))
-def test_any_topic(house, beside, published):
-    with stranger(house.address("mqtt")) as client:
+def test_any_topic(harness, concurrent_client, published):
+    with unknown_client(harness.address("mqtt")) as client:
         for topic, payload, retain in published:
             with suppress(ValueError):  # the library refuses this topic
                 client.publish(topic, payload, qos=1, retain=retain)
-        beside.goes_on()
+        concurrent_client.check_notification()
         for topic, _, _ in published:
             with suppress(ValueError):
                 client.ends(topic.rpartition("/")[2])
-    house.is_sound()
+    harness.is_sound()
 
 
-def test_sessions_and_subscriptions_end(house, beside):
-    beside.goes_on()
-    wait_for(lambda: house.metric('edge_connections{gate="mqtt"}') == 1, what="only the neighbour's session")
-    assert house.metric('edge_subscriptions{gate="mqtt"}') == 1
+def test_sessions_and_subscriptions_end(harness, concurrent_client):
+    concurrent_client.check_notification()
+    wait_for(lambda: harness.metric('edge_connections{gate="mqtt"}') == 1, what="only the neighbour's session")
+    assert harness.metric('edge_subscriptions{gate="mqtt"}') == 1
 
 
 @st.composite
@@ -143,14 +143,14 @@ CONNECT = bytes.fromhex("101000044d51545404020005000466757a7a")
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.booleans(), st.lists(packets() | st.binary(max_size=20), max_size=5))
-def test_broken_packets_at_the_embedded_broker(house, beside, connected, sent):
-    with socket.create_connection(house.address("mqtt"), 5) as client, suppress(OSError):
+def test_broken_packets_at_the_embedded_broker(harness, concurrent_client, connected, sent):
+    with socket.create_connection(harness.address("mqtt"), 5) as client, suppress(OSError):
         client.sendall((CONNECT if connected else b"") + b"".join(sent))
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536):
             pass
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +160,11 @@ def at_mosquitto(tmp_path_factory):
     broker.start()
     try:
         at_broker = {"EDGE__MQTT__BROKER": broker.url, "EDGE__MQTT__VERSION": "5"}
-        with running(tmp_path_factory.mktemp("five"), **at_broker) as house, neighbour(house, GATE) as beside:
-            yield house, beside
+        with (
+            running(tmp_path_factory.mktemp("five"), **at_broker) as harness,
+            open_client(harness, GATE) as concurrent_client,
+        ):
+            yield harness, concurrent_client
     finally:
         broker.stop()
 
@@ -176,14 +179,14 @@ RESPONSE_TOPICS = st.sampled_from(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(MESSAGES, RESPONSE_TOPICS, st.binary(min_size=1, max_size=30)), min_size=1, max_size=6))
 def test_answers_go_to_the_clients_own_topics_alone(at_mosquitto, messages):
-    house, beside = at_mosquitto
-    with stranger(house.address("mqtt"), five=True) as client:
+    harness, concurrent_client = at_mosquitto
+    with unknown_client(harness.address("mqtt"), five=True) as client:
         for message, topic, correlation in messages:
             about = Properties(PacketTypes.PUBLISH)
             about.ResponseTopic = topic
             about.CorrelationData = correlation
             client.publish(f"{ROOT}/request/five", message, qos=1, properties=about)
-        asked = {correlation for _, _, correlation in messages} | {b""}
+        expected = {correlation for _, _, correlation in messages} | {b""}
         seen = []
         missing = len(messages)
         while missing:
@@ -197,8 +200,8 @@ def test_answers_go_to_the_clients_own_topics_alone(at_mosquitto, messages):
             answer = json.loads(message.payload)
             assert is_answer(answer), answer
             missing -= answers_a_request(answer)
-            assert correlation in asked
+            assert correlation in expected
         assert all(topic == OWN or topic.startswith(f"{OWN}/") for topic in seen), seen
         client.ends("five")
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()

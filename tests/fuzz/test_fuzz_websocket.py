@@ -18,8 +18,8 @@ GATE = "ws"
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, min_size=1, max_size=12))
-def test_every_message_is_answered_once(house, beside, messages):
-    with connect(house.endpoints["ws"], proxy=None) as client:
+def test_every_message_is_answered_once(harness, concurrent_client, messages):
+    with connect(harness.endpoints["ws"], proxy=None) as client:
         for message in messages:
             client.send(message)
         missing = len(messages)
@@ -27,13 +27,13 @@ def test_every_message_is_answered_once(house, beside, messages):
             answer = json.loads(client.recv(20))
             assert is_answer(answer), answer
             missing -= answers_a_request(answer)
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()
 
 
-def test_subscriptions_end_with_their_connections(house, beside):
-    beside.goes_on()
-    wait_for(lambda: house.metric('edge_subscriptions{gate="ws"}') == 1, what="only the neighbour's subscription")
+def test_subscriptions_end_with_their_connections(harness, concurrent_client):
+    concurrent_client.check_notification()
+    wait_for(lambda: harness.metric('edge_subscriptions{gate="ws"}') == 1, what="only the neighbour's subscription")
 
 
 HANDSHAKE = (
@@ -69,11 +69,11 @@ def openings(draw):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.just(HANDSHAKE) | openings() | st.binary(max_size=50), st.lists(frames(), max_size=5))
-def test_broken_frames(house, beside, opening, sent):
-    with socket.create_connection(house.address("ws"), 5) as client, contextlib.suppress(OSError):
+def test_broken_frames(harness, concurrent_client, opening, sent):
+    with socket.create_connection(harness.address("ws"), 5) as client, contextlib.suppress(OSError):
         client.sendall(opening + b"".join(sent))
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536):
             pass
-    beside.goes_on()
-    house.is_sound()
+    concurrent_client.check_notification()
+    harness.is_sound()

@@ -79,7 +79,7 @@ async def test_health_names_the_parts(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to find the gate's socket")
 @pytest.mark.parametrize("service", ["ws", "http", "wss", "https"])
-async def test_a_gate_that_hears_nobody_is_opened_again_where_it_was(tmp_path, service):
+async def test_a_deaf_gate_is_reopened_on_the_same_port(tmp_path, service):
     secured = {"enabled": True, "https_port": 0, "wss_port": 0} if service in ("wss", "https") else {}
     async with Gateway(settings(tmp_path, security=secured)) as gateway:
         address = urlsplit(gateway.endpoints[service])
@@ -113,9 +113,9 @@ async def publish(gateway: Gateway, value: float) -> None:
                 continue
             client.loop_start()
             try:
-                told = client.publish("senml/kitchen", SENML % value, qos=1)
-                await asyncio.to_thread(told.wait_for_publish, 2)
-                if told.is_published():
+                received = client.publish("senml/kitchen", SENML % value, qos=1)
+                await asyncio.to_thread(received.wait_for_publish, 2)
+                if received.is_published():
                     return
             finally:
                 client.disconnect()
@@ -129,7 +129,7 @@ async def is_stored(gateway: Gateway, value: float) -> bool:
 
 
 async def end_adapter(gateway: Gateway) -> None:
-    gateway._mqtt.adapter._inbox.close()
+    await asyncio.to_thread(gateway._mqtt.adapter._loop.stop, 5)
 
 
 async def end_broker(gateway: Gateway) -> None:
@@ -158,7 +158,7 @@ async def end_host(gateway: Gateway) -> None:
         ("host", end_host),
     ],
 )
-async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, part, end):
+async def test_an_ended_component_is_restarted_alone(tmp_path, part, end):
     sections = {"mqtt": {"port": 0}, "host": {"enabled": True, "interval": 1}}
     async with Gateway(settings(tmp_path, **sections)) as gateway:
         await publish(gateway, 1.5)
@@ -176,14 +176,14 @@ async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, 
         assert set(found) <= {part, "mqtt_gate"}  # the client has to reconnect, too, and these timeouts are short
 
 
-def test_clients_are_told_of_ports_and_not_of_devices():
-    told = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
-    assert without_texts(told) == {"serial": {"a": "connected", "b": "disconnected"}}
-    assert for_unauthenticated(told) == {}
+def test_health_reports_ports_without_devices():
+    received = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
+    assert without_texts(received) == {"serial": {"a": "connected", "b": "disconnected"}}
+    assert for_unauthenticated(received) == {}
 
 
 @pytest.mark.parametrize("thread", ["_thread", "ports"])
-async def test_serial_ports_that_have_ended_begin_again_alone(tmp_path, thread):
+async def test_ended_serial_ports_are_restarted_alone(tmp_path, thread):
     with Wire(tmp_path / "tty") as wire:
         (tmp_path / "data" / "mappings").mkdir(parents=True)
         port = f'[[serial]]\nname = "a"\ndevice = "{wire.path}"\n'
@@ -194,9 +194,10 @@ async def test_serial_ports_that_have_ended_begin_again_alone(tmp_path, thread):
             adapter = gateway._serial._adapter
             if thread == "ports":
                 adapter.ports[0]._stopping.set()
-                adapter.ports[0]._wake_up()
+                adapter.ports[0]._wake_up.set()
             else:
                 adapter._inbox.close()
+                adapter._wake_up.set()
 
             async def mended() -> bool:
                 return restarts(gateway, "serial") > 0 and await is_well(gateway)
@@ -226,7 +227,7 @@ def off() -> dict[str, dict[str, int]]:
     return found
 
 
-async def test_a_setting_of_0_makes_no_part_stand_still(tmp_path):
+async def test_a_timeout_of_0_disables_the_watchdog(tmp_path):
     """A disabled component makes no progress, and need not."""
     sections = off()
     assert sections["mappings"] == {"reload_interval": 0}

@@ -28,7 +28,7 @@ asyncio.run(main())
 """
 
 
-def test_an_event_loop_that_stands_still_ends_the_process_and_says_where():
+def test_a_stalled_event_loop_ends_the_process_with_a_traceback():
     ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=50, check=False)
     assert (ended.returncode, ended.stdout) == (1, "it moves\nstuck for 0.5 s\n")
     assert "in main" in ended.stderr
@@ -39,7 +39,7 @@ def ask(url: str, **form: str) -> str:
         return str(answer.read().decode())
 
 
-def test_an_engine_that_does_not_move_ends_the_process_and_nothing_is_lost(tmp_path: Path):
+def test_a_stalled_engine_ends_the_process_without_data_loss(tmp_path: Path):
     hanging = tmp_path / "hanging"
     environment = {
         "EDGE__MQTT__ENABLED": "false",

@@ -43,7 +43,7 @@ def open_listeners() -> set[int]:
 
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("how", ["refused", "cancelled"])
-async def test_what_a_failed_restart_opened_is_closed_and_the_next_one_succeeds(tmp_path, monkeypatch, service, how):
+async def test_a_failed_restart_is_cleaned_up_and_the_next_one_succeeds(tmp_path, monkeypatch, service, how):
     async with Gateway(settings(tmp_path)) as gateway:
         port = int(gateway.endpoints[service].rpartition(":")[2].partition("/")[0])
         restart = restart_of(gateway, SERVICES[service])

@@ -16,7 +16,7 @@ QUIET = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
 
 
 @pytest.fixture
-def heard(tmp_path: Path) -> Iterator[socket.socket]:
+def notify_socket(tmp_path: Path) -> Iterator[socket.socket]:
     """Listen on systemd's notification socket, at `tmp_path/notify`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(tmp_path / "notify"))
@@ -24,27 +24,27 @@ def heard(tmp_path: Path) -> Iterator[socket.socket]:
         yield ear
 
 
-def lines(heard: socket.socket) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in heard.recv(4096).decode().splitlines())
+def lines(notify_socket: socket.socket) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in notify_socket.recv(4096).decode().splitlines())
 
 
-def test_it_is_ready_when_it_serves_then_gives_signs_of_life_and_says_that_it_stops(heard, tmp_path):
-    asked = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
-    gateway = GatewayProcess(tmp_path / "data", {**QUIET, **asked})
+def test_the_supervisor_gets_ready_heartbeats_and_stopping(notify_socket, tmp_path):
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
+    gateway = GatewayProcess(tmp_path / "data", {**QUIET, **environment})
     try:
         http = gateway.start()["http"]
-        first = lines(heard)
-        assert (first["READY"], first["STATUS"]) == ("1", "Serves clients; all parts move")
+        first = lines(notify_socket)
+        assert (first["READY"], first["STATUS"]) == ("1", "Serves clients; all components are live")
         assert urllib.request.urlopen(f"{http}/health", timeout=20).status == 200
         # The gateway's own interval is 10 s; a watchdog of 1.2 s gets a notification every 0.6 s.
-        assert [lines(heard)["WATCHDOG"] for _ in range(3)] == ["1"] * 3
+        assert [lines(notify_socket)["WATCHDOG"] for _ in range(3)] == ["1"] * 3
     finally:
         gateway.stop()
-    while "STOPPING" not in (said := lines(heard)):
-        assert said["WATCHDOG"] == "1"
+    while "STOPPING" not in (fields := lines(notify_socket)):
+        assert fields["WATCHDOG"] == "1"
 
 
-def test_a_settings_file_that_is_wrong_ends_with_2_and_what_may_go_away_with_1(heard, tmp_path):
+def test_invalid_settings_end_with_2_and_temporary_errors_with_1(notify_socket, tmp_path):
     wrong = GatewayProcess(tmp_path / "data", {**QUIET, "EDGE__HTTP__PORTT": "1"})
     with pytest.raises(pytest.fail.Exception, match="EDGE__HTTP__PORTT"):
         wrong.start()
@@ -56,7 +56,7 @@ def test_a_settings_file_that_is_wrong_ends_with_2_and_what_may_go_away_with_1(h
         assert refused.wait(10) == 1
 
 
-def test_who_does_not_listen_any_more_disturbs_nobody(tmp_path):
+def test_a_closed_notification_socket_is_ignored(tmp_path):
     supervisor = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "3000000"})
     supervisor.ready("in vain")
     assert supervisor.longest_silence == 1
@@ -64,7 +64,7 @@ def test_who_does_not_listen_any_more_disturbs_nobody(tmp_path):
     supervisor.alive("after the end")
 
 
-def test_a_watchdog_that_another_process_is_to_feed_is_not_ours():
+def test_the_watchdog_of_another_process_is_ignored():
     assert Supervisor({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}).longest_silence == float("inf")
 
 

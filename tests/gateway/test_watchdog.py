@@ -25,7 +25,7 @@ class Fake:
 
     async def prove(self) -> None:
         if not self.moves:
-            raise StandsStill("it was told to")
+            raise StandsStill("it was stopped")
 
     async def restart(self) -> None:
         self.restarts.append(self.now)
@@ -46,7 +46,7 @@ async def look(made: Watchdog, now: float, *fakes: Fake) -> None:
     await made.look(now)
 
 
-async def test_what_moves_is_left_alone():
+async def test_a_live_component_is_not_restarted():
     fake = Fake()
     made = watchdog(fake)
     for now in range(0, 1000, 10):
@@ -54,7 +54,7 @@ async def test_what_moves_is_left_alone():
     assert (fake.restarts, made.states(), made.still(1000)) == ([], {"gate": "moves"}, [])
 
 
-async def test_what_stands_still_is_restarted_alone():
+async def test_a_stalled_component_is_restarted_alone():
     still, other = Fake("still"), Fake("other")
     made = watchdog(still, other)
     still.moves = False
@@ -63,12 +63,12 @@ async def test_what_stands_still_is_restarted_alone():
         if now < 130:
             assert made.still(now) == []
     assert (still.restarts, other.restarts) == ([130], [])
-    assert made.states() == {"still": "it was told to", "other": "moves"}  # until it has made progress
+    assert made.states() == {"still": "it was stopped", "other": "moves"}  # until it has made progress
     await look(made, 140, still, other)
     assert made.states() == {"still": "moves", "other": "moves"}
 
 
-async def test_a_proof_that_fails_once_means_nothing():
+async def test_one_failed_check_restarts_nothing():
     fake = Fake()
     made = watchdog(fake)
     for now in range(0, 500, 10):
@@ -86,7 +86,7 @@ async def test_after_a_long_pause_of_the_machine_nothing_is_restarted():
     assert fake.restarts == []
 
 
-async def test_a_restart_that_does_not_help_is_tried_ever_more_seldom():
+async def test_unsuccessful_restarts_back_off():
     fake = Fake(mended=False)
     made = watchdog(fake, interval=1)
     fake.moves = False
@@ -94,10 +94,10 @@ async def test_a_restart_that_does_not_help_is_tried_ever_more_seldom():
         await look(made, now, fake)
     gaps = [later - earlier for earlier, later in zip(fake.restarts, fake.restarts[1:], strict=False)]
     assert gaps == [30, 60, 120, 240, 480, *[600] * (len(gaps) - 5)]
-    assert made.still(5000) == ["gate: it was told to"]
+    assert made.still(5000) == ["gate: it was stopped"]
 
 
-async def test_without_descriptors_nobody_can_tell_and_nothing_is_restarted():
+async def test_nothing_is_restarted_without_descriptors():
     async def prove() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -110,7 +110,7 @@ async def test_without_descriptors_nobody_can_tell_and_nothing_is_restarted():
     assert made.states() == {"gate": "not known: the process is out of file descriptors"}
 
 
-async def test_a_proof_that_never_comes_is_none():
+async def test_a_check_that_never_ends_counts_as_failed():
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -121,7 +121,7 @@ async def test_a_proof_that_never_comes_is_none():
 
 
 @pytest.mark.parametrize("end_after", [0, 300])
-async def test_what_cannot_be_restarted_alone_ends_the_gateway(end_after):
+async def test_a_component_that_cannot_be_restarted_ends_the_gateway(end_after):
     fake = Fake("engine", alone=False)
     made = watchdog(fake, end_after=end_after)
     fake.moves = False
@@ -131,18 +131,18 @@ async def test_what_cannot_be_restarted_alone_ends_the_gateway(end_after):
     await look(made, 300, fake)
     assert made.lost.done() == bool(end_after)
     if end_after:
-        assert made.lost.result() == "engine has not moved for 300 s: it was told to"
+        assert made.lost.result() == "engine has not moved for 300 s: it was stopped"
 
 
-async def test_progress_is_told_each_round_until_the_gateway_is_lost():
-    fake, told = Fake("engine", alone=False), []
-    made = Watchdog(10, 30, 50, Metrics(), told.append)
+async def test_heartbeats_are_sent_until_the_gateway_is_lost():
+    fake, received = Fake("engine", alone=False), []
+    made = Watchdog(10, 30, 50, Metrics(), received.append)
     made.watch(fake.part)
     await look(made, 0, fake)
     fake.moves = False
     for now in range(10, 100, 10):
         await look(made, now, fake)
-    assert told == [""] + ["engine: it was told to"] * 5
+    assert received == [""] + ["engine: it was stopped"] * 5
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.booleans()), max_size=60))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secured import House, settings
+from secured import Harness, settings
 
 from edge.gateway import Gateway
-from edge.security.store import Store
+from edge.security.client_database import Store
 
-Secured = Callable[..., AbstractAsyncContextManager[House]]
+Secured = Callable[..., AbstractAsyncContextManager[Harness]]
 
 
 @pytest.fixture(autouse=True)
@@ -37,17 +37,17 @@ def all_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Secured:
-    """`async with secured(token_lifetime=2) as house`."""
+    """`async with secured(token_lifetime=2) as harness`."""
 
     @asynccontextmanager
-    async def start(**security: Any) -> AsyncIterator[House]:
+    async def start(**security: Any) -> AsyncIterator[Harness]:
         async with Gateway(settings(tmp_path / "data", **security)) as gateway:
-            yield House(gateway)
+            yield Harness(gateway)
 
     return start
 
 
 @pytest.fixture
-async def house(secured: Secured) -> AsyncIterator[House]:
-    async with secured() as house:
-        yield house
+async def harness(secured: Secured) -> AsyncIterator[Harness]:
+    async with secured() as harness:
+        yield harness

@@ -83,10 +83,10 @@ class Server:
         key = key or self.keys[kid]
         algorithm = algorithm or ("ES256" if isinstance(key, ec.EllipticCurvePrivateKey) else "RS256")
         now = int(time.time())
-        said = {"iss": NAME, "aud": "sepa-edge", "sub": "lamp", "iat": now, "exp": now + 600, **claims}
-        said = {name: value for name, value in said.items() if value is not None}
+        payload = {"iss": NAME, "aud": "sepa-edge", "sub": "lamp", "iat": now, "exp": now + 600, **claims}
+        payload = {name: value for name, value in payload.items() if value is not None}
         # Not with `jwt.encode`, which refuses some tokens that the gateway must refuse.
-        return jwt.api_jws.encode(json.dumps(said).encode(), key, algorithm, {"kid": kid, **(header or {})})
+        return jwt.api_jws.encode(json.dumps(payload).encode(), key, algorithm, {"kid": kid, **(header or {})})
 
 
 def as_jwk(key: Any, kid: str) -> dict[str, Any]:

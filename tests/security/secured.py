@@ -15,8 +15,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
+from edge.security.client_database import Store
 from edge.security.clients import Clients, Rights
-from edge.security.store import Store
 from tests.support.waiting import eventually
 
 EVERYTHING = "SELECT * { ?s ?p ?o }"
@@ -27,13 +27,14 @@ def settings(
     mqtt: dict[str, Any] | None = None,
     ws: dict[str, Any] | None = None,
     limits: dict[str, Any] | None = None,
+    http: dict[str, Any] | None = None,
     **security: Any,
 ) -> Settings:
     anywhere = {"port": 0}
     return Settings.model_validate(
         {
             "data_dir": data_dir,
-            "http": anywhere,
+            "http": {**anywhere, **(http or {})},
             "ws": {**anywhere, **(ws or {})},
             "limits": limits or {},
             "mqtt": mqtt or {"enabled": False},
@@ -43,7 +44,7 @@ def settings(
     )
 
 
-class House:
+class Harness:
     """A running gateway, and the file of its clients as another process sees it."""
 
     def __init__(self, gateway: Gateway) -> None:

@@ -12,114 +12,114 @@ INSERT = "INSERT DATA { <urn:t:lamp> <urn:t:is> 'on' }"
 
 
 async def test_subscriptions_end_with_an_error_when_the_token_expires(secured):
-    async with secured(token_lifetime=2) as house, house.socket() as socket:
-        token = await house.member()
+    async with secured(token_lifetime=2) as harness, harness.socket() as socket:
+        token = await harness.member()
         first = await socket.ask("subscribe", token, sparql=QUERY, alias="mine")
-        told = await socket.receive()
-        assert (told["error"], told["status_code"]) == ("invalid_grant", 401)
-        assert (told["alias"], told["spuid"]) == ("mine", first["notification"]["spuid"])
-        await house.until(lambda: house.subscriptions == 0)
+        received = await socket.receive()
+        assert (received["error"], received["status_code"]) == ("invalid_grant", 401)
+        assert (received["alias"], received["spuid"]) == ("mine", first["notification"]["spuid"])
+        await harness.until(lambda: harness.subscriptions == 0)
         assert (await socket.ask("query", token, sparql=QUERY))["error"] == "invalid_grant"
-        assert (await house.query(token)).json()["error"] == "invalid_grant"
+        assert (await harness.query(token)).json()["error"] == "invalid_grant"
 
 
-async def test_a_revoked_client_hears_nothing_more_on_an_open_socket(house):
-    token, other = await house.member("lamp"), await house.member("other")
-    async with house.socket() as socket, house.socket() as another:
+async def test_a_revoked_client_hears_nothing_more_on_an_open_socket(harness):
+    token, other = await harness.member("lamp"), await harness.member("other")
+    async with harness.socket() as socket, harness.socket() as another:
         first = await socket.ask("subscribe", token, sparql=QUERY, alias="mine")
         await another.ask("subscribe", other, sparql=QUERY)
-        house.clients.revoke("lamp")
-        assert (await house.query(token)).json()["error"] == "invalid_client"
-        told = await socket.receive()
-        assert (told["error"], told["spuid"]) == ("invalid_client", first["notification"]["spuid"])
+        harness.clients.revoke("lamp")
+        assert (await harness.query(token)).json()["error"] == "invalid_client"
+        received = await socket.receive()
+        assert (received["error"], received["spuid"]) == ("invalid_client", first["notification"]["spuid"])
         assert (await socket.ask("query", token, sparql=QUERY))["error"] == "invalid_client"
-        assert (await house.update(other, INSERT)).status_code == 200
+        assert (await harness.update(other, INSERT)).status_code == 200
         assert (await another.receive())["notification"]["sequence"] == 1
         assert (await socket.ask("subscribe", token, sparql=QUERY))["error"] == "invalid_client"
 
 
-async def test_a_revoked_client_gets_no_token_and_registers_only_if_allowed_again(house):
-    house.clients.allow("lamp", Rights())
-    credentials = await house.register("lamp")
-    old = await house.token(credentials)
-    house.clients.revoke("lamp")
+async def test_a_revoked_client_gets_no_token_and_registers_only_if_allowed_again(harness):
+    harness.clients.allow("lamp", Rights())
+    credentials = await harness.register("lamp")
+    old = await harness.token(credentials)
+    harness.clients.revoke("lamp")
     body = {"register": {"client_identity": "lamp"}}
-    async with house.http() as http:
+    async with harness.http() as http:
         assert (await http.post("/oauth/token", auth=credentials)).json()["error"] == "invalid_client"
         assert (await http.post("/oauth/register", json=body)).json()["error"] == "unauthorized_client"
-        house.clients.allow("lamp", Rights())
+        harness.clients.allow("lamp", Rights())
         assert (await http.post("/oauth/register", json=body)).status_code == 201
-    assert (await house.query(old)).json()["error"] == "invalid_client"
+    assert (await harness.query(old)).json()["error"] == "invalid_client"
 
 
-async def test_rights_that_change_end_subscriptions_and_count_at_once(house):
-    token = await house.member()
-    async with house.socket() as socket:
+async def test_rights_that_change_end_subscriptions_and_count_at_once(harness):
+    token = await harness.member()
+    async with harness.socket() as socket:
         await socket.ask("subscribe", token, sparql=QUERY)
-        house.clients.allow("lamp", Rights(actions=frozenset({"query"})))
+        harness.clients.allow("lamp", Rights(actions=frozenset({"query"})))
         assert (await socket.receive())["status_code"] == 401
         assert (await socket.ask("subscribe", token, sparql=QUERY))["error"] == "forbidden"
         assert "result" in await socket.ask("query", token, sparql=QUERY)
 
 
-async def test_nobody_ends_or_takes_over_the_subscription_of_another_client(house):
-    mine, other = await house.member("mine"), await house.member("other")
-    async with house.socket() as socket:
+async def test_no_client_ends_or_resumes_the_subscription_of_another(harness):
+    mine, other = await harness.member("mine"), await harness.member("other")
+    async with harness.socket() as socket:
         first = await socket.ask("subscribe", mine, sparql=QUERY, resume=True)
         spuid = first["notification"]["spuid"]
         assert (await socket.ask("unsubscribe", other, spuid=spuid))["error"] == "not_found"
-        async with house.socket() as thief:
-            told = await thief.ask("subscribe", other, sparql=QUERY, spuid=spuid, sequence=0)
-            assert told["notification"]["spuid"] != spuid
+        async with harness.socket() as thief:
+            received = await thief.ask("subscribe", other, sparql=QUERY, spuid=spuid, sequence=0)
+            assert received["notification"]["spuid"] != spuid
         assert (await socket.ask("unsubscribe", mine, spuid=spuid))["unsubscribed"]["spuid"] == spuid
 
 
-async def test_a_subscription_is_resumed_with_another_token_of_the_same_client(house):
-    token = await house.member()
-    async with house.socket() as socket:
+async def test_a_subscription_is_resumed_with_another_token_of_the_same_client(harness):
+    token = await harness.member()
+    async with harness.socket() as socket:
         first = await socket.ask("subscribe", token, sparql=QUERY, resume=True)
         socket.socket.transport.abort()
     spuid = first["notification"]["spuid"]
-    house.security.tokens._last.clear()
-    renewed = house.security.tokens.issue(next(iter(house.security.clients.registered()))).token
+    harness.security.tokens._last.clear()
+    renewed = harness.security.tokens.issue(next(iter(harness.security.clients.registered()))).token
     assert renewed != token
-    async with house.socket() as socket:
+    async with harness.socket() as socket:
         again = await socket.ask("subscribe", renewed, sparql=QUERY, spuid=spuid, sequence=0)
         assert again["notification"]["spuid"] == spuid
 
 
-async def test_a_parked_subscription_of_a_revoked_client_ends(house):
-    token = await house.member()
-    async with house.socket() as socket:
+async def test_a_parked_subscription_of_a_revoked_client_ends(harness):
+    token = await harness.member()
+    async with harness.socket() as socket:
         await socket.ask("subscribe", token, sparql=QUERY, resume=True)
         socket.socket.transport.abort()
-    assert house.subscriptions == 1
-    house.clients.revoke("lamp")
-    await house.until(lambda: house.subscriptions == 0)
+    assert harness.subscriptions == 1
+    harness.clients.revoke("lamp")
+    await harness.until(lambda: harness.subscriptions == 0)
 
 
-async def test_while_the_clients_cannot_be_read_nobody_comes_in_and_afterwards_all_is_well(house, monkeypatch):
-    token = await house.member()
-    store, real = house.security._store, house.security._store.rows
+async def test_clients_are_refused_while_the_client_store_is_unreadable(harness, monkeypatch):
+    token = await harness.member()
+    store, real = harness.security._store, harness.security._store.rows
 
     def broken(sql, *values):
         raise StorageFailed("the disk is gone")
 
-    async with house.socket() as socket:
+    async with harness.socket() as socket:
         await socket.ask("subscribe", token, sparql=QUERY)
         monkeypatch.setattr(store, "rows", broken)
-        assert (await house.query(token)).status_code == 507
+        assert (await harness.query(token)).status_code == 507
         await asyncio.sleep(0.5)
         monkeypatch.setattr(store, "rows", real)
-        assert (await house.query(token)).status_code == 200
-        house.clients.revoke("lamp")
+        assert (await harness.query(token)).status_code == 200
+        harness.clients.revoke("lamp")
         assert (await socket.receive())["error"] == "invalid_client"
 
 
 async def test_a_socket_without_a_valid_token_is_closed_after_a_while_and_no_other(secured):
-    async with secured(ws={"authorize_within": 0.5}) as house:
-        token = await house.member()
-        async with house.socket() as silent, house.socket() as stranger, house.socket() as mine:
+    async with secured(ws={"authorize_within": 0.5}) as harness:
+        token = await harness.member()
+        async with harness.socket() as silent, harness.socket() as stranger, harness.socket() as mine:
             await mine.ask("query", token, sparql="ASK {}")
             assert (await stranger.ask("query", "nonsense", sparql="ASK {}"))["status_code"] == 401
             for socket in (silent, stranger):

@@ -15,10 +15,11 @@ from edge.doctor.checks import files
 from edge.doctor.context import Context, Unasked
 from edge.protocol.errors import EdgeError, InvalidClient, UnauthorizedClient
 from edge.security import row_checksums
+from edge.security.client_database import NAME, StoreRefused
 from edge.security.clients import Rights
 from edge.security.oscore import leap
-from edge.security.security import Security, SecuritySettings
-from edge.security.store import NAME, StoreRefused
+from edge.security.security import Security
+from edge.security.settings import SecuritySettings
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def test_a_damaged_name_of_the_issuer_is_refused_with_the_remedy(tmp_path, secre
         Security(tmp_path, SecuritySettings())
 
 
-def test_any_flipped_byte_leads_to_a_clear_error_or_changes_nobody(tmp_path, secrets, caplog):
+def test_any_flipped_byte_gives_a_clear_error_or_changes_no_client(tmp_path, secrets, caplog):
     caplog.set_level(logging.CRITICAL)
     whole = (tmp_path / NAME).read_bytes()
     with opened(tmp_path) as security:

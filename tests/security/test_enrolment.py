@@ -26,7 +26,7 @@ def file(tmp_path, clients):
     return file
 
 
-def test_it_is_told_for_a_while_and_until_somebody_has_used_it(clients, file):
+def test_the_code_is_shown_for_a_limited_time_until_its_use(clients, file):
     now = 1000.0
     enrolment = Enrolment(clients, file, 900, lambda: now)
     code = file.read_text().strip()
@@ -39,12 +39,12 @@ def test_it_is_told_for_a_while_and_until_somebody_has_used_it(clients, file):
     assert enrolment.to_message("192.168.1.7", "192.168.1.2") == {"state": "none"}
 
 
-def test_never_means_never(clients, file):
+def test_code_is_never_shown_with_a_duration_of_zero(clients, file):
     assert Enrolment(clients, file, 0, lambda: 0.0).to_message("127.0.0.1", "127.0.0.1") == {"state": "closed"}
 
 
 @pytest.mark.parametrize("content", [None, "", "ABCDE", b"\xff"])
-def test_what_is_no_code_is_not_told(clients, tmp_path, content):
+def test_an_invalid_code_is_not_shown(clients, tmp_path, content):
     file = tmp_path / "other"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -56,7 +56,7 @@ def test_a_pipe_is_not_waited_for(clients, tmp_path):
     assert Enrolment(clients, tmp_path / "pipe", 900).to_message("127.0.0.1", "127.0.0.1") == {"state": "none"}
 
 
-def test_a_code_that_is_too_old_is_not_told(clients, tmp_path):
+def test_an_expired_code_is_not_shown(clients, tmp_path):
     file = tmp_path / "old"
     file.write_text(clients.invite("operator", Rights(), 0))
     assert Enrolment(clients, file, 900).to_message("127.0.0.1", "127.0.0.1") == {"state": "none"}
@@ -80,20 +80,20 @@ def test_a_code_that_is_too_old_is_not_told(clients, tmp_path):
         ("testclient", "127.0.0.1", False),
     ],
 )
-def test_near_is_who_is_of_the_same_house(peer, here, near):
+def test_private_addresses_of_the_network_are_near(peer, here, near):
     assert is_near(peer, here) == near
 
 
 @given(peer=st.ip_addresses(v=4, network="8.0.0.0/8"), here=st.ip_addresses())
-def test_no_address_of_the_internet_is_near(peer, here):
+def test_public_addresses_are_not_near(peer, here):
     assert not is_near(str(peer), str(here))
 
 
 async def test_over_http_without_a_token(secured, tmp_path):
     file = tmp_path / "enrolment"
-    async with secured(enrolment_file=file) as house, house.http("https", verify=False) as http:
+    async with secured(enrolment_file=file) as harness, harness.http("https", verify=False) as http:
         assert (await http.get("/api/enrolment")).json() == {"state": "none"}
-        code = house.clients.invite("operator", Rights(), 600)
+        code = harness.clients.invite("operator", Rights(), 600)
         file.write_text(code)
         answer = await http.get("/api/enrolment")
         assert answer.json() == {"state": "open", "code": code}
@@ -103,6 +103,6 @@ async def test_over_http_without_a_token(secured, tmp_path):
             assert code not in elsewhere.text
 
 
-async def test_a_gateway_without_a_code_says_so(house):
-    async with house.http() as http:
+async def test_a_gateway_without_a_code_reports_the_state_none(harness):
+    async with harness.http() as http:
         assert (await http.get("/api/enrolment")).json() == {"state": "none"}

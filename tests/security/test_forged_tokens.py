@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from secured import House, settings
+from secured import Harness, settings
 
 from edge.gateway import Gateway
 from edge.security.clients import Rights
@@ -28,10 +28,10 @@ FOREIGN = generate_private_key(public_exponent=65537, key_size=2048)
 class Forger:
     """An attacker who knows everything about a valid token except the private key; with `own`, varies one claim."""
 
-    def __init__(self, house, token: str) -> None:
-        self.house = house
+    def __init__(self, harness, token: str) -> None:
+        self.harness = harness
         self.token = token
-        self.kid, self.own = house.security.keys.signing()
+        self.kid, self.own = harness.security.keys.signing()
         self.claims = jwt.decode(token, options={"verify_signature": False})
 
     def signed(self, key=None, algorithm: str = "RS256", header=None, **claims: object) -> str:
@@ -99,78 +99,78 @@ FORGERIES = {
 
 
 @pytest.fixture
-async def forger(house):
-    return Forger(house, await house.member())
+async def forger(harness):
+    return Forger(harness, await harness.member())
 
 
-async def test_what_the_forger_makes_of_all_our_own_parts_is_valid(house, forger):
+async def test_the_forger_can_build_a_valid_token(harness, forger):
     """Otherwise the forgeries might be refused for another reason than the intended one."""
-    assert (await house.query(forger.signed(jti=uuid.uuid4().hex))).status_code == 200
+    assert (await harness.query(forger.signed(jti=uuid.uuid4().hex))).status_code == 200
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-async def test_a_forged_token_is_refused_by_every_gate(house, forger, forgery):
+async def test_a_forged_token_is_refused_by_every_gate(harness, forger, forgery):
     token = FORGERIES[forgery](forger)
-    answer = await house.query(token)
+    answer = await harness.query(token)
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_grant")
-    async with house.socket() as socket:
-        told = await socket.ask("subscribe", token, sparql=QUERY)
-    assert (told["error"], told["status_code"]) == ("invalid_grant", 401)
+    async with harness.socket() as socket:
+        received = await socket.ask("subscribe", token, sparql=QUERY)
+    assert (received["error"], received["status_code"]) == ("invalid_grant", 401)
 
 
-async def test_a_token_of_a_client_that_never_was_is_refused(house, forger):
-    answer = await house.query(forger.signed(sub=uuid.uuid4().hex))
+async def test_a_token_of_a_client_that_never_was_is_refused(harness, forger):
+    answer = await harness.query(forger.signed(sub=uuid.uuid4().hex))
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
 
 
-async def test_a_token_of_another_gateway_is_refused(house, forger, tmp_path):
+async def test_a_token_of_another_gateway_is_refused(harness, forger, tmp_path):
     async with Gateway(settings(tmp_path / "another")) as gateway:
-        assert (await House(gateway).query(forger.token)).json()["error"] == "invalid_grant"
+        assert (await Harness(gateway).query(forger.token)).json()["error"] == "invalid_grant"
 
 
 @pytest.mark.parametrize(
     "header",
     ["", "Bearer", "Basic bGFtcDpsYW1w", "Bearer a b", "Digest username=lamp", "Bearer <token>", "Bearer ä"],
 )
-async def test_what_is_no_bearer_token_is_told_to_be_missing(house, header):
-    async with house.http() as http:
+async def test_a_header_without_a_bearer_token_is_a_missing_token(harness, header):
+    async with harness.http() as http:
         answer = await http.get("/query", params={"query": QUERY}, headers={"Authorization": header.encode()})
     assert answer.status_code == 401
     assert answer.json()["error"] in ("invalid_request", "invalid_grant")
 
 
-async def test_the_word_bearer_may_be_left_out_and_the_token_may_stand_at_the_top(house, forger):
+async def test_token_without_bearer_and_at_the_top_of_the_message_is_accepted(harness, forger):
     """As sepy sends it."""
-    async with house.socket() as socket:
-        told = await socket.ask("query", sparql=QUERY, authorization=forger.token)
-        assert "result" in told
+    async with harness.socket() as socket:
+        received = await socket.ask("query", sparql=QUERY, authorization=forger.token)
+        assert "result" in received
         await socket.socket.send(json.dumps({"query": {"sparql": QUERY}, "authorization": forger.token}))
         assert "result" in await socket.receive()
 
 
-async def test_a_token_in_the_url_counts_for_nothing(house, forger):
-    async with house.http() as http:
+async def test_token_in_the_url_is_ignored(harness, forger):
+    async with harness.http() as http:
         answer = await http.get("/query", params={"query": QUERY, "access_token": forger.token})
     assert answer.status_code == 401
 
 
 @bounded(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
-async def test_no_token_with_another_character_is_valid(house, forger, data):
+async def test_no_token_with_another_character_is_valid(harness, forger, data):
     position = data.draw(st.integers(0, len(forger.token) - 1))
     # The last character of each part may contain unused bits.
     if position + 1 == len(forger.token) or forger.token[position + 1] == ".":
         return
     character = data.draw(st.characters(codec="utf-8", exclude_characters=[forger.token[position]]))
     changed = forger.token[:position] + character + forger.token[position + 1 :]
-    async with house.socket() as socket:
+    async with harness.socket() as socket:
         assert (await socket.ask("query", changed, sparql=QUERY))["status_code"] == 401
 
 
-async def test_a_private_key_never_leaves(house):
-    own = house.security.keys.signing()[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    house.clients.allow("lamp", Rights())
-    async with house.http() as http:
+async def test_no_response_contains_a_private_key(harness):
+    own = harness.security.keys.signing()[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    harness.clients.allow("lamp", Rights())
+    async with harness.http() as http:
         answer = await http.post("/oauth/register", json={"register": {"client_identity": "lamp"}})
     jwk = answer.json()["credentials"]["signature"]
     assert set(jwk) == {"kty", "key_ops", "n", "e", "kid", "use", "alg"}
@@ -184,9 +184,9 @@ def deep(part: str) -> str:
 
 
 @pytest.mark.parametrize("token", [deep("head"), deep("body"), f"{encoded(b'{' + b'9' * 5000)}.e30.eA", "a.b.c"])
-async def test_what_is_no_token_is_refused_in_words_about_tokens(house, token):
-    answer = await house.query(token)
+async def test_an_invalid_token_gets_a_message_about_tokens(harness, token):
+    answer = await harness.query(token)
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_grant")
-    told = answer.json()["error_description"]
-    assert "recursion" not in told
-    assert "sys." not in told
+    received = answer.json()["error_description"]
+    assert "recursion" not in received
+    assert "sys." not in received

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import Dataset, Graph, QueryRequest, Solutions, UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden
 from tests.support.waiting import wait_for
@@ -102,7 +103,7 @@ READS = {
 
 
 @pytest.mark.parametrize("read", READS)
-def test_no_query_and_no_subscription_sees_what_may_not_be_seen(engine, read):
+def test_no_query_or_subscription_reads_a_forbidden_graph(engine, read):
     sparql = READS[read]
     datasets = [
         Dataset(),
@@ -127,7 +128,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("sparql", HIDDEN)
-def test_no_yes_tells_of_what_may_not_be_seen(engine, sparql):
+def test_no_ask_reveals_a_forbidden_graph(engine, sparql):
     assert asked(engine, sparql) == "False"
     notes: list[Any] = []
     engine.subscribe(QueryRequest(sparql, Dataset(), LIMITED), notes.append).result()
@@ -136,7 +137,7 @@ def test_no_yes_tells_of_what_may_not_be_seen(engine, sparql):
     assert hidden != notes[1].delta
 
 
-def test_what_may_be_seen_is_seen(plain):
+def test_permitted_graphs_are_visible(plain):
     assert "mine" in asked(plain, f"SELECT * {{ GRAPH <{MINE}> {{ ?s ?p ?o }} }}")
     both = asked(plain, "SELECT ?o { GRAPH ?g { ?s <urn:p> ?o } }")
     assert ("mine" in both, "other" in both) == (True, True)
@@ -148,7 +149,7 @@ def test_what_may_be_seen_is_seen(plain):
     assert asked(plain, "SELECT * { GRAPH ?g { ?s ?p ?o } }", access=only_default) == ""
 
 
-def test_a_subscriber_is_told_of_changes_in_its_graphs_only(engine):
+def test_a_subscriber_is_notified_of_changes_in_its_graphs_only(engine):
     notes: list[Any] = []
     query = "SELECT ?o { { ?s <urn:p> ?o } UNION { GRAPH ?g { ?s <urn:p> ?o } } }"
     engine.subscribe(QueryRequest(query, Dataset(), LIMITED), notes.append).result()
@@ -248,7 +249,7 @@ WRITES = {
 @pytest.mark.parametrize("empty", [False, True])
 # that depends on the graphs that the client may see
 @pytest.mark.parametrize("write", sorted(WRITES.keys() - {"GRAPH variable"}))
-def test_it_is_refused_whether_or_not_the_graph_exists_and_in_the_same_words(plain, write, empty):
+def test_the_refusal_does_not_reveal_whether_a_graph_exists(plain, write, empty):
     if empty:
         plain.update([UpdateRequest("DROP ALL")]).result()
     plain.update([UpdateRequest(f"CREATE SILENT GRAPH <{MINE}> ; CREATE SILENT GRAPH <{OTHER}>")]).result()
@@ -257,7 +258,7 @@ def test_it_is_refused_whether_or_not_the_graph_exists_and_in_the_same_words(pla
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_no_update_changes_what_may_not_be_changed(engine, write):
+def test_no_update_changes_a_forbidden_graph(engine, write):
     before = everything(engine)
     with pytest.raises(Forbidden):
         engine.update([UpdateRequest(WRITES[write], access=LIMITED)]).result()
@@ -281,7 +282,7 @@ STOLEN = {
 
 
 @pytest.mark.parametrize("theft", STOLEN)
-def test_no_update_copies_what_may_not_be_seen(engine, theft):
+def test_no_update_copies_a_forbidden_graph(engine, theft):
     update = STOLEN[theft]
     for dataset in (Dataset(), Dataset((THEIRS,)), Dataset(None, (THEIRS,))):
         try:
@@ -330,7 +331,7 @@ def test_a_graph_that_is_named_without_triples_counts_as_named(plain, sparql, lo
     assert everything(plain) >= before
 
 
-def test_what_may_be_changed_is_changed(engine):
+def test_permitted_graphs_can_be_changed(engine):
     for update in (
         f"INSERT DATA {{ GRAPH <{MINE}> {{ <urn:x> <urn:p> 1 }} }}",
         f"WITH <{MINE}> DELETE {{ ?s ?p 1 }} INSERT {{ ?s ?p 2 }} WHERE {{ ?s ?p 1 }}",
@@ -373,7 +374,7 @@ GRAPHS = ["", "urn:g:a", "urn:g:b", "urn:g:c"]
         ]
     ),
 )
-def test_a_limited_client_is_told_what_a_store_of_its_graphs_would_tell(quads, read, union, query):
+def test_a_limited_client_gets_the_result_of_its_graphs_alone(quads, read, union, query):
     engine = open_engine(None, EngineSettings(default_graph_as_union=union))
     try:
         own = ox.Store()
@@ -389,12 +390,14 @@ def test_a_limited_client_is_told_what_a_store_of_its_graphs_would_tell(quads, r
         expected = sorted(map(str, own.query(query, use_default_graph_as_union=union and "FROM" not in query)))
         found = engine.query(QueryRequest(query, Dataset(), access)).result()
         settle(engine)
-        told: list[Any] = []
+        received: list[Any] = []
         for note in notes:
             for row in note.delta.removed:
-                told.remove(row)
-            told += note.delta.added
-        assert sorted(" ".join(map(str, row)) for row in found.rows) == sorted(" ".join(map(str, row)) for row in told)
+                received.remove(row)
+            received += note.delta.added
+        assert sorted(" ".join(map(str, row)) for row in found.rows) == sorted(
+            " ".join(map(str, row)) for row in received
+        )
         assert len(found.rows) == len(expected)
     finally:
         engine.close()

@@ -9,22 +9,21 @@ import json
 import ssl
 import time
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from issuer_server import NAME, Server, as_jwk, pem
-from secured import House, settings
+from secured import Harness, settings
 
-from edge.config.parts import part
-from edge.config.security import IssuerSettings
 from edge.gateway import Gateway
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
-from edge.security import certificates, issuer, issuer_keys
+from edge.security import certificates, issuer_keys
 from edge.security.clients import Rights, foreign
+from edge.security.settings import IssuerSettings
 
 QUERY = "SELECT * { ?s ?p ?o }"
 INSERT = "INSERT DATA { <urn:t:lamp> <urn:t:is> 'on' }"
@@ -40,7 +39,7 @@ def server():
 
 @pytest.fixture
 def trusting(tmp_path, server, monkeypatch):
-    """`async with trusting(leeway=0) as house`."""
+    """`async with trusting(leeway=0) as harness`."""
     monkeypatch.setattr(issuer_keys, "_LOOK", 0.05)
 
     @asynccontextmanager
@@ -49,52 +48,52 @@ def trusting(tmp_path, server, monkeypatch):
         keys = {"url": NAME, "jwks_url": server.url, **chosen}
         own = settings(tmp_path / "data").model_copy(update={"issuer": IssuerSettings.model_validate(keys)})
         async with Gateway(own) as gateway:
-            house = House(gateway)
-            house.keys = gateway._security.issuers[NAME].keys
+            harness = Harness(gateway)
+            harness.keys = gateway._security.issuers[NAME].keys
             if wait:
-                await house.until(lambda: house.keys.known)
-            yield house
+                await harness.until(lambda: harness.keys.known)
+            yield harness
 
     return start
 
 
 @pytest.fixture
-async def house(trusting):
-    async with trusting() as house:
-        house.clients.trust(NAME, "lamp", Rights())
-        yield house
+async def harness(trusting):
+    async with trusting() as harness:
+        harness.clients.trust(NAME, "lamp", Rights())
+        yield harness
 
 
-async def told(house, token):
-    answer = await house.query(token)
+async def received(harness, token):
+    answer = await harness.query(token)
     return answer.status_code, answer.json().get("error")
 
 
-async def test_a_client_that_was_allowed_does_all_there_is_with_its_own_token(house, server):
+async def test_an_allowed_client_uses_all_services_with_its_token(harness, server):
     token = server.token()
-    assert (await house.update(token, INSERT)).json()["added"] == 1
-    async with house.socket() as socket:
+    assert (await harness.update(token, INSERT)).json()["added"] == 1
+    async with harness.socket() as socket:
         assert (await socket.ask("subscribe", token, sparql=QUERY))["notification"]["sequence"] == 0
         assert "result" in await socket.ask("query", token, sparql=QUERY)
 
 
-async def test_clients_that_nobody_allowed_do_not_come_in(house, server):
-    assert await told(house, server.token(sub="door")) == (401, "invalid_client")
+async def test_clients_that_are_not_allowed_are_refused(harness, server):
+    assert await received(harness, server.token(sub="door")) == (401, "invalid_client")
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "PS384", "ES384"])
-async def test_each_way_to_sign_that_was_chosen_counts_and_no_other(trusting, server, algorithm):
+async def test_only_configured_signature_algorithms_are_accepted(trusting, server, algorithm):
     curve = ec.SECP384R1() if algorithm == "ES384" else ec.SECP256R1()
     key = server.add("k", ec.generate_private_key(curve) if algorithm[0] == "E" else OTHERS)
-    async with trusting(algorithms=(algorithm,), actions=("query",)) as house:
-        assert await told(house, server.token("k", key=key, algorithm=algorithm)) == (200, None)
+    async with trusting(algorithms=(algorithm,), actions=("query",)) as harness:
+        assert await received(harness, server.token("k", key=key, algorithm=algorithm)) == (200, None)
         other = "RS512" if algorithm[0] != "E" else "RS256"
-        assert await told(house, server.token("first", algorithm=other)) == (401, "invalid_grant")
+        assert await received(harness, server.token("first", algorithm=other)) == (401, "invalid_grant")
 
 
 @pytest.mark.parametrize("header", [{"typ": "at+jwt"}, {"typ": "application/AT+JWT"}, {"typ": "JWT"}])
-async def test_access_tokens_come_in_however_they_name_their_type(house, server, header):
-    assert await told(house, server.token(header=header, typ="Bearer")) == (200, None)
+async def test_access_tokens_are_accepted_with_every_type_header(harness, server, header):
+    assert await received(harness, server.token(header=header, typ="Bearer")) == (200, None)
 
 
 def encoded(data: bytes) -> str:
@@ -167,161 +166,155 @@ def claims(server):
 async def test_a_forged_token_is_refused(trusting, server):
     server.add("second")
     server.publish({"keys": [*server.jwks(), {"kty": "oct", "kid": "oct", "k": encoded(b"k" * 32)}]})
-    async with trusting(actions=("query",)) as house:
-        assert await told(house, server.token()) == (200, None)
-        found = {name: await told(house, forge(server)) for name, forge in FORGERIES.items()}
+    async with trusting(actions=("query",)) as harness:
+        assert await received(harness, server.token()) == (200, None)
+        found = {name: await received(harness, forge(server)) for name, forge in FORGERIES.items()}
     assert found == dict.fromkeys(FORGERIES, (401, "invalid_grant"))
 
 
-async def test_clocks_may_differ_by_as_much_as_was_said(trusting, server):
+async def test_clocks_may_differ_by_the_configured_leeway(trusting, server):
     now = int(time.time())
     late = {"exp": now - 20}, {"nbf": now + 20}, {"iat": now + 20}
     for leeway, status in ((60, 200), (5, 401)):
-        async with trusting(leeway=leeway, actions=("query",)) as house:
-            assert [(await told(house, server.token(**said)))[0] for said in late] == [status] * 3
+        async with trusting(leeway=leeway, actions=("query",)) as harness:
+            assert [(await received(harness, server.token(**said)))[0] for said in late] == [status] * 3
 
 
 async def test_a_local_client_of_the_same_name_is_another_one(trusting, server):
-    async with trusting() as house:
-        local = await house.member("lamp", Rights(frozenset({"update"})))
-        assert await told(house, server.token()) == (401, "invalid_client")
-        house.clients.trust(NAME, "lamp", Rights(frozenset({"query"})))
-        assert (await house.update(server.token(), INSERT)).status_code == 403
-        assert (await house.query(local)).status_code == 403
-        house.clients.revoke("lamp")
-        assert (await told(house, server.token()))[0] == 200
-        assert (await house.update(local, INSERT)).status_code == 401
+    async with trusting() as harness:
+        local = await harness.member("lamp", Rights(frozenset({"update"})))
+        assert await received(harness, server.token()) == (401, "invalid_client")
+        harness.clients.trust(NAME, "lamp", Rights(frozenset({"query"})))
+        assert (await harness.update(server.token(), INSERT)).status_code == 403
+        assert (await harness.query(local)).status_code == 403
+        harness.clients.revoke("lamp")
+        assert (await received(harness, server.token()))[0] == 200
+        assert (await harness.update(local, INSERT)).status_code == 401
 
 
 async def test_its_client_id_as_a_name_does_not_make_it_a_local_client(trusting, server):
-    async with trusting(actions=("query",)) as house:
-        house.clients.allow("lamp", Rights())
-        client_id, _ = await house.register("lamp")
-        assert (await told(house, server.token(sub=client_id)))[0] == 200
-        assert (await house.update(server.token(sub=client_id), INSERT)).status_code == 403
+    async with trusting(actions=("query",)) as harness:
+        harness.clients.allow("lamp", Rights())
+        client_id, _ = await harness.register("lamp")
+        assert (await received(harness, server.token(sub=client_id)))[0] == 200
+        assert (await harness.update(server.token(sub=client_id), INSERT)).status_code == 403
 
 
-async def test_nobody_registers_with_the_name_of_a_client_of_another_issuer(house, server):
-    house.clients.open(Rights(), 60)
-    async with house.http() as http:
+async def test_no_client_registers_with_the_name_of_a_foreign_client(harness, server):
+    harness.clients.open(Rights(), 60)
+    async with harness.http() as http:
         for name in (foreign(NAME, "lamp"), foreign(NAME, "new")):
             answer = await http.post("/oauth/register", json={"register": {"client_identity": name}})
             assert answer.status_code in (400, 401)
 
 
-async def test_all_clients_of_an_issuer_may_come_in_where_that_was_said_but_for_those_revoked(trusting, server):
-    async with trusting(actions=("query", "subscribe"), read=("urn:g:a", "default")) as house:
-        assert await told(house, server.token(sub="anybody at all")) == (200, None)
-        assert (await house.update(server.token(sub="anybody at all"), INSERT)).status_code == 403
-        async with house.socket() as socket:
+async def test_all_clients_of_an_issuer_can_be_allowed_except_revoked_ones(trusting, server):
+    async with trusting(actions=("query", "subscribe"), read=("urn:g:a", "default")) as harness:
+        assert await received(harness, server.token(sub="anybody at all")) == (200, None)
+        assert (await harness.update(server.token(sub="anybody at all"), INSERT)).status_code == 403
+        async with harness.socket() as socket:
             await socket.ask("subscribe", server.token(sub="door"), sparql=QUERY)
             await socket.ask("subscribe", server.token(sub="lamp"), sparql=QUERY)
-            house.clients.revoke(foreign(NAME, "lamp"))
+            harness.clients.revoke(foreign(NAME, "lamp"))
             assert (await socket.receive())["error"] == "invalid_client"
-            assert await told(house, server.token()) == (401, "invalid_client")
-            assert await told(house, server.token(sub="door")) == (200, None)
-            assert house.subscriptions == 1
+            assert await received(harness, server.token()) == (401, "invalid_client")
+            assert await received(harness, server.token(sub="door")) == (200, None)
+            assert harness.subscriptions == 1
 
 
-async def test_rights_that_change_count_at_once_and_end_subscriptions(house, server):
-    async with house.socket() as socket:
+async def test_changed_permissions_apply_at_once_and_end_subscriptions(harness, server):
+    async with harness.socket() as socket:
         await socket.ask("subscribe", server.token(), sparql=QUERY)
-        house.clients.trust(NAME, "lamp", Rights(frozenset({"query"})))
+        harness.clients.trust(NAME, "lamp", Rights(frozenset({"query"})))
         assert (await socket.receive())["status_code"] == 401
         assert (await socket.ask("subscribe", server.token(), sparql=QUERY))["error"] == "forbidden"
 
 
 async def test_a_subscription_ends_with_its_token(trusting, server):
-    async with trusting(actions=("subscribe",), leeway=0) as house, house.socket() as socket:
+    async with trusting(actions=("subscribe",), leeway=0) as harness, harness.socket() as socket:
         await socket.ask("subscribe", server.token(exp=int(time.time()) + 5), sparql=QUERY)
         assert (await socket.receive())["error"] == "invalid_grant"
 
 
 async def test_another_claim_can_name_the_client(trusting, server):
-    async with trusting(claim="azp") as house:
-        house.clients.trust(NAME, "kitchen", Rights())
-        assert await told(house, server.token(azp="kitchen", sub="f:1")) == (200, None)
-        assert await told(house, server.token(sub="kitchen")) == (401, "invalid_grant")
-
-
-def test_what_is_decided_has_the_defaults_of_the_settings():
-    keys = IssuerSettings()
-    assert part(issuer.IssuerSettings, keys) == issuer.IssuerSettings()
-    assert set(IssuerSettings.model_fields) == {field.name for field in fields(issuer.IssuerSettings)}
+    async with trusting(claim="azp") as harness:
+        harness.clients.trust(NAME, "kitchen", Rights())
+        assert await received(harness, server.token(azp="kitchen", sub="f:1")) == (200, None)
+        assert await received(harness, server.token(sub="kitchen")) == (401, "invalid_grant")
 
 
 # Key rotation
 
 
-async def test_a_new_key_is_fetched_when_a_token_comes_with_it(house, server):
+async def test_a_new_key_is_fetched_when_a_token_comes_with_it(harness, server):
     token = server.token()
     server.add("second")
     del server.keys["first"]
     renewed = server.token("second")
-    assert await told(house, token) == (200, None)  # nothing has reported yet that its key is gone
+    assert await received(harness, token) == (200, None)  # nothing has reported yet that its key is gone
 
     async def counts():
-        return (await told(house, renewed))[0] == 200
+        return (await received(harness, renewed))[0] == 200
 
     while not await counts():
         pass
-    assert await told(house, token) == (401, "invalid_grant")  # verified before, with a key that is gone
+    assert await received(harness, token) == (401, "invalid_grant")  # verified before, with a key that is gone
 
 
-async def test_a_key_that_changed_under_its_id_is_fetched_too(house, server):
+async def test_a_key_that_changed_under_its_id_is_fetched_too(harness, server):
     server.add("first")
-    while (await told(house, server.token()))[0] != 200:
+    while (await received(harness, server.token()))[0] != 200:
         pass
 
 
 async def test_a_storm_of_unknown_keys_makes_few_fetches(trusting, server):
-    async with trusting(again=1000, actions=("query",)) as house:
+    async with trusting(again=1000, actions=("query",)) as harness:
         for number in range(30):
-            assert (await told(house, server.token(key=OTHERS, header={"kid": str(number)})))[0] == 401
+            assert (await received(harness, server.token(key=OTHERS, header={"kid": str(number)})))[0] == 401
         assert server.fetched == 1
-        assert await told(house, server.token()) == (200, None)
+        assert await received(harness, server.token()) == (200, None)
     server.fetched = 0
-    async with trusting(again=0.2, actions=("query",)) as house:
+    async with trusting(again=0.2, actions=("query",)) as harness:
         began = time.monotonic()
         while server.fetched < 4:
-            assert (await told(house, server.token(key=OTHERS)))[0] == 401
+            assert (await received(harness, server.token(key=OTHERS)))[0] == 401
         assert server.fetched <= 2 + (time.monotonic() - began) / 0.2
 
 
-async def test_while_the_server_is_down_its_keys_go_on_also_after_a_restart(trusting, server):
-    async with trusting(actions=("query",)) as house:
+async def test_cached_keys_stay_valid_while_the_server_is_down(trusting, server):
+    async with trusting(actions=("query",)) as harness:
         token = server.token()
-        assert await told(house, token) == (200, None)
-        await house.until(lambda: house.keys._cache.exists())
+        assert await received(harness, token) == (200, None)
+        await harness.until(lambda: harness.keys._cache.exists())
     server.close()
-    async with trusting(actions=("query",), wait=False) as house:
-        assert await told(house, token) == (200, None)
-        await house.until(lambda: "refused" in house.keys.fault or "Connect" in house.keys.fault)
-        assert await told(house, token) == (200, None)
+    async with trusting(actions=("query",), wait=False) as harness:
+        assert await received(harness, token) == (200, None)
+        await harness.until(lambda: "refused" in harness.keys.fault or "Connect" in harness.keys.fault)
+        assert await received(harness, token) == (200, None)
 
 
 async def test_keys_that_are_too_old_are_used_no_more(trusting, server, monkeypatch):
-    async with trusting(actions=("query",), keys_for=60) as house:
+    async with trusting(actions=("query",), keys_for=60) as harness:
         token = server.token()
-        assert await told(house, token) == (200, None)
+        assert await received(harness, token) == (200, None)
         server.publish({"keys": []})
-        house.keys.ask()
-        await house.until(lambda: house.keys.fault)
-        monkeypatch.setattr(house.keys, "_since", time.monotonic() - 61)
-        assert await told(house, server.token(jti="another")) == (503, "not_ready")
-        assert (await told(house, token))[0] == 503
+        harness.keys.ask()
+        await harness.until(lambda: harness.keys.fault)
+        monkeypatch.setattr(harness.keys, "_since", time.monotonic() - 61)
+        assert await received(harness, server.token(jti="another")) == (503, "not_ready")
+        assert (await received(harness, token))[0] == 503
 
 
-async def test_a_cache_is_written_only_when_keys_change(house, server):
-    await house.until(lambda: house.keys._cache.exists())
-    before, count = house.keys._cache.stat(), server.fetched
-    house.keys.ask()
-    await house.until(lambda: server.fetched > count + 1 or house.keys.ask())
-    assert house.keys._cache.stat().st_mtime_ns == before.st_mtime_ns
+async def test_a_cache_is_written_only_when_keys_change(harness, server):
+    await harness.until(lambda: harness.keys._cache.exists())
+    before, count = harness.keys._cache.stat(), server.fetched
+    harness.keys.ask()
+    await harness.until(lambda: server.fetched > count + 1 or harness.keys.ask())
+    assert harness.keys._cache.stat().st_mtime_ns == before.st_mtime_ns
     server.add("second")
-    house.keys.ask()
-    await house.until(lambda: "second" in house.keys._cache.read_text())
-    assert '"d"' not in house.keys._cache.read_text()
+    harness.keys.ask()
+    await harness.until(lambda: "second" in harness.keys._cache.read_text())
+    assert '"d"' not in harness.keys._cache.read_text()
 
 
 def slow(server):
@@ -346,32 +339,32 @@ BAD = {
 }
 
 
-async def test_what_is_no_set_of_keys_changes_nothing(house, server):
+async def test_an_invalid_key_set_changes_nothing(harness, server):
     for number, (name, bad) in enumerate(BAD.items()):
         server.reply = partial(bad, server)
-        house.keys.ask()
-        await house.until(lambda: house.keys.fault)
-        assert await told(house, server.token(jti=str(number))) == (200, None), name
+        harness.keys.ask()
+        await harness.until(lambda: harness.keys.fault)
+        assert await received(harness, server.token(jti=str(number))) == (200, None), name
         server.reply = None
-        await house.until(lambda: not house.keys.fault)
+        await harness.until(lambda: not harness.keys.fault)
 
 
-async def test_a_server_that_does_not_answer_holds_nobody_up(house, server, monkeypatch):
+async def test_an_unresponsive_server_delays_no_client(harness, server, monkeypatch):
     monkeypatch.setattr(issuer_keys, "_LONGEST", 0.3)
     server.reply = slow(server)
-    house.keys.ask()
-    await house.until(lambda: "did not answer" in house.keys.fault)
-    assert await told(house, server.token(jti="2")) == (200, None)
+    harness.keys.ask()
+    await harness.until(lambda: "did not answer" in harness.keys.fault)
+    assert await received(harness, server.token(jti="2")) == (200, None)
     server.go_on.set()
     server.reply = None
-    await house.until(lambda: not house.keys.fault)
+    await harness.until(lambda: not harness.keys.fault)
 
 
-async def test_without_any_keys_it_says_so(trusting, server):
+async def test_missing_keys_are_reported(trusting, server):
     server.publish(b"nothing")
-    async with trusting(wait=False, actions=("query",)) as house:
-        await house.until(lambda: "not JSON" in house.keys.fault)
-        answer = await house.query(server.token())
+    async with trusting(wait=False, actions=("query",)) as harness:
+        await harness.until(lambda: "not JSON" in harness.keys.fault)
+        answer = await harness.query(server.token())
         assert answer.status_code == 503
         assert "not JSON" in answer.json()["error_description"]
 
@@ -383,30 +376,30 @@ async def test_two_keys_with_one_id_are_both_tried(trusting, server):
         as_jwk(ec.generate_private_key(ec.SECP256R1()), "k"),
     ]
     server.publish({"keys": jwks})
-    async with trusting(actions=("query",)) as house:
+    async with trusting(actions=("query",)) as harness:
         for key in (server.keys["first"], OTHERS):
-            assert await told(house, server.token(key=key, header={"kid": "k"})) == (200, None)
+            assert await received(harness, server.token(key=key, header={"kid": "k"})) == (200, None)
 
 
 async def test_a_token_without_key_id_is_taken_where_there_is_one_key(trusting, server):
-    async with trusting(actions=("query",)) as house:
+    async with trusting(actions=("query",)) as harness:
         token = jwt.encode(claims(server), server.keys["first"], "RS256")
-        assert await told(house, token) == (200, None)
+        assert await received(harness, token) == (200, None)
 
 
 async def test_keys_can_come_from_a_file_that_changes(trusting, server, tmp_path):
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"keys": server.jwks()}))
-    async with trusting(jwks_url="", jwks_file=file, actions=("query",)) as house:
-        assert await told(house, server.token()) == (200, None)
+    async with trusting(jwks_url="", jwks_file=file, actions=("query",)) as harness:
+        assert await received(harness, server.token()) == (200, None)
         server.add("second")
         file.write_text(json.dumps({"keys": server.jwks()}))
-        while (await told(house, server.token("second")))[0] != 200:
+        while (await received(harness, server.token("second")))[0] != 200:
             pass
         assert server.fetched == 0
 
 
-async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
+async def test_the_certificate_of_the_issuer_is_checked(trusting, tmp_path):
     files, others = certificates.make(tmp_path / "tls"), certificates.make(tmp_path / "others")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.server, files.server_key)
@@ -415,11 +408,11 @@ async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
         for authority in (None, others.authority):
             # Tried once: aborted connections are not part of this test.
             chosen = {"jwks_url": server.url, "ca_file": authority, "actions": ("query",), "wait": False, "again": 60}
-            async with trusting(**chosen) as house:
-                await house.until(lambda: "CERTIFICATE_VERIFY_FAILED" in house.keys.fault)
-                assert (await told(house, server.token()))[0] == 503
-        async with trusting(jwks_url=server.url, ca_file=files.authority, actions=("query",)) as house:
-            assert await told(house, server.token()) == (200, None)
+            async with trusting(**chosen) as harness:
+                await harness.until(lambda: "CERTIFICATE_VERIFY_FAILED" in harness.keys.fault)
+                assert (await received(harness, server.token()))[0] == 503
+        async with trusting(jwks_url=server.url, ca_file=files.authority, actions=("query",)) as harness:
+            assert await received(harness, server.token()) == (200, None)
         assert server.fetched == 1
     finally:
         server.close()
@@ -428,24 +421,24 @@ async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
 # Delayed updates of its clients
 
 
-async def test_delayed_updates_of_its_clients_end_with_the_client(house, server):
-    guard, lamp = house.security.guard, foreign(NAME, "lamp")
+async def test_delayed_updates_of_its_clients_end_with_the_client(harness, server):
+    guard, lamp = harness.security.guard, foreign(NAME, "lamp")
     given = guard.access(server.token())
     assert guard.rights(given).client == lamp
-    house.clients.revoke(lamp)
+    harness.clients.revoke(lamp)
     with pytest.raises(InvalidClient):
         guard.rights(given)
-    house.clients.trust(NAME, "lamp", Rights())  # re-registered, it is not the owner of the update
+    harness.clients.trust(NAME, "lamp", Rights())  # re-registered, it is not the owner of the update
     with pytest.raises(InvalidClient):
         guard.rights(given)
     assert guard.rights(guard.access(server.token())).client == lamp
 
 
-async def test_a_client_that_is_named_later_keeps_what_it_gave(trusting, server):
-    async with trusting(actions=("update",)) as house:
-        guard = house.security.guard
+async def test_a_client_allowed_later_keeps_its_delayed_updates(trusting, server):
+    async with trusting(actions=("update",)) as harness:
+        guard = harness.security.guard
         given = guard.access(server.token())
-        house.clients.trust(NAME, "lamp", Rights(write=frozenset({"urn:g"})))
+        harness.clients.trust(NAME, "lamp", Rights(write=frozenset({"urn:g"})))
         assert guard.rights(given).write == frozenset({"urn:g"})
         with pytest.raises(InvalidClient):
             guard.rights(replace(given, client="https://another.example lamp"))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from edge.cli import edge
 from edge.protocol.errors import InvalidClient
 from edge.security.clients import NoSuchClient, Rights
-from edge.security.security import Security, SecuritySettings
+from edge.security.security import Security
+from edge.security.settings import SecuritySettings
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_the_command_prints_them_in_the_forms_that_devices_take(run, security):
     assert (made["sender-id_hex"], made["recipient-id_hex"]) == ("03", "00")
 
 
-def test_new_ones_are_different_and_end_those_before(run, security):
+def test_new_keys_differ_and_revoke_earlier_ones(run, security):
     run("allow", "lamp")
     assert run("oscore", "lamp") != run("oscore", "lamp")
     assert security.contexts.find(b"\1") is None
@@ -62,8 +63,8 @@ def test_new_ones_are_different_and_end_those_before(run, security):
     assert "no OSCORE keys" in run("oscore", "nobody", "--end", code=1)
 
 
-def test_they_are_for_clients_that_are_let_in(run):
-    assert "no client" in run("oscore", "nobody", code=1)
+def test_keys_are_created_for_allowed_clients_only(run):
+    assert 'Client "nobody" does not exist' in run("oscore", "nobody", code=1)
     run("invite", "later")
     assert "is invited" in run("oscore", "later", code=1)
     run("allow", "gone")
@@ -79,7 +80,7 @@ def test_a_registered_client_keeps_its_tokens(security):
     assert security.guard.access(token).client == "lamp"
 
 
-def test_they_say_what_the_client_may_do_now(security):
+def test_keys_follow_the_current_permissions(security):
     security.clients.allow("lamp", Rights())
     kid = security.share("lamp").kid
     assert "update" in security.contexts.access(kid).actions
@@ -95,7 +96,7 @@ def test_they_say_what_the_client_may_do_now(security):
         security.contexts.access(kid)
 
 
-def test_those_of_revoked_clients_are_removed_when_others_are_made(security):
+def test_keys_of_revoked_clients_are_removed_when_keys_are_created(security):
     for name in ("one", "two"):
         security.clients.allow(name, Rights())
         security.share(name)
@@ -104,7 +105,7 @@ def test_those_of_revoked_clients_are_removed_when_others_are_made(security):
     assert [row[0] for row in security._store.rows("SELECT number FROM oscore")] == [3]
 
 
-def test_nobody_else_may_read_them(security, tmp_path):
+def test_keys_are_readable_by_the_owner_only(security, tmp_path):
     security.clients.allow("lamp", Rights())
     secret = security.share("lamp").secret
     holders = [file for file in (tmp_path / "data").iterdir() if secret in file.read_bytes()]
@@ -112,7 +113,7 @@ def test_nobody_else_may_read_them(security, tmp_path):
     assert {stat.S_IMODE(file.stat().st_mode) for file in holders} == {0o600}
 
 
-def test_no_name_comes_twice(security):
+def test_key_ids_are_not_reused(security):
     """Otherwise a device with old keys would look like another device with an error."""
     seen = set()
     for number in range(300):
@@ -127,7 +128,7 @@ def test_no_name_comes_twice(security):
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 2000) | st.none(), max_size=12))
-def test_no_sequence_number_is_given_twice(tmp_path_factory, story):
+def test_sequence_numbers_are_not_reused(tmp_path_factory, story):
     """The gateway is killed, and no number repeats."""
     directory = tmp_path_factory.mktemp("data")
     security = Security(directory, SecuritySettings())
@@ -144,7 +145,7 @@ def test_no_sequence_number_is_given_twice(tmp_path_factory, story):
     security.close()
 
 
-def test_none_are_given_of_keys_that_have_ended(security):
+def test_revoked_keys_get_no_sequence_numbers(security):
     security.clients.allow("lamp", Rights())
     kid = security.share("lamp").kid
     security.unshare("lamp")
@@ -152,6 +153,6 @@ def test_none_are_given_of_keys_that_have_ended(security):
         security.contexts.reserve(kid, 1)
 
 
-def test_only_who_is_allowed_gets_keys(security):
+def test_only_allowed_clients_get_keys(security):
     with pytest.raises(NoSuchClient):
         security.share("nobody")

@@ -23,60 +23,60 @@ def values(answer: dict) -> list[str]:
 
 async def begun(secured, rights: Rights | None = None) -> tuple[str, str]:
     """Return token and spuid of a client that subscribed before the gateway was stopped."""
-    async with secured() as house, house.socket() as socket:
-        token = await house.member("lamp", rights)
+    async with secured() as harness, harness.socket() as socket:
+        token = await harness.member("lamp", rights)
         first = await socket.ask("subscribe", token, sparql=QUERY, resume=True)
         socket.socket.transport.abort()  # like a network failure: no connection is closed properly
     return token, first["notification"]["spuid"]
 
 
-async def test_it_goes_on_for_its_client_also_on_another_port(secured):
+async def test_a_subscription_continues_for_its_client_on_another_port(secured):
     token, spuid = await begun(secured, NARROW)
-    async with secured() as house:
-        operator = await house.member("operator")
-        assert (await house.update(operator, FIRST)).status_code == 200
-        authority = ssl.create_default_context(cafile=house.gateway.settings.tls_dir / "ca.pem")
-        async with connect(house.gateway.endpoints["wss"], ssl=authority) as secure:
+    async with secured() as harness:
+        operator = await harness.member("operator")
+        assert (await harness.update(operator, FIRST)).status_code == 200
+        authority = ssl.create_default_context(cafile=harness.gateway.settings.tls_dir / "ca.pem")
+        async with connect(harness.gateway.endpoints["wss"], ssl=authority) as secure:
             again = await Socket(secure).ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0)
             assert again["notification"]["spuid"] == spuid
             if not values(again):  # the query was not evaluated again since the update
                 again = await Socket(secure).receive()
             assert values(again) == ["on"]
             last = again["notification"]["sequence"]
-            assert (await house.update(operator, SECOND)).status_code == 200
+            assert (await harness.update(operator, SECOND)).status_code == 200
             assert values(await Socket(secure).receive()) == ["off"]
             secure.transport.abort()
-        async with house.socket() as socket:
+        async with harness.socket() as socket:
             again = await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=last)
             assert (again["notification"]["spuid"], values(again)) == (spuid, ["off"])
 
 
-async def test_nobody_else_gets_it_with_equal_rights_or_without(secured):
+async def test_no_other_client_can_resume_a_subscription(secured):
     token, spuid = await begun(secured)
-    async with secured() as house, house.socket() as socket:
-        other = await house.member("thief")
-        assert (await house.update(other, FIRST)).status_code == 200
-        told = await socket.ask("subscribe", other, sparql=QUERY, spuid=spuid, sequence=0)
-        assert told["notification"]["spuid"] != spuid
+    async with secured() as harness, harness.socket() as socket:
+        other = await harness.member("thief")
+        assert (await harness.update(other, FIRST)).status_code == 200
+        received = await socket.ask("subscribe", other, sparql=QUERY, spuid=spuid, sequence=0)
+        assert received["notification"]["spuid"] != spuid
         assert (await socket.ask("subscribe", None, sparql=QUERY, spuid=spuid, sequence=0))["status_code"] == 401
-        told = await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0)
-        assert told["notification"]["spuid"] == spuid
+        received = await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0)
+        assert received["notification"]["spuid"] == spuid
 
 
-async def test_a_client_that_was_revoked_meanwhile_gets_nothing_nor_who_has_its_name_now(secured):
+async def test_a_revoked_client_and_its_successor_cannot_resume(secured):
     token, spuid = await begun(secured)
-    async with secured() as house, house.socket() as socket:
-        house.clients.revoke("lamp")
+    async with secured() as harness, harness.socket() as socket:
+        harness.clients.revoke("lamp")
         assert (await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0))[
             "error"
         ] == "invalid_client"
 
 
-async def test_a_client_with_other_rights_meanwhile_begins_anew_with_what_it_may_see(secured):
+async def test_a_client_with_changed_permissions_receives_the_permitted_result_again(secured):
     token, spuid = await begun(secured)
-    async with secured() as house, house.socket() as socket:
-        operator = await house.member("operator")
-        assert (await house.update(operator, FIRST)).status_code == 200
-        house.clients.allow("lamp", NARROW)
-        anew = await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0)
-        assert (anew["notification"]["spuid"] != spuid, values(anew)) == (True, ["on"])
+    async with secured() as harness, harness.socket() as socket:
+        operator = await harness.member("operator")
+        assert (await harness.update(operator, FIRST)).status_code == 200
+        harness.clients.allow("lamp", NARROW)
+        response = await socket.ask("subscribe", token, sparql=QUERY, spuid=spuid, sequence=0)
+        assert (response["notification"]["spuid"] != spuid, values(response)) == (True, ["on"])

@@ -39,27 +39,27 @@ async def seen(*command: str, env: dict[str, str] | None = None) -> dict[str, di
     return events
 
 
-async def test_sepy_registers_with_an_enrolment_code_and_does_all_there_is(house):
+async def test_sepy_registers_with_an_enrolment_code_and_uses_all_services(harness):
     for module in ("sepy", "requests"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"no {module}")
-    code = house.clients.invite("sepy", Rights(), 60)
-    where = house.gateway.endpoints
+    code = harness.clients.invite("sepy", Rights(), 60)
+    where = harness.gateway.endpoints
     events = await seen(sys.executable, str(CLIENTS / "sepy_secure.py"), where["https"], where["wss"], code)
     assert events["updated"]["status"] == 200
     assert events["result"]["data"]["results"]["bindings"] == ON
     assert events["notification"]["added"] == ON
-    assert events["subscribed"]["told"] is True
+    assert events["subscribed"]["received"] is True
 
 
-async def test_sepa_js_registers_and_does_all_there_is(house):
+async def test_sepa_js_registers_and_uses_all_services(harness):
     lock = CLIENTS / "package-lock.json"
     place = CACHE / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if shutil.which("node") is None or not (place / "installed").exists():
         pytest.skip("no sepa-js: tests/gates/test_real_clients.py installs it")
-    house.clients.allow("sepa-js", Rights())
-    ports = [house.gateway.endpoints[name].split(":")[2].partition("/")[0] for name in ("https", "wss")]
-    authority = str(house.gateway.settings.tls_dir / "ca.pem")
+    harness.clients.allow("sepa-js", Rights())
+    ports = [harness.gateway.endpoints[name].split(":")[2].partition("/")[0] for name in ("https", "wss")]
+    authority = str(harness.gateway.settings.tls_dir / "ca.pem")
     script = str(CLIENTS / "sepa_js_secure.js")
     env = {"NODE_PATH": str(place / "node_modules"), "NODE_EXTRA_CA_CERTS": authority}
     events = await seen("node", script, authority, *ports, "sepa-js", env=env)

@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from edge.security import row_checksums, secret
+from edge.security.client_database import NAME, Store
 from edge.security.clients import Rights
-from edge.security.store import NAME, Store
 from tests.support.clients import clients_of
 
 REFUSED = (401, "unauthorized_client")
@@ -28,64 +28,64 @@ def asking(identity: object, **members: object) -> dict[str, object]:
     return {"register": {"client_identity": identity, "grant_types": ["client_credentials"], **members}}
 
 
-async def tried(house, identity: str) -> tuple[int, str]:
-    async with house.http() as http:
+async def tried(harness, identity: str) -> tuple[int, str]:
+    async with harness.http() as http:
         answer = await http.post("/oauth/register", json=asking(identity))
     return answer.status_code, answer.json().get("error", "")
 
 
-async def test_nobody_registers_at_a_new_gateway(house):
+async def test_no_client_registers_at_a_new_gateway(harness):
     for identity in ("admin", "root", "lamp", "", "a" * 300, "<b>", "'; DROP TABLE client; --"):
-        assert await tried(house, identity) == REFUSED
+        assert await tried(harness, identity) == REFUSED
 
 
-async def test_an_allowed_identity_registers_once(house):
-    house.clients.allow("lamp", Rights())
-    assert (await tried(house, "lamp"))[0] == 201
-    assert await tried(house, "lamp") == REFUSED
-    assert await tried(house, "lamp2") == REFUSED
+async def test_an_allowed_identity_registers_once(harness):
+    harness.clients.allow("lamp", Rights())
+    assert (await tried(harness, "lamp"))[0] == 201
+    assert await tried(harness, "lamp") == REFUSED
+    assert await tried(harness, "lamp2") == REFUSED
 
 
-async def test_an_enrolment_code_is_good_once_and_its_identity_does_not_open_the_door(house):
-    code = house.clients.invite("lamp", Rights(), 60)
-    assert await tried(house, "lamp") == REFUSED
-    assert (await tried(house, code))[0] == 201
-    assert await tried(house, code) == REFUSED
-    assert [client.identity for client in house.clients.all()] == ["lamp"]
+async def test_an_enrolment_code_is_valid_once_and_its_identity_is_not_a_code(harness):
+    code = harness.clients.invite("lamp", Rights(), 60)
+    assert await tried(harness, "lamp") == REFUSED
+    assert (await tried(harness, code))[0] == 201
+    assert await tried(harness, code) == REFUSED
+    assert [client.identity for client in harness.clients.all()] == ["lamp"]
 
 
-async def test_a_code_has_an_end_and_a_newer_one_makes_it_void(house):
-    late = house.clients.invite("lamp", Rights(), 0)
-    assert await tried(house, late) == REFUSED
-    old = house.clients.invite("lamp", Rights(), 60)
-    new = house.clients.invite("lamp", Rights(), 60)
-    assert await tried(house, old) == REFUSED
-    assert (await tried(house, new))[0] == 201
+async def test_a_code_has_an_end_and_a_newer_one_makes_it_void(harness):
+    late = harness.clients.invite("lamp", Rights(), 0)
+    assert await tried(harness, late) == REFUSED
+    old = harness.clients.invite("lamp", Rights(), 60)
+    new = harness.clients.invite("lamp", Rights(), 60)
+    assert await tried(harness, old) == REFUSED
+    assert (await tried(harness, new))[0] == 201
 
 
-async def test_a_code_ends_when_its_identity_is_revoked(house):
-    code = house.clients.invite("lamp", Rights(), 60)
-    house.clients.revoke("lamp")
-    assert await tried(house, code) == REFUSED
+async def test_a_code_ends_when_its_identity_is_revoked(harness):
+    code = harness.clients.invite("lamp", Rights(), 60)
+    harness.clients.revoke("lamp")
+    assert await tried(harness, code) == REFUSED
 
 
-async def test_the_door_is_open_for_a_time_to_who_is_new_only(house):
-    house.clients.allow("gone", Rights())
-    house.clients.revoke("gone")
-    house.clients.invite("invited", Rights(), 60)
-    house.clients.open(Rights(actions=frozenset({"query"})), 60)
-    assert (await tried(house, "anybody"))[0] == 201
-    assert await tried(house, "anybody") == REFUSED
-    assert await tried(house, "gone") == REFUSED
-    assert await tried(house, "invited") == REFUSED
-    assert {c.identity: c.rights.actions for c in house.clients.all()}["anybody"] == {"query"}
-    house.clients.open(Rights(), 0)
-    assert await tried(house, "late") == REFUSED
+async def test_open_registration_is_temporary_and_for_new_clients_only(harness):
+    harness.clients.allow("gone", Rights())
+    harness.clients.revoke("gone")
+    harness.clients.invite("invited", Rights(), 60)
+    harness.clients.open(Rights(actions=frozenset({"query"})), 60)
+    assert (await tried(harness, "anybody"))[0] == 201
+    assert await tried(harness, "anybody") == REFUSED
+    assert await tried(harness, "gone") == REFUSED
+    assert await tried(harness, "invited") == REFUSED
+    assert {c.identity: c.rights.actions for c in harness.clients.all()}["anybody"] == {"query"}
+    harness.clients.open(Rights(), 0)
+    assert await tried(harness, "late") == REFUSED
 
 
-async def test_a_window_ends_by_itself(house):
-    house.clients.open(Rights(), 1e-6)
-    assert await tried(house, "late") == REFUSED
+async def test_a_window_ends_by_itself(harness):
+    harness.clients.open(Rights(), 1e-6)
+    assert await tried(harness, "late") == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ async def test_a_window_ends_by_itself(house):
         "[" * 5000,
     ],
 )
-async def test_what_is_no_registration_is_told_so(house, body):
-    async with house.http() as http:
+async def test_an_invalid_registration_is_refused(harness, body):
+    async with harness.http() as http:
         answer = await http.post("/oauth/register", content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-async def test_a_registration_may_hold_what_sepa_js_puts_in_but_not_a_megabyte(house):
-    house.clients.allow("lamp", Rights())
-    async with house.http() as http:
+async def test_a_registration_may_contain_the_members_of_sepa_js_but_not_a_megabyte(harness):
+    harness.clients.allow("lamp", Rights())
+    async with harness.http() as http:
         large = asking("lamp", httpsAgent={"x": "y" * 20_000})
         assert (await http.post("/oauth/register", json=large)).status_code == 413
         some = asking("lamp", httpsAgent={"x": "y" * 10_000})
@@ -117,10 +117,10 @@ async def test_a_registration_may_hold_what_sepa_js_puts_in_but_not_a_megabyte(h
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_both_forms_of_the_token_are_in_one_answer_and_it_is_the_same_again(house, method):
-    house.clients.allow("lamp", Rights())
-    credentials = await house.register("lamp")
-    async with house.http() as http:
+async def test_both_forms_of_the_token_are_in_one_answer_and_it_is_the_same_again(harness, method):
+    harness.clients.allow("lamp", Rights())
+    credentials = await harness.register("lamp")
+    async with harness.http() as http:
         first = await http.request(method, "/oauth/token", auth=credentials)
         second = await http.request(method, "/oauth/token", auth=credentials)
     assert first.status_code == 201
@@ -132,18 +132,18 @@ async def test_both_forms_of_the_token_are_in_one_answer_and_it_is_the_same_agai
 
 
 async def test_a_token_with_less_than_half_of_its_life_left_is_not_given_again(secured):
-    async with secured(token_lifetime=2) as house:
-        house.clients.allow("lamp", Rights())
-        credentials = await house.register("lamp")
-        first = await house.token(credentials)
-        await house.until(lambda: house.security.tokens.issue(credentials[0]).token != first)
+    async with secured(token_lifetime=2) as harness:
+        harness.clients.allow("lamp", Rights())
+        credentials = await harness.register("lamp")
+        first = await harness.token(credentials)
+        await harness.until(lambda: harness.security.tokens.issue(credentials[0]).token != first)
 
 
-async def test_wrong_secrets_and_unknown_clients_are_told_alike(house):
-    house.clients.allow("lamp", Rights())
-    client_id, password = await house.register("lamp")
+async def test_wrong_secrets_and_unknown_clients_get_the_same_error(harness):
+    harness.clients.allow("lamp", Rights())
+    client_id, password = await harness.register("lamp")
     answers = set()
-    async with house.http() as http:
+    async with harness.http() as http:
         for pair in [
             (client_id, "x"),
             (client_id, ""),
@@ -158,17 +158,17 @@ async def test_wrong_secrets_and_unknown_clients_are_told_alike(house):
 
 
 @pytest.mark.parametrize("header", [None, "", "Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Bearer x", "Basic /w=="])
-async def test_a_token_request_without_credentials_is_an_invalid_request(house, header):
-    async with house.http() as http:
+async def test_a_token_request_without_credentials_is_an_invalid_request(harness, header):
+    async with harness.http() as http:
         headers = {} if header is None else {"Authorization": header}
         answer = await http.post("/oauth/token", headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_request")
 
 
-async def test_no_secret_and_no_code_is_in_the_data_directory(house, tmp_path):
-    house.clients.allow("lamp", Rights())
-    _, password = await house.register("lamp")
-    code = house.clients.invite("door", Rights(), 60)
+async def test_no_secret_and_no_code_is_in_the_data_directory(harness, tmp_path):
+    harness.clients.allow("lamp", Rights())
+    _, password = await harness.register("lamp")
+    code = harness.clients.invite("door", Rights(), 60)
     for file in (tmp_path / "data").rglob("*"):
         if file.is_file():
             content = file.read_bytes()
@@ -177,7 +177,7 @@ async def test_no_secret_and_no_code_is_in_the_data_directory(house, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")
-async def test_the_file_of_clients_and_the_keys_are_their_owners_alone(house, tmp_path):
+async def test_the_file_of_clients_and_the_keys_are_their_owners_alone(harness, tmp_path):
     found = [*(tmp_path / "data").glob(f"{NAME}*"), *(tmp_path / "data" / "tls").glob("*.key")]
     assert len(found) >= 3
     for file in found:
@@ -196,7 +196,7 @@ def test_secrets_are_compared_in_constant_time(monkeypatch):
     assert hmac is secret.hmac
 
 
-def test_the_hash_of_no_secret_is_computed_for_an_unknown_client_too(clients, monkeypatch):
+def test_unknown_client_takes_the_time_of_a_hash(clients, monkeypatch):
     asked = []
     monkeypatch.setattr(secret, "matches", lambda password, kept: asked.append(kept) or True)
     with pytest.raises(Exception, match="not known"):
@@ -208,18 +208,18 @@ def test_codes_and_secrets_do_not_repeat():
     assert len({secret.new_code() for _ in range(1000)} | {secret.new_secret() for _ in range(1000)}) == 2000
 
 
-async def test_keys_rotate_and_nobody_is_logged_out(house):
-    old = await house.member("lamp")
-    house.security.keys.rotate()
-    new = await house.member("other")
-    assert (await house.query(old)).status_code == 200
-    assert (await house.query(new)).status_code == 200
-    assert len(house.security.keys._public) == 2
+async def test_keys_rotate_without_ending_sessions(harness):
+    old = await harness.member("lamp")
+    harness.security.keys.rotate()
+    new = await harness.member("other")
+    assert (await harness.query(old)).status_code == 200
+    assert (await harness.query(new)).status_code == 200
+    assert len(harness.security.keys._public) == 2
 
 
 async def test_keys_rotate_by_themselves_and_old_ones_are_forgotten(secured, monkeypatch):
-    async with secured(token_lifetime=60, key_rotation=60) as house:
-        keys = house.security.keys
+    async with secured(token_lifetime=60, key_rotation=60) as harness:
+        keys = harness.security.keys
         began = keys.signing()[0]
         moment = [0.0]
         import edge.security.keys as module
@@ -237,13 +237,13 @@ async def test_keys_rotate_by_themselves_and_old_ones_are_forgotten(secured, mon
 
 
 async def test_tokens_and_clients_survive_a_restart(secured):
-    async with secured() as house:
-        house.clients.allow("lamp", Rights())
-        credentials = await house.register("lamp")
-        token = await house.token(credentials)
-    async with secured() as house:
-        assert (await house.query(token)).status_code == 200
-        assert (await house.query(await house.token(credentials))).status_code == 200
+    async with secured() as harness:
+        harness.clients.allow("lamp", Rights())
+        credentials = await harness.register("lamp")
+        token = await harness.token(credentials)
+    async with secured() as harness:
+        assert (await harness.query(token)).status_code == 200
+        assert (await harness.query(await harness.token(credentials))).status_code == 200
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path):
@@ -254,14 +254,14 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path):
         Store(tmp_path)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused_and_not_changed(tmp_path):
     (tmp_path / NAME).write_bytes(b"x" * 5000)
     with pytest.raises(Exception, match="cannot be used"):
         Store(tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"x" * 5000
 
 
-def test_rights_on_topics_go_with_who_registers_while_it_is_open(clients):
+def test_open_registration_grants_the_configured_topics(clients):
     rights = Rights(actions=frozenset(), publish=frozenset({"kitchen/#", "hall"}), receive=frozenset())
     clients.open(rights, 60)
     clients.register("lamp")
@@ -273,7 +273,7 @@ def test_rights_on_topics_go_with_who_registers_while_it_is_open(clients):
 @pytest.mark.parametrize(
     ("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",)), (3, ()), (4, ())]
 )
-def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
+def test_file_of_an_older_version_is_upgraded(tmp_path, version, missing):
     with clients_of(tmp_path) as clients:
         clients.allow("lamp", Rights(read=frozenset({"http://a/b"})))
         clients.open(Rights(), 60)
@@ -306,15 +306,15 @@ def test_priority_is_kept_and_changes_at_once(clients):
     assert lamp.access(None).priority == "high"
 
 
-async def test_half_a_surrogate_pair_is_no_identity(house):
-    async with house.http() as http:
+async def test_unpaired_surrogate_is_not_an_identity(harness):
+    async with harness.http() as http:
         answer = await http.post("/oauth/register", content=b'{"register": {"client_identity": "\\ud800"}}')
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-async def test_an_address_registers_and_asks_for_tokens_so_often_and_is_told_when_it_may_again(secured):
+async def test_registrations_and_token_requests_of_an_address_are_rate_limited(secured):
     limits = {"oauth_rate": 0.001, "oauth_burst": 3}
-    async with secured(limits=limits) as house, house.http() as busy, house.http() as other:
+    async with secured(limits=limits) as harness, harness.http() as busy, harness.http() as other:
         answers = [await busy.post("/oauth/token", auth=("x", "y")) for _ in range(2)]
         answers += [await busy.post("/oauth/register", json=asking("x")) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 3
@@ -324,7 +324,7 @@ async def test_an_address_registers_and_asks_for_tokens_so_often_and_is_told_whe
         assert (await busy.get("/health")).status_code == 200
 
 
-async def test_who_looks_at_a_wrong_path_is_told_where_tokens_are(house):
-    async with house.http() as http:
-        told = (await http.post("/token")).json()["error_description"]
-    assert "/oauth/register, /oauth/token" in told
+async def test_a_wrong_path_gets_the_path_of_tokens(harness):
+    async with harness.http() as http:
+        received = (await http.post("/token")).json()["error_description"]
+    assert "/oauth/register, /oauth/token" in received

@@ -61,7 +61,7 @@ def test_a_client_is_allowed_shown_changed_and_revoked(run):
         (["--publish", "none", "--receive", "+/set"], [], ["+/set"]),
     ],
 )
-def test_topics_are_said_or_go_with_the_default_graph(run, options, publish, receive):
+def test_topics_are_explicit_or_follow_the_default_graph(run, options, publish, receive):
     run("clients", "invite", "lamp", *options)
     lamp = listed(run)["lamp"]
     assert (lamp["publish"], lamp["receive"]) == (publish, receive)
@@ -70,13 +70,13 @@ def test_topics_are_said_or_go_with_the_default_graph(run, options, publish, rec
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["revoke", "nobody"], "no client"),
+        (["revoke", "nobody"], "does not exist"),
         (["allow", "a b"], "client identity"),
         (["allow", "lamp", "--read", "nonsense"], "not the IRI of a graph"),
         (["allow", "lamp", "--publish", "kitchen#"], "not a topic filter"),
         (["allow", "lamp", "--receive", "a/#/b"], "not a topic filter"),
         (["open", "--for", "forever"], "not a duration"),
-        (["token", "nobody"], "no client"),
+        (["token", "nobody"], "does not exist"),
         (["open", "--for", "3651d"], "3650d is the longest"),
         (["invite", "lamp", "--for", "99999d"], "3650d is the longest"),
         (["invite", "lamp", "--for", "0s"], "is too short"),
@@ -88,73 +88,73 @@ def test_topics_are_said_or_go_with_the_default_graph(run, options, publish, rec
         (["allow", "lamp", "--receive", "none", "--receive", "a"], "contradict"),
     ],
 )
-def test_what_makes_no_sense_is_told(run, command, words):
+def test_invalid_arguments_are_reported(run, command, words):
     result = run("clients", *command, code=1 if command[1] in ("nobody", "a b") else 2)
     assert words in result
 
 
 async def test_a_gateway_that_runs_follows_the_commands(secured, run):
-    async with secured() as house:
+    async with secured() as harness:
 
         async def do(*command: str) -> str:
             return await asyncio.to_thread(run, "clients", *command)
 
-        token = await house.token(await house.register(await do("invite", "lamp", "--for", "10m")))
-        assert (await house.query(token)).status_code == 200
+        token = await harness.token(await harness.register(await do("invite", "lamp", "--for", "10m")))
+        assert (await harness.query(token)).status_code == 200
         await do("allow", "lamp", "--action", "update")
-        assert (await house.query(token)).status_code == 403
+        assert (await harness.query(token)).status_code == 403
         await do("rotate-key")
-        assert (await house.query(token)).status_code == 403
+        assert (await harness.query(token)).status_code == 403
         await do("revoke", "lamp")
-        assert (await house.query(token)).status_code == 401
+        assert (await harness.query(token)).status_code == 401
         await do("open", "--for", "1m")
-        await house.register("visitor")
+        await harness.register("visitor")
         await do("allow", "operator", "--action", "administer")
         operator = await do("token", "operator", "--for", "2h")
-        async with house.http() as http:
+        async with harness.http() as http:
             metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {operator}"})
         assert metrics.status_code == 200
 
 
-async def test_a_key_that_leaked_ends_all_that_it_signed_at_once(secured, run):
-    async with secured() as house:
+async def test_rotate_key_now_invalidates_all_tokens_of_the_key(secured, run):
+    async with secured() as harness:
 
         async def do(*command: str) -> str:
             return await asyncio.to_thread(run, "clients", *command)
 
-        house.clients.allow("lamp", Rights())
-        credentials = await house.register("lamp")
+        harness.clients.allow("lamp", Rights())
+        credentials = await harness.register("lamp")
         handed = await do("token", "lamp", "--for", "30d")
-        token = await house.token(credentials)
-        assert (await house.query(token)).status_code == 200
+        token = await harness.token(credentials)
+        assert (await harness.query(token)).status_code == 200
         assert (await asyncio.to_thread(listed, run))["lamp"]["until"] > time.time_ns() / 1000
-        async with house.socket() as socket:
+        async with harness.socket() as socket:
             await socket.ask("subscribe", token, sparql="SELECT * { ?s ?p ?o }")
             await do("rotate-key", "--now")
             ended = await socket.receive()
         assert ended["error"] == "invalid_grant"
         for old in (handed, token):
-            refused = await house.query(old)
+            refused = await harness.query(old)
             assert (refused.status_code, refused.json()["error"]) == (401, "invalid_grant")
-        again = await house.token(credentials)
+        again = await harness.token(credentials)
         assert again != token
-        assert (await house.query(again)).status_code == 200
+        assert (await harness.query(again)).status_code == 200
         assert (await asyncio.to_thread(listed, run))["lamp"]["until"] is None
 
 
-async def test_a_subscription_goes_on_where_a_key_is_forgotten_that_did_not_sign_its_token(secured):
-    async with secured(token_lifetime=600) as house:
+async def test_removing_an_unrelated_key_ends_no_subscription(secured):
+    async with secured(token_lifetime=600) as harness:
         for _ in range(2):
-            house.security.keys.rotate()
-        token = await house.member()
-        async with house.socket() as socket:
+            harness.security.keys.rotate()
+        token = await harness.member()
+        async with harness.socket() as socket:
             await socket.ask("subscribe", token, sparql="SELECT * { ?s ?p ?o }")
-            house.security.keys._lifetime = -1  # all keys except the last one, whose tokens may be valid, are deleted
-            keys = house.security.keys.ring
-            house.security.keys.rotate()
-            assert keys - house.security.keys.ring
-            house.security.guard.look()
-            assert (await house.update(token, "INSERT DATA { <urn:a> <urn:b> 1 }")).status_code == 200
+            harness.security.keys._lifetime = -1  # all keys except the last one, whose tokens may be valid, are deleted
+            keys = harness.security.keys.ring
+            harness.security.keys.rotate()
+            assert keys - harness.security.keys.ring
+            harness.security.guard.look()
+            assert (await harness.update(token, "INSERT DATA { <urn:a> <urn:b> 1 }")).status_code == 200
             assert (await socket.receive())["notification"]["sequence"] == 1
 
 
@@ -184,7 +184,7 @@ def test_codes_and_tokens_end_and_the_list_says_when(run):
     assert (listed(run)["lamp"]["until"], listed(run)["lamp"]["oscore"]) == (None, False)
 
 
-def test_since_is_when_it_got_into_its_state(run):
+def test_since_member_is_the_time_of_the_last_state_change(run):
     run("clients", "allow", "lamp")
     first = listed(run)["lamp"]["since"]
     run("clients", "allow", "lamp", "--action", "query")
@@ -197,28 +197,28 @@ def test_since_is_when_it_got_into_its_state(run):
 
 
 @pytest.mark.parametrize("command", ["token", "oscore"])
-def test_why_a_client_can_have_none_is_told(run, command):
+def test_the_reason_for_a_refused_token_is_reported(run, command):
     run("clients", "invite", "lamp")
     assert "is invited; it has not registered" in run("clients", command, "lamp", code=1)
     run("clients", "revoke", "lamp")
     assert "was revoked" in run("clients", command, "lamp", code=1)
-    assert "There is no client" in run("clients", command, "nobody", code=1)
+    assert "does not exist" in run("clients", command, "nobody", code=1)
 
 
 async def test_a_token_that_lives_long_outlives_the_rotation_of_keys(secured, run):
-    async with secured(token_lifetime=1) as house:
-        house.clients.allow("lamp", Rights())
+    async with secured(token_lifetime=1) as harness:
+        harness.clients.allow("lamp", Rights())
         token = await asyncio.to_thread(run, "clients", "token", "lamp", "--for", "1h")
         for _ in range(3):
-            house.security.keys.rotate()
+            harness.security.keys.rotate()
             await asyncio.sleep(1.1)
-        house.security.keys.rotate()
-        assert (await house.query(token)).status_code == 200
+        harness.security.keys.rotate()
+        assert (await harness.query(token)).status_code == 200
 
 
 async def test_commands_use_the_token_of_the_environment(secured, run, monkeypatch):
-    async with secured() as house:
-        house.clients.allow("lamp", Rights())
+    async with secured() as harness:
+        harness.clients.allow("lamp", Rights())
         token = await asyncio.to_thread(run, "clients", "token", "lamp")
         refused = await asyncio.to_thread(run, "query", "ASK {}", code=1)
         assert "EDGE_TOKEN" in refused
@@ -258,11 +258,11 @@ def test_clients_of_another_issuer_are_let_in_and_revoked_by_their_name_there(ru
     assert "printable" in run("clients", "allow", "a\nb", "--issuer", url, code=1)
 
 
-async def test_an_operator_looks_after_the_delayed_updates_of_others(secured, run, monkeypatch):
-    async with secured() as house:
-        lamp = await house.member("lamp")
-        operator = await house.member("operator", Rights(frozenset({"administer"})))
-        await house.update(lamp, "INSERT DATA { <urn:s> <urn:p> 1 }", delay="PT1H", id="off")
+async def test_administrator_manages_delayed_updates_of_others(secured, run, monkeypatch):
+    async with secured() as harness:
+        lamp = await harness.member("lamp")
+        operator = await harness.member("operator", Rights(frozenset({"administer"})))
+        await harness.update(lamp, "INSERT DATA { <urn:s> <urn:p> 1 }", delay="PT1H", id="off")
         monkeypatch.setenv("EDGE_TOKEN", operator)
         header, line = (await asyncio.to_thread(run, "timers")).splitlines()
         assert header.split() == ["at", "state", "id", "client"]

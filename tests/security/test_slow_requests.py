@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from secured import House
+from secured import Harness
 
 from edge.gates.rate_limit import RateLimit
 from edge.security.clients import Rights
@@ -32,8 +32,10 @@ class SlowRequest:
 
 
 @asynccontextmanager
-async def begun(house: House, token: str, method: str, path: str, kind: str, body: str) -> AsyncIterator[SlowRequest]:
-    port = urlsplit(house.gateway.endpoints["http"]).port
+async def begun(
+    harness: Harness, token: str, method: str, path: str, kind: str, body: str
+) -> AsyncIterator[SlowRequest]:
+    port = urlsplit(harness.gateway.endpoints["http"]).port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     header = (
         f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
@@ -60,31 +62,31 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request[1])
-async def test_who_is_revoked_while_the_body_is_on_its_way_gets_nothing_done(house, request_):
-    other, token = await house.member("other", EVERYTHING), await house.member("lamp", EVERYTHING)
-    async with begun(house, token, *request_) as slow:
-        house.clients.revoke("lamp")
+async def test_a_client_revoked_during_its_request_is_refused(harness, request_):
+    other, token = await harness.member("other", EVERYTHING), await harness.member("lamp", EVERYTHING)
+    async with begun(harness, token, *request_) as slow:
+        harness.clients.revoke("lamp")
         answer = await slow.finish()
     assert b" 401 " in answer.splitlines()[0]
     assert b"invalid_client" in answer
-    assert (await house.query(other)).json()["results"]["bindings"] == []
-    async with house.http() as http:
+    assert (await harness.query(other)).json()["results"]["bindings"] == []
+    async with harness.http() as http:
         bearer = {"Authorization": f"Bearer {other}"}
         assert (await http.get("/timers", headers=bearer)).json() == {"timers": []}
         assert (await http.get("/api/engine", headers=bearer)).json()["processing"] == "parallel"
 
 
-async def test_who_may_less_by_then_is_held_to_it(house):
-    token = await house.member("lamp")
-    async with begun(house, token, *REQUESTS[0]) as slow:
-        house.clients.allow("lamp", Rights(actions=frozenset({"query"})))
+async def test_permissions_reduced_during_a_request_apply(harness):
+    token = await harness.member("lamp")
+    async with begun(harness, token, *REQUESTS[0]) as slow:
+        harness.clients.allow("lamp", Rights(actions=frozenset({"query"})))
         assert b" 403 " in (await slow.finish()).splitlines()[0]
 
 
-async def test_who_sends_slowly_and_keeps_its_rights_is_served_and_counted_once(house, monkeypatch):
-    token = await house.member("lamp")
+async def test_a_slow_request_with_unchanged_permissions_is_served_and_counted_once(harness, monkeypatch):
+    token = await harness.member("lamp")
     counted: list[str] = []
     monkeypatch.setattr(RateLimit, "request", lambda self, who, now: counted.append(who))
-    async with begun(house, token, *REQUESTS[0]) as slow:
+    async with begun(harness, token, *REQUESTS[0]) as slow:
         assert b" 200 " in (await slow.finish()).splitlines()[0]
     assert counted == ["lamp"]

@@ -22,19 +22,19 @@ from edge.security.certificates import CertificateRefused
 from edge.security.tls import Tls
 
 
-def trusting(house) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=house.gateway.settings.tls_dir / "ca.pem")
+def trusting(harness) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=harness.gateway.settings.tls_dir / "ca.pem")
 
 
-async def test_https_and_wss_serve_the_secure_and_the_plain_paths(house):
-    token = await house.member()
+async def test_https_and_wss_serve_the_secure_and_the_plain_paths(harness):
+    token = await harness.member()
     bearer = {"Authorization": f"Bearer {token}"}
-    context = trusting(house)
-    async with house.http("https", verify=context) as http:
+    context = trusting(harness)
+    async with harness.http("https", verify=context) as http:
         for path in ("/query", "/secure/query", "/sparql"):
             assert (await http.get(path, params={"query": "ASK {}"}, headers=bearer)).status_code == 200
         assert (await http.get("/query", params={"query": "ASK {}"})).status_code == 401
-    url = house.gateway.endpoints["wss"]
+    url = harness.gateway.endpoints["wss"]
     assert url.endswith("/secure/subscribe")
     for path in (url, url.replace("/secure", "")):
         async with connect(path, ssl=context) as socket_:
@@ -42,9 +42,9 @@ async def test_https_and_wss_serve_the_secure_and_the_plain_paths(house):
             assert "result" in await socket_.recv()
 
 
-async def test_who_does_not_trust_the_authority_is_not_talked_to(house):
+async def test_a_client_without_the_authority_does_not_connect(harness):
     with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
-        async with house.http("https", verify=ssl.create_default_context()) as http:
+        async with harness.http("https", verify=ssl.create_default_context()) as http:
             await http.get("/health")
 
 
@@ -66,9 +66,9 @@ def client(version: ssl.TLSVersion, ciphers: str = "ALL:@SECLEVEL=0") -> ssl.SSL
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-async def test_old_tls_and_weak_suites_are_refused(house):
+async def test_old_tls_and_weak_suites_are_refused(harness):
     for service in ("https", "wss"):
-        port = int(house.gateway.endpoints[service].rpartition(":")[2].partition("/")[0])
+        port = int(harness.gateway.endpoints[service].rpartition(":")[2].partition("/")[0])
         for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
             with pytest.raises(OSError):  # noqa: PT011 - an alert, or the connection is reset
                 await asyncio.to_thread(shaken_hands, port, client(version))
@@ -128,7 +128,7 @@ def test_a_certificate_whose_key_is_another_is_refused_and_the_old_one_stays(tmp
 
 async def test_addresses_name_the_gateway_as_its_certificate_does(tmp_path):
     data_dir = tmp_path / "data"
-    for host, given, told in (
+    for host, given, received in (
         ("0.0.0.0", [], "localhost"),
         ("0.0.0.0", ["gateway.example.org", "192.168.1.5"], "gateway.example.org"),
         ("127.0.0.1", [], "127.0.0.1"),
@@ -136,7 +136,7 @@ async def test_addresses_name_the_gateway_as_its_certificate_does(tmp_path):
         if given:
             certificates.make(data_dir / "tls", given)
         async with Gateway(settings(data_dir, mqtt={"port": 0}, host=host)) as gateway:
-            assert {urlsplit(gateway.endpoints[name]).hostname for name in ("https", "wss", "mqtts")} == {told}
+            assert {urlsplit(gateway.endpoints[name]).hostname for name in ("https", "wss", "mqtts")} == {received}
 
 
 def test_our_own_certificate_is_renewed_in_time_and_the_authority_stays(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ def test_our_own_certificate_is_renewed_in_time_and_the_authority_stays(tmp_path
     assert files.authority.read_bytes() == authority
 
 
-def test_a_box_that_believes_in_1970_makes_certificates_that_others_take(tmp_path, monkeypatch):
+def test_certificates_made_with_an_unset_clock_are_valid(tmp_path, monkeypatch):
     class Past(datetime):
         @classmethod
         def now(cls, tz=None):
@@ -168,7 +168,7 @@ def test_a_box_that_believes_in_1970_makes_certificates_that_others_take(tmp_pat
 
 
 @pytest.mark.parametrize("files", [{"cert_file": "none.pem"}, {"cert_file": "text.pem"}])
-async def test_a_certificate_that_cannot_be_used_stops_the_start_in_one_sentence(tmp_path, files):
+async def test_an_invalid_certificate_ends_the_start_with_one_sentence(tmp_path, files):
     (tmp_path / "text.pem").write_text("hello")
     given = {name: tmp_path / file for name, file in files.items()}
     with pytest.raises(StartError, match="cannot be used"):

@@ -52,8 +52,9 @@ from edge.outbox import table
 from edge.outbox.observation import Cells, Context
 from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
+from edge.protocol.due_time import After, At, When
 from edge.protocol.errors import NotFound, StorageFailed
-from edge.protocol.moments import After, At, When
+from tests.support.settings import unchecked
 
 SECOND = 1_000_000
 CLIENTS = ("anna", "ben", "carla")
@@ -187,9 +188,9 @@ class World:
         random.seed(seed)  # libraries use that one
         self.clock = Clock()
         self.directory = directory
-        self.settings = EngineSettings(
+        self.settings = unchecked(
+            EngineSettings,
             snapshot_min_bytes=self.chance.choice((600, 3000, 100_000)),
-            max_kept=50,
             max_batch=self.chance.choice((1, 3, 256)),
         )
         self.clients = [Client(name) for name in CLIENTS]
@@ -402,6 +403,7 @@ class World:
             ledger=self._open_outbox,
             quota=self.connected.quota,
             start=False,
+            max_durable=50,
         )
         sinks = {subscriber.spuid: subscriber for subscriber in self.subscribers if subscriber.spuid}
         others: dict[str, LateSink] = {}
@@ -433,7 +435,9 @@ class World:
             self.subscribers.remove(subscriber)
             return
         subscriber.stored = True
-        assert subscriber.sequence <= restored.told, "a subscriber was sent what the next process does not know"
+        assert subscriber.sequence <= restored.last_sequence, (
+            "a subscriber was sent what the next process does not know"
+        )
         for item in restored.unread:
             if item.sequence > subscriber.sequence:
                 subscriber.take(item)

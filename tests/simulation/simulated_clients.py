@@ -34,9 +34,11 @@ from edge.gates.guard import OPEN_GUARD
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
-from edge.gates.session import Session, Sessions
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
 from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
 from edge.metrics import Metrics
+from tests.support.settings import unchecked
 
 QUERIES = (
     " SELECT ?c ?n { ?c <urn:value> ?n }",
@@ -158,7 +160,7 @@ class Subscribed:
     bag: Bag = field(default_factory=Counter)
     asked: bool = False
     """Whether it was requested over the current connection."""
-    told: bool = False
+    reported: bool = False
     """Whether this request was answered."""
 
 
@@ -182,7 +184,7 @@ class Client:
         self.socket = None
         self.asked = False
         for subscribed in self.subscriptions.values():
-            subscribed.asked = subscribed.told = False
+            subscribed.asked = subscribed.reported = False
 
     def speak(self) -> None:
         """Send all requests that have not been sent yet."""
@@ -219,21 +221,21 @@ class Client:
             self.asked = False
         elif message["alias"] in self.subscriptions:
             subscribed = self.subscriptions[message["alias"]]
-            subscribed.asked = subscribed.told = False
+            subscribed.asked = subscribed.reported = False
             subscribed.spuid = ""
 
-    def _learn(self, told: dict[str, Any]) -> None:
-        subscribed = self.subscriptions.get(told["alias"])
+    def _learn(self, reported: dict[str, Any]) -> None:
+        subscribed = self.subscriptions.get(reported["alias"])
         if subscribed is None:
             return  # its last one, before its end was answered
-        added, removed = rows(told["addedResults"]), rows(told["removedResults"])
-        sequence, before = told["sequence"], told["sequence"] - told.get("merged", 1)
-        if told["spuid"] != subscribed.spuid:
+        added, removed = rows(reported["addedResults"]), rows(reported["removedResults"])
+        sequence, before = reported["sequence"], reported["sequence"] - reported.get("merged", 1)
+        if reported["spuid"] != subscribed.spuid:
             assert sequence == 0, "another subscription does not begin with its whole result"
             subscribed.bag = Counter()
         else:
             assert before == subscribed.sequence, "a notification is missing or came twice"
-        subscribed.spuid, subscribed.sequence, subscribed.told = told["spuid"], sequence, True
+        subscribed.spuid, subscribed.sequence, subscribed.reported = reported["spuid"], sequence, True
         assert removed <= subscribed.bag, "rows are removed that were not there"
         subscribed.bag = subscribed.bag - removed + added
 
@@ -248,7 +250,8 @@ class Clients:
         self._story = story
         self._clients = [Client(name) for name in "xyz"]
         self._limits = SessionLimits.of(
-            WsGateSettings(
+            unchecked(
+                WsGateSettings,
                 max_unmerged=chance.choice((0, 200, 1_000_000)),
                 merge_after=chance.choice((-1.0, 1e9)),
                 max_pending_requests=chance.choice((1, 100)),
@@ -376,8 +379,8 @@ class Clients:
         rate_limit, resume_registry = self._sessions.rate_limit, self._sessions.resume_registry
         assert not rate_limit._subscriptions, "subscriptions count that have ended"
         assert not resume_registry._slots, "subscriptions are parked for ever"
-        assert not resume_registry._living, "subscriptions live without a connection"
-        held = {who: size for who, size in self.quota._held.items() if who.startswith(("127.", "coap:"))}
+        assert not resume_registry._connected, "subscriptions live without a connection"
+        held = {who: size for who, size in self.quota._share._held.items() if who.startswith(("127.", "coap:"))}
         assert not held, f"bytes are held for clients that have gone: {held}"
 
     def check_updates(self, done: dict[str, list[int]], counts: dict[str, list[int]]) -> None:
@@ -395,7 +398,7 @@ class Clients:
                 assert subscribed.bag == result(subscribed.query), f"{subscribed.query} is {subscribed.bag}"
 
     def _waits(self, client: Client) -> bool:
-        return client.number > client.answered or not all(each.told for each in client.subscriptions.values())
+        return client.number > client.answered or not all(each.reported for each in client.subscriptions.values())
 
     # Events
 
@@ -477,7 +480,7 @@ class Clients:
         if client.socket is not None and client.subscriptions:
             alias = self._chance.choice(list(client.subscriptions))
             subscribed = client.subscriptions[alias]
-            if subscribed.told:
+            if subscribed.reported:
                 del client.subscriptions[alias]
                 client.socket.to_gateway.append(json.dumps({"unsubscribe": {"spuid": subscribed.spuid}}))
 

@@ -25,7 +25,7 @@ from edge.gates.coap.transport import Endpoint
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.rate_limit import RateLimit
-from edge.gates.session import Sessions
+from edge.gates.sessions import Sessions
 from edge.gates.settings import SessionLimits
 from edge.metrics import Metrics
 

@@ -135,7 +135,7 @@ class SimulatedFile:
                 os.pwrite(self.descriptor, before, offset)
 
     def cut(self, chance: random.Random) -> None:
-        """Lose some of what was not synced."""
+        """Lose some of the writes that were not synced."""
         self.undo()
         unsynced, self.unsynced = self.unsynced, []
         fate = chance.choice(("all", "none", "each"))

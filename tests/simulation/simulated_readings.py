@@ -15,17 +15,16 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from unittest.mock import patch
 
-from paho.mqtt.client import Client
-from paho.mqtt.enums import MQTTErrorCode
 from simulated_broker import Broker, Connection, Message
-from simulated_threads import Threads, results_wait_on
+from simulated_threads import SimulatedEvent, Threads, results_wait_on
 
 from edge import backoff
-from edge.adapters import messages, mqtt
+from edge.adapters import connection_loop, messages, mqtt_adapter, writer
 from edge.adapters.ingest import Ingest
-from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.mqtt_adapter import MqttAdapter
 from edge.adapters.observations import Observations
 from edge.adapters.settings import MqttSettings
+from edge.compat.paho import AcknowledgingClient
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
@@ -52,7 +51,10 @@ class Readings:
         self._clock = clock
         self._broker = Broker(chance)
         self._settings = MqttSettings(
-            "mqtt://broker", version=chance.choice(("3.1.1", "5")), max_batch=chance.choice((1, 3, 500))
+            broker="mqtt://broker",
+            client_id="sepa-edge",
+            version=chance.choice(("3.1.1", "5")),
+            max_batch=chance.choice((1, 3, 500)),
         )
         self._connections: list[Connection] = []
         self._names = 0
@@ -83,16 +85,25 @@ class Readings:
         """Let the adapter use simulated threads, clock and randomness."""
         with (
             results_wait_on(lambda: self.threads),
-            patch.object(mqtt, "threading", _Threading(self)),
+            patch.object(mqtt_adapter, "threading", _Threading(self)),
+            patch.object(connection_loop, "threading", _Threading(self)),
             patch.object(messages, "threading", _Threading(self)),
             patch.object(backoff, "random", self._chance),
-            patch.object(mqtt, "datetime", self),
+            patch.object(mqtt_adapter, "datetime", self),
+            patch.object(mqtt_adapter, "time", self),
+            patch.object(writer, "time", self),
+            patch.object(connection_loop, "time", self),
+            patch.object(connection_loop, "WakeUp", lambda: _WakeUp(self.threads)),
         ):
             yield
 
     def now(self, zone: tzinfo) -> datetime:
         """Replace `datetime.now`."""
         return (_BEGINNING + timedelta(microseconds=self._clock.at)).astimezone(zone)
+
+    def monotonic(self) -> float:
+        """Replace `time.monotonic`."""
+        return float(self._clock.up) / 1_000_000
 
     def begin(self, scheduler: Scheduler) -> None:
         """Start a gateway."""
@@ -102,11 +113,11 @@ class Readings:
         def main() -> None:
             observations = Observations(scheduler, new_name=self._name, history=Sampler())
             observations.start(1e9)
-            intake = Ingest(_mapper, observations)
-            self.adapter = adapter = MqttAdapter(self._settings, intake, scheduler.receipts().result())
+            ingest = Ingest(_mapper, observations)
+            self.adapter = adapter = MqttAdapter(self._settings, ingest, scheduler.receipts().result())
             client = adapter._client
             client._create_socket = self._connect  # type: ignore[method-assign, assignment]
-            client.loop = functools.partial(self._loop, client)  # type: ignore[method-assign]
+            client.wait = functools.partial(self._wait, client)  # type: ignore[method-assign]
             adapter.start()
 
         self.threads.Thread(target=main).start()
@@ -211,22 +222,28 @@ class Readings:
         self._connections.append(connection)
         return connection
 
-    def _loop(self, client: Client, timeout: float) -> MQTTErrorCode:
-        """Replace paho's loop: wait for the socket, then read and write."""
+    def _wait(self, client: AcknowledgingClient, timeout: float) -> bool:
+        """Wait for the socket or a wake-up."""
         connection: Any = client._sock
-        if connection is None:
-            return MQTTErrorCode.MQTT_ERR_NO_CONN
-        self.threads.wait(lambda: connection.readable or client.want_write(), timeout)
-        code = MQTTErrorCode.MQTT_ERR_SUCCESS
-        if connection.readable:
-            code = client.loop_read()
-        if code == MQTTErrorCode.MQTT_ERR_SUCCESS and client._sock is not None:
-            code = client.loop_write()
-        return code
+        wake_up: Any = client._wake_up
+        self.threads.wait(
+            lambda: (client.reading and connection.readable) or client.want_write() or wake_up.is_set(), timeout
+        )
+        wake_up.clear()
+        return bool(client.reading and connection.readable)
 
     def _name(self) -> str:
         self._names += 1
         return f"quantity-{self._names}"
+
+
+class _WakeUp(SimulatedEvent):
+    """`WakeUp` of the connection's thread."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        woken = super().wait(timeout)
+        self.clear()
+        return woken
 
 
 class _Threading:

@@ -48,10 +48,6 @@ class Threads:
         """An event that is not set."""
         return SimulatedEvent(self)
 
-    def Condition(self) -> SimulatedCondition:  # noqa: N802
-        """A condition with a lock of its own."""
-        return SimulatedCondition(self)
-
     # Interface for the simulation
 
     def runnable(self) -> list[SimulatedThread]:
@@ -147,29 +143,11 @@ class SimulatedEvent:
     def set(self) -> None:
         self._set = True
 
+    def clear(self) -> None:
+        self._set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         return self._threads.wait(self.is_set, timeout)
-
-
-class SimulatedCondition:
-    """Replacement for `threading.Condition`. Its lock is free while a thread waits: only then another thread runs."""
-
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
-        self._notified = 0
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def notify_all(self) -> None:
-        self._notified += 1
-
-    def wait(self) -> None:
-        before = self._notified
-        self._threads.wait(lambda: self._notified > before)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from edge.security.client_database import Store
 from edge.security.clients import Clients
-from edge.security.store import Store
 
 
 @contextmanager

@@ -164,7 +164,14 @@ def _prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateways and the tests
     sys.path[0] = str(Path.cwd())  # as `python -m` has it
     gc.disable()
-    for module in ("edge.__main__", "edge.cli.run", "edge.gateway", "edge.log", "edge.process"):
+    for module in (
+        "edge.__main__",
+        "edge.cli.run",
+        "edge.gateway.host",
+        "edge.gateway.mqtt",
+        "edge.log",
+        "edge.process",
+    ):
         importlib.import_module(module)
     gc.freeze()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from browser import launch, quit_browser
 
 from edge.gates.http import HttpGate
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
-from edge.mapping.unit_symbols import javascript
-from edge.mapping.units import UNIT_CODES, unit_symbols
+from edge.mapping.unit_symbols import UNIT_CODES, unit_symbols
+from edge.mapping.unit_symbols_js import javascript
 from edge.metrics import Metrics
+from tests.support.browser import launch, quit_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
@@ -81,7 +81,7 @@ async def test_observations_appear_change_flash_and_go(served, page):
     assert page.problems() == []
 
 
-async def test_only_the_value_is_required(served, page):
+async def test_observation_needs_only_a_value(served, page):
     served.update(observe("http://ex.org/sensors/attic", "7", unit="Furlong"))
     await page.wait_for(f"{text_of('.label')} === 'attic'")
     assert await page.evaluate(text_of(".place h2")) == "Elsewhere"
@@ -100,7 +100,7 @@ async def test_places_and_labels_are_sorted_and_grouped(served, page):
     assert await page.evaluate(labels) == "Sensor 1,Sensor 2,Sensor 10"
 
 
-async def test_places_with_the_same_name_stay_apart_and_show_what_tells_them_apart(served, page):
+async def test_places_with_the_same_name_show_their_difference(served, page):
     served.update(observe("urn:1", "1", label="One", place="http://ex.org/house/kitchen"))
     served.update(observe("urn:2", "2", label="Two", place="http://ex.org/shop/kitchen"))
     served.update(observe("urn:3", "3", label="Three", place="http://ex.org/shop/office"))
@@ -166,7 +166,7 @@ async def test_hostile_text_stays_text(served, page):
     assert await page.evaluate("document.title") == "Observations · sepa-edge"
 
 
-async def test_the_policy_stops_markup_that_got_in_all_the_same(page):
+async def test_the_content_security_policy_blocks_injected_markup(page):
     await page.wait_for(LIVE)
     await page.evaluate("document.body.insertAdjacentHTML('beforeend', `<img src=x onerror='document.title=1'>`)")
     await page.evaluate("new Promise(done => setTimeout(done, 200))")
@@ -212,7 +212,7 @@ async def test_a_name_that_a_client_makes_up_does_not_get_into_the_policy(served
     await gate.stop()
 
 
-async def test_nothing_comes_from_elsewhere(served):
+async def test_the_page_loads_nothing_from_other_hosts(served):
     async with httpx.AsyncClient(base_url=served.url) as http:
         for path in ("/", "/app.js", "/style.css"):
             text = (await http.get(path)).text

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from browser import Browser, launch, quit_browser
 from test_page import LIVE, text_of
 
 from edge.config import Settings
 from edge.engine.requests import UpdateRequest
 from edge.gateway import Gateway
 from edge.security.clients import Rights
+from tests.support.browser import Browser, launch, quit_browser
 
 OBSERVE = """
 PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
@@ -53,9 +53,9 @@ async def enter(page: Browser, token: str) -> None:
     await page.evaluate("document.querySelector('#entry-form button').click()")
 
 
-async def test_it_asks_for_a_token_and_shows_what_the_client_may_see(gateway, page):
+async def test_the_page_asks_for_a_token_and_shows_permitted_graphs(gateway, page):
     await page.wait_for(LOCKED)
-    assert "who you are" in await page.evaluate(text_of("#entry-title"))
+    assert "requires a token" in await page.evaluate(text_of("#entry-title"))
     assert "edge clients token" in await page.evaluate(text_of("#entry"))
     assert await page.evaluate("document.getElementById('empty').hidden")
     token = member(gateway, "visitor", "subscribe")
@@ -71,44 +71,44 @@ async def test_it_asks_for_a_token_and_shows_what_the_client_may_see(gateway, pa
 
 
 @pytest.mark.parametrize(
-    ("actions", "wrong", "told"),
+    ("actions", "wrong", "reported"),
     [
         (("query",), lambda token: token, "may not subscribe"),
-        (("subscribe",), lambda token: token[:-9] + "AAAAAAAAA", "does not count"),
-        (("subscribe",), lambda token: "kitchen", "does not count"),
+        (("subscribe",), lambda token: token[:-9] + "AAAAAAAAA", "not valid any more"),
+        (("subscribe",), lambda token: "kitchen", "not valid any more"),
     ],
     ids=["not allowed", "forged", "nonsense"],
 )
-async def test_a_token_that_does_not_do_is_told_and_another_one_does(gateway, page, actions, wrong, told):
+async def test_an_invalid_token_is_reported_and_another_one_is_accepted(gateway, page, actions, wrong, reported):
     await page.wait_for(LOCKED)
     await enter(page, wrong(member(gateway, "visitor", *actions)))
-    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes({told!r})")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes({reported!r})")
     assert await page.evaluate(text_of("#entry-error")) != ""
     assert await page.evaluate("document.getElementById('token').value") == ""
     await enter(page, member(gateway, "another", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
 
 
-async def test_when_it_expires_nothing_is_shown_until_there_is_another(gateway, page):
+async def test_expired_token_hides_the_data_until_a_new_one(gateway, page):
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe", seconds=8))
     await page.wait_for(f"{LIVE} && {SHOWN}")
-    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('does not count')")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('not valid any more')")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
     await enter(page, gateway._security.token("visitor", 600))
     await page.wait_for(f"{LIVE} && {SHOWN}")
 
 
-async def test_a_client_that_is_revoked_sees_nothing_any_more(gateway, page):
+async def test_a_revoked_client_sees_nothing(gateway, page):
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
     gateway._security.clients.revoke("visitor")
-    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('may not come in')")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('not allowed')")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
 
 
-async def test_it_is_forgotten_when_the_visitor_says_so(gateway, page):
+async def test_the_token_is_removed_on_request(gateway, page):
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
@@ -120,7 +120,7 @@ async def test_it_is_forgotten_when_the_visitor_says_so(gateway, page):
 
 
 @pytest.mark.parametrize(("action", "seen"), [("administer", "# HELP"), ("query", "may not administer")])
-async def test_what_operators_may_see_is_fetched_with_it(gateway, page, action, seen):
+async def test_operator_data_is_fetched_with_the_token(gateway, page, action, seen):
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe", action))
     await page.wait_for(LIVE)
@@ -128,14 +128,14 @@ async def test_what_operators_may_see_is_fetched_with_it(gateway, page, action, 
     await page.wait_for(f"{text_of('#view')}.includes({seen!r})")
 
 
-async def test_over_tls_it_subscribes_over_tls(gateway, page):
+async def test_page_over_tls_subscribes_over_tls(gateway, page):
     await page.open(gateway.endpoints["https"])
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN} && location.protocol === 'https:'")
 
 
-async def test_who_may_administer_sees_why_the_gateway_was_started(gateway, page):
+async def test_an_administrator_sees_why_the_gateway_was_started(gateway, page):
     await page.wait_for(LOCKED)
     hidden = "document.getElementById('restart').hidden"
     await enter(page, member(gateway, "operator", "subscribe", "administer"))
@@ -149,7 +149,7 @@ async def test_who_may_administer_sees_why_the_gateway_was_started(gateway, page
     assert page.problems() == []
 
 
-async def test_a_new_gateways_operator_comes_in_with_the_code_that_the_page_shows(gateway, tmp_path):
+async def test_the_operator_enrols_with_the_code_of_the_page(gateway, tmp_path):
     file = tmp_path / "code"
     file.write_text(gateway._security.clients.invite("operator", Rights(), 60))
     browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
