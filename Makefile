@@ -9,10 +9,12 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
+# Tests wait half of their time: three workers for two cores.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Tests start hundreds of processes. Without bytecode each of them would compile the gateway again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run spark test test-fast lint format lock docs clean
+.PHONY: help run spark test test-gateway test-history test-fast lint format lock docs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -23,12 +25,23 @@ run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE"
 spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
-# Tests spend half of their time waiting, so three workers run on two cores.
-test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name")
-	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
+test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name" runs a selection)
+ifeq ($(ARGS),)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=none test-gateway test-history
+else
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+endif
 
-test-fast: $(VENV)/.test-ready  ## run the quick, deterministic tests, in less than 2 minutes
-	$(BIN)/python -m pytest --numprocesses 2 -m "not slow" $(ARGS)
+# Two runs next to each other: the libraries of the history would make each worker twice as large, and tests that fork
+# a worker would take up to four times as long.
+test-gateway: $(VENV)/spark.jsa
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not spark" $(if $(REPORTS),--junitxml=$(REPORTS)/gateway.xml)
+
+test-history: $(VENV)/spark.jsa
+	$(BIN)/python -m pytest --numprocesses 2 -m spark tests/history $(if $(REPORTS),--junitxml=$(REPORTS)/history.xml)
+
+test-fast: $(VENV)/.test-ready  ## run the tests that start no process, in less than 90 seconds
+	$(BIN)/python -m pytest --numprocesses auto -m unit $(ARGS)
 
 lint: $(VENV)/.test-ready  ## check style, types and the import rules
 	$(BIN)/ruff check .
@@ -40,14 +53,19 @@ format: $(VENV)/.test-ready  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.test-ready  ## regenerate the generated parts of docs/ and the web page
+docs: $(VENV)/.test-ready  ## build the documentation site into build/site, after its generated parts
 	$(BIN)/python -m edge.config.reference docs/configuration.md
-	$(BIN)/python -m edge.mapping.unit_symbols edge/web/units.js
+	$(BIN)/python -m edge.mapping.unit_symbols_js edge/web/units.js
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet  # the version is pinned
+	@echo "Open build/site/index.html"
+
+screenshots: $(VENV)/.test-ready  ## take the pictures of the tutorial again; needs Chromium and mosquitto-clients
+	SCREENSHOTS=1 $(BIN)/python -m pytest tests/documentation/test_tutorial.py
 
 lock:  ## regenerate the locked requirements; needs uv (docs/development.md)
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
-	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group build -o requirements-dev.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group docs --group build -o requirements-dev.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
 
 # With an archive of Spark's classes (CDS), the JVMs of tests start in two thirds of the time. It requires Java.
