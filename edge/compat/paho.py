@@ -11,6 +11,7 @@ with `poll`, because `select` fails for descriptors above 1,023.
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import ssl
@@ -105,7 +106,7 @@ class AcknowledgingClient(Client):
         if self._sock is None:
             return MQTTErrorCode.MQTT_ERR_NO_CONN
         code = MQTTErrorCode.MQTT_ERR_SUCCESS
-        if self.wait(timeout):
+        if self.wait(min(timeout, self._until_ping())):
             code = self.loop_read()
         if code == MQTTErrorCode.MQTT_ERR_SUCCESS and self.want_write():
             code = self.loop_write()
@@ -128,6 +129,16 @@ class AcknowledgingClient(Client):
         if self._wake_up is not None and events.pop(self._wake_up.fd, 0):
             self._wake_up.clear()
         return self.reading and any(found & ~select.POLLOUT for found in events.values())
+
+    def _until_ping(self) -> float:
+        """Return the seconds until a ping is due.
+
+        The broker closes a connection that is silent for one and a half keep-alive intervals (MQTT 3.1.1, section
+        3.1.2.10). A ping that is late by one wait of the loop would exceed that with a short interval.
+        """
+        if not self._keepalive:
+            return math.inf
+        return max(0.0, self._last_msg_out + self._keepalive - time.monotonic())
 
     def loop_misc(self) -> MQTTErrorCode:
         """Send pings, and end the connection if the broker does not answer them."""
