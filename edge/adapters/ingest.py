@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from datetime import datetime
 from typing import Final
 
-from edge.adapters.observations import Observations
+from edge.adapters.observations import Done, Observations
 from edge.adapters.planner import Arrival, Plan
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
-from edge.engine.requests import UpdateOutcome
 from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.mapper import Mapper
 from edge.mapping.payload import PayloadError, PayloadMessage
@@ -84,11 +82,12 @@ class Ingest:
             return arrivals
         return [arrival for arrival in arrivals if id(arrival) not in known]
 
-    def submit(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> Future[tuple[Plan, list[UpdateOutcome]]]:
-        """Write readings in one transaction with `receipt`. The future completes after the commit; the caller then
-        passes the plan to `written`. Fails with the engine's `EdgeError`.
+    def submit(self, arrivals: Sequence[Arrival], receipt: bytes, done: Done) -> None:
+        """Write readings in one transaction with `receipt`: see `Observations.submit`.
+
+        The caller passes the plan that `done` receives to `written`. Raises the engine's `EdgeError`.
         """
-        return self._observations.write(arrivals, receipt)
+        self._observations.submit(arrivals, receipt, done)
 
     def written(self, plan: Plan) -> bool:
         """Count the readings that were refused. False: all were; nothing was committed, and no receipt is stored."""
@@ -98,12 +97,11 @@ class Ingest:
 
     def write(self, arrivals: Sequence[Arrival]) -> None:
         """Write readings and wait for the commit. Raises the engine's `EdgeError`."""
-        plan, _ = self.submit(arrivals).result()
-        self.written(plan)
+        self.written(self._observations.write(arrivals).result())
 
-    def remember(self, receipt: bytes) -> Future[list[UpdateOutcome]]:
-        """Store a receipt without readings. Fails with the engine's `EdgeError`."""
-        return self._observations.remember(receipt)
+    def remember(self, receipt: bytes, done: Callable[[Exception | None], None]) -> None:
+        """Store a receipt without readings. Raises the engine's `EdgeError`, or passes it to `done`."""
+        self._observations.remember(receipt, done)
 
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
         """Count readings that the engine refuses because of their content."""

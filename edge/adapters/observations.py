@@ -8,6 +8,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
 import pyoxigraph as ox
@@ -34,11 +35,25 @@ from edge.protocol.errors import EdgeError
 _log = logging.getLogger(__name__)
 
 
+Done = Callable[[Plan | Exception], None]
+"""Receives the plan of committed readings, or the error."""
+
+
 class Engine(Protocol):
     """Interface of the engine's scheduler for adapters."""
 
-    def update(self, requests: Sequence[UpdateRequest], receipt: bytes = b"") -> Future[list[UpdateOutcome]]:
-        """Run updates in order, in one transaction that also stores `receipt`."""
+    def update(self, requests: Sequence[UpdateRequest]) -> Future[list[UpdateOutcome]]:
+        """Run updates in order, in one transaction."""
+        ...
+
+    def write(
+        self, requests: Sequence[UpdateRequest], receipt: bytes, done: Callable[[Exception | None], None]
+    ) -> None:
+        """Queue updates as one transaction with `receipt`; `done` is called after the commit. Then call `carry_out`."""
+        ...
+
+    def carry_out(self) -> None:
+        """Carry out waiting updates on this thread, if no other thread does."""
         ...
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
@@ -94,19 +109,34 @@ class Observations:
             self._engine.unsubscribe(subscription.spuid)
             self._inbox.clear()
 
-    def write(self, arrivals: Iterable[Arrival], receipt: bytes = b"") -> Future[tuple[Plan, list[UpdateOutcome]]]:
-        """Write readings in one transaction. The future completes after the commit.
+    def submit(self, arrivals: Iterable[Arrival], receipt: bytes, done: Done) -> None:
+        """Write readings in one transaction with `receipt`. Afterwards `done` is called, with the plan or an error.
 
-        `receipt` is stored in the same transaction. Fails with the engine's `EdgeError`; then nothing has changed.
+        `done` may be called before the method returns, and on another thread; it must not block. Raises the engine's
+        `EdgeError`; then, as with an error for `done`, nothing has changed.
         """
         with self._lock:
             self._catch_up()
             plan = self._planner.plan(arrivals)
-            return self._submit(plan, receipt)
+            if plan.requests:
+                # With the lock, so that updates are executed in the order in which they are planned.
+                self._queue(plan, receipt, done)
+        if plan.requests:
+            # Without the lock, because this may take as long as the updates of other clients.
+            self._engine.carry_out()
+        else:
+            done(plan)
 
-    def remember(self, receipt: bytes) -> Future[list[UpdateOutcome]]:
-        """Store a receipt without readings. Fails with the engine's `EdgeError`."""
-        return self._engine.update([], receipt=receipt)
+    def write(self, arrivals: Iterable[Arrival]) -> Future[Plan]:
+        """Write readings in one transaction. The future completes after the commit, or raises an `EdgeError`."""
+        answer: Future[Plan] = Future()
+        self.submit(arrivals, b"", partial(_complete, answer))
+        return answer
+
+    def remember(self, receipt: bytes, done: Callable[[Exception | None], None]) -> None:
+        """Store a receipt without readings. Errors are those of `submit`."""
+        self._engine.write([], receipt, done)
+        self._engine.carry_out()
 
     def declare(self, readings: Iterable[Reading]) -> Plan:
         """Add the observations that mappings declare, before their first values (the initial mappings of the paper).
@@ -117,7 +147,13 @@ class Observations:
         with self._lock:
             self._catch_up()
             plan = self._planner.declare(readings)
-            self._submit(plan, b"").result()
+            if plan.requests:
+                try:
+                    self._engine.update(plan.requests).result()
+                except EdgeError:
+                    self._planner.give_up(plan)
+                    raise
+                self._count(plan)
         return plan
 
     def declared_for(self, topic: str) -> list[str]:
@@ -194,29 +230,29 @@ class Observations:
         else:
             _log.warning("observations.subscribed_again", extra={"reason": failure})
 
-    def _submit(self, plan: Plan, receipt: bytes) -> Future[tuple[Plan, list[UpdateOutcome]]]:
-        answer: Future[tuple[Plan, list[UpdateOutcome]]] = Future()
-        answer.set_running_or_notify_cancel()
-        if not plan.requests:
-            answer.set_result((plan, []))
-            return answer
+    def _queue(self, plan: Plan, receipt: bytes, done: Done) -> None:
         try:
-            done = self._engine.update(plan.requests, receipt=receipt)
+            self._engine.write(plan.requests, receipt, partial(self._settle, plan, done))
         except BaseException:
             self._planner.give_up(plan)
             raise
-        done.add_done_callback(lambda future: self._settle(plan, future, answer))
-        return answer
 
-    def _settle(
-        self, plan: Plan, done: Future[list[UpdateOutcome]], answer: Future[tuple[Plan, list[UpdateOutcome]]]
-    ) -> None:
-        """Complete a write. Runs on the engine's thread, so it must not block."""
-        error = done.exception()
+    def _settle(self, plan: Plan, done: Done, error: Exception | None) -> None:
+        """Complete a write. Runs on the thread that carried it out, so it must not block."""
         if error is not None:
             self._inbox.append(lambda: self._planner.give_up(plan))
-            answer.set_exception(error)
-            return
+            done(error)
+        else:
+            self._count(plan)
+            done(plan)
+
+    def _count(self, plan: Plan) -> None:
         self.added += len(plan.given)
         self.values += len(plan.requests)
-        answer.set_result((plan, done.result()))
+
+
+def _complete(answer: Future[Plan], outcome: Plan | Exception) -> None:
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

@@ -7,13 +7,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage
-from edge.adapters.planner import Arrival
+from edge.adapters.planner import Arrival, Plan
 from edge.adapters.receipts import IDENTIFIERS, NEW_SESSION, RECEIPT
 from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
@@ -70,9 +70,9 @@ class Transaction:
 class ReadingWriter:
     """Writes the messages of a queue to the engine in order, one transaction at a time.
 
-    The owner calls `turn` from one thread, which maps and submits. The engine's writer thread completes the transaction
-    and calls `done`; only if more waits, or if the transaction failed, it calls `wake`, so that the owner calls `turn`
-    again.
+    The owner calls `turn` from one thread, which maps, submits, and usually carries out the transaction as well. If
+    the engine is busy, its writer thread completes the transaction and calls `done`; only if more waits, or if the
+    transaction failed, it calls `wake`, so that the owner calls `turn` again.
     """
 
     def __init__(
@@ -182,39 +182,38 @@ class ReadingWriter:
             self._keep(receipts)
             self._done(transaction.messages)
             return
-        submitted: Future[Any]
         self._busy = self._submitting = True
+        settle = partial(self._settle, transaction, receipts)
         try:
             if arrivals:
-                submitted = self._ingest.submit(arrivals, bytes(self._unstored) + receipts)
+                self._ingest.submit(arrivals, bytes(self._unstored) + receipts, settle)
             else:
-                submitted = self._ingest.remember(bytes(self._unstored) + receipts)
+                self._ingest.remember(bytes(self._unstored) + receipts, settle)
         except Exception as error:  # noqa: BLE001  handled like an error of the commit
-            submitted = Future()
-            submitted.set_exception(error)
-        submitted.add_done_callback(lambda future: self._settle(transaction, receipts, future))
+            settle(error)
         self._submitting = False
 
-    def _settle(self, transaction: Transaction, receipts: bytes, submitted: Future[Any]) -> None:
-        """Complete a transaction. Runs on the engine's writer thread, so it must not block."""
+    def _settle(self, transaction: Transaction, receipts: bytes, outcome: Plan | Exception | None) -> None:
+        """Complete a transaction. `outcome`: its plan, None if it has no readings, or an error.
+
+        Runs on the thread that carried it out, this one or the engine's writer thread, so it must not block.
+        """
         try:
-            error = submitted.exception()
-            if error is not None:
-                self._handle(transaction, receipts, error)
+            if isinstance(outcome, Exception):
+                self._handle(transaction, receipts, outcome)
             else:
-                self._complete(transaction, receipts, submitted.result())
+                self._complete(transaction, receipts, outcome)
         finally:
             self._busy = False
             # While `turn` submits, it looks itself.
             if not self._submitting and (self._waits or self._inbox.closed):
                 self._wake()
 
-    def _complete(self, transaction: Transaction, receipts: bytes, result: Any) -> None:  # noqa: ANN401
-        """`result` is that of `Ingest.submit` or `Ingest.remember`."""
+    def _complete(self, transaction: Transaction, receipts: bytes, plan: Plan | None) -> None:
         if self._retry.failures:
             self._retry.succeeded()
             _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(transaction.arrivals)})
-        if transaction.is_new_session or self._ingest.written(result[0]):
+        if plan is None or self._ingest.written(plan):
             self._unstored.clear()
         else:
             self._keep(receipts)

@@ -7,8 +7,7 @@ hand-over. Without it, a reading causes one context switch in ten less.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class _Postponed(threading.local):
@@ -28,16 +27,18 @@ def wake(call: Callable[[], None]) -> None:
         calls[call] = None
 
 
-@contextmanager
-def together() -> Iterator[None]:
-    """Postpone the wake-ups of this thread until the end of the context, and make each of them once.
+class together:  # noqa: N801  used like a function
+    """Postpone the wake-ups of this thread until the end of the outermost context, and make each of them once."""
 
-    Contexts must not be nested.
-    """
-    calls = _postponed.calls = {}
-    try:
-        yield
-    finally:
-        _postponed.calls = None
-        for call in calls:
-            call()
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer = _postponed.calls
+        if self._outer is None:
+            _postponed.calls = {}
+
+    def __exit__(self, *_: object) -> None:
+        if self._outer is None:
+            calls, _postponed.calls = _postponed.calls, None
+            for call in calls or ():
+                call()

@@ -121,11 +121,11 @@ class FullDisk:
         self.full = True
         self.refused = 0
 
-    def update(self, requests, receipt=b""):
+    def write(self, requests, receipt, done):
         if self.full:
             self.refused += 1
             raise StorageFailed("The disk is full")
-        return self.engine.update(requests, receipt)
+        self.engine.write(requests, receipt, done)
 
     def __getattr__(self, name):
         return getattr(self.engine, name)

@@ -1,8 +1,10 @@
 """The writer of readings on a real engine: transactions, wake-ups, and retries."""
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Event
 
 from adapter_parts import MAPPINGS, Values, value_of
 
@@ -61,27 +63,48 @@ class Refusing:
         self.engine = engine
         self.refuse = refuse
 
-    def update(self, requests, receipt=b""):
+    def write(self, requests, receipt, done):
         values = [request.bindings["value"].value for request in requests]
         if errors := [error for value in values if (error := self.refuse(value))]:
             raise errors[0]
-        return self.engine.update(requests, receipt)
+        self.engine.write(requests, receipt, done)
 
     def __getattr__(self, name):
         return getattr(self.engine, name)
 
 
-def test_a_commit_wakes_the_owner_only_if_more_waits(engine):
+def test_the_owner_carries_out_all_transactions_while_the_engine_is_idle(engine):
     writing = Writing(engine, max_batch=2)
-    writing.put(1, 2)
-    assert writing.writer.turn() == math.inf
+    engine.on_writer(lambda: None).result(10)
+    writing.put(1, 2, 3, 4, 5)
+    wait_for(lambda: writing.writer.turn() and writing.writer.idle)
+    assert writing.done == [["1", "2"], ["3", "4"], ["5"]]
+    assert value_of(engine, KITCHEN) == "5"
+
+
+@contextmanager
+def busy(engine):
+    """Keep the engine's writer thread busy, so that it carries out what is submitted meanwhile."""
+    began, end = Event(), Event()
+    engine.on_writer(lambda: began.set() or end.wait(60))
+    assert began.wait(60)
+    yield
+    end.set()
+
+
+def test_a_commit_of_the_engine_wakes_the_owner_only_if_more_waits(engine):
+    writing = Writing(engine, max_batch=2)
+    with busy(engine):
+        writing.put(1, 2)
+        assert writing.writer.turn() == math.inf
+        assert not writing.writer.idle
     wait_for(lambda: writing.writer.idle)
     assert (writing.done, writing.wakes) == ([["1", "2"]], 0)
-    writing.put(3, 4, 5)
-    writing.writer.turn()
+    with busy(engine):
+        writing.put(3, 4, 5)
+        writing.writer.turn()
     wait_for(lambda: writing.wakes == 1)
-    writing.writer.turn()
-    wait_for(lambda: writing.writer.idle)
+    wait_for(lambda: writing.writer.turn() and writing.writer.idle)
     assert (writing.done[1:], writing.wakes) == ([["3", "4"], ["5"]], 1)
 
 

@@ -30,11 +30,15 @@ class RequestQueue:
         self._slots = Slots(max_pending_updates)
         self._clock = clock
         self._waiting: FairQueue[Work | Task[Any]] = FairQueue(self._late)
-        self._ready = threading.Condition()
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
+        """Notified for a `sleep`. All other uses enter the lock itself, which Python does without a call."""
         self.open = True
         """Whether the queue accepts work."""
         self._refusing = False
         """Whether work is not continued either."""
+        self._called = False
+        """Whether `wake` was called since the last `sleep`."""
 
     @property
     def pending_updates(self) -> int:
@@ -44,31 +48,47 @@ class RequestQueue:
     @property
     def finished(self) -> bool:
         """Whether the queue is closed and all work is done."""
-        with self._ready:
+        with self._lock:
             return not self.open and self._waiting.empty
 
     @property
     def oldest_seconds(self) -> float:
         """Seconds that the oldest waiting work has waited; 0 if none waits."""
-        with self._ready:
+        with self._lock:
             oldest = min((work.queued_at for work in self._waiting), default=None)
         return 0.0 if oldest is None else max(0, self._clock.steady() - oldest) / 1_000_000
 
-    def put(self, work: Work | Task[Any]) -> None:
-        """Append work. Raises `NotReady` if closed, and `TooManyRequests` if no slot is free."""
-        with self._ready:
+    def put(self, work: Work | Task[Any], *, wake: bool = True) -> None:
+        """Append work. Raises `NotReady` if closed, and `TooManyRequests` if no slot is free.
+
+        `wake`: whether to end a `sleep`.
+        """
+        with self._lock:
             if not self.open:
                 raise NotReady("The gateway is stopping; try again when it is back")
             if work.updates and not self._slots.take(work.source, work.updates):
                 raise self._full(work.source)
             self._enter(work)
-            self._ready.notify()
+            if wake:
+                self._ready.notify()
 
-    def take(self, wait: float | None, due: Due) -> Work | Task[Any] | None:
-        """Return the next work. None: nothing came within `wait` seconds (None: no limit), or the queue was closed."""
-        with self._ready:
-            if not self._waiting and (self.open or not self._waiting.empty):
-                self._ready.wait(wait)
+    def sleep(self, seconds: float | None) -> None:
+        """Wait for work, for `wake` or `close`, at most `seconds` (None: no limit)."""
+        with self._lock:
+            if not (self._called or self._waiting) and (self.open or not self._waiting.empty):
+                self._ready.wait(seconds)
+            self._called = False
+
+    def wake(self, *, always: bool) -> None:
+        """End a `sleep`, or the next one. `always=False`: only if work waits."""
+        with self._lock:
+            if always or self._waiting:
+                self._called = True
+                self._ready.notify()
+
+    def take(self, due: Due) -> Work | Task[Any] | None:
+        """Return the next work; None: none waits. Does not block."""
+        with self._lock:
             self._enter_due(due)
             return self._waiting.take()
 
@@ -78,13 +98,13 @@ class RequestQueue:
         def fits(work: Work | Task[Any]) -> bool:
             return isinstance(work, Work) and max(1, work.updates) <= room and not work.staged
 
-        with self._ready:
+        with self._lock:
             self._enter_due(due)
             return self._waiting.take(fits)  # type: ignore[return-value]
 
     def charge(self, work: Work | Task[Any], cost: int, steps: int = 0) -> None:
         """Charge the client of work for microseconds of the writer's time, and for steps."""
-        with self._ready:
+        with self._lock:
             self._waiting.charge(work.source, max(LEAST_COST, cost))
             if steps and self._rate.limits(work.source):
                 self._rate.spend(work.source, steps, self._clock.steady() / 1_000_000)
@@ -92,18 +112,18 @@ class RequestQueue:
 
     def hold(self, work: Work) -> None:
         """Note that taken work is evaluated elsewhere: its client waits until `put_back`, other clients do not."""
-        with self._ready:
+        with self._lock:
             self._waiting.hold(work)
 
     def put_back(self, work: Work) -> None:
         """Return held work to the front of its client's items. Thread-safe."""
-        with self._ready:
+        with self._lock:
             self._waiting.put_back(work)
             self._ready.notify()
 
     def again(self, work: Work) -> None:
         """Continue taken work at the next turn of its client."""
-        with self._ready:
+        with self._lock:
             if not self._refusing:
                 self._waiting.hold(work)
                 self._waiting.put_back(work)
@@ -112,20 +132,20 @@ class RequestQueue:
 
     def done(self, batch: Iterable[Work]) -> None:
         """Note that taken work has been carried out."""
-        with self._ready:
+        with self._lock:
             for work in batch:
                 if work.updates:
                     self._slots.give_back(work.source, work.updates)
 
     def close(self) -> None:
         """Accept no more work. Waiting work can still be taken; delayed updates no longer become due."""
-        with self._ready:
+        with self._lock:
             self.open = False
             self._ready.notify()
 
     def refuse_rest(self) -> None:
         """Refuse the requests that wait. None of them was confirmed."""
-        with self._ready:
+        with self._lock:
             self._refusing = True
             left = self._waiting.clear()
             self._ready.notify()
@@ -149,7 +169,7 @@ class RequestQueue:
                 self._enter(work)
 
     def _look_again(self, source: str) -> None:
-        with self._ready:
+        with self._lock:
             self._waiting.look_again(source)
             self._ready.notify()
 

@@ -39,7 +39,7 @@ from edge.engine.resume.recovery import Recovery, Restored
 from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.scheduling.query_threads import QueryThreads
 from edge.engine.scheduling.request_queue import RequestQueue
-from edge.engine.scheduling.work import Begin, Cancel, Rights, Schedule, Task, Updates, fail, settle
+from edge.engine.scheduling.work import Begin, Cancel, Rights, Schedule, Task, Updates, Write, fail, settle
 from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
@@ -156,6 +156,22 @@ class Scheduler:
         except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
         return work.future
+
+    def write(
+        self, requests: Sequence[UpdateRequest], receipt: bytes, done: Callable[[Exception | None], None]
+    ) -> None:
+        """Queue updates of the gateway itself, as one transaction with `receipt`. The caller calls `carry_out` next.
+
+        Nearly every reading comes this way, so it has no future and no separate thread. `done` is called after the
+        commit, or with the error, on the thread that carried the updates out; it must not block. Raises the errors of
+        `update` for requests that do not enter the queue.
+        """
+        self._check_writable()
+        self._queue.put(Write(self._engine, self._prepare(requests), receipt, done), wake=False)
+
+    def carry_out(self) -> None:
+        """Carry out waiting work on this thread if the writer is idle. For threads that may block."""
+        self._writer.carry_out()
 
     def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
         """Run an update later, exactly once, also across restarts. The future is done when the schedule is durable.
@@ -300,7 +316,7 @@ class Scheduler:
 
     def turn(self) -> None:
         """Run waiting work up to one commit on this thread. Only for a scheduler without a writer thread."""
-        self._writer.turn(0.0)
+        self._writer.turn()
 
     # Information and decisions of operators
 

@@ -153,6 +153,40 @@ class Updates(Work):
         fail(self.future, error)
 
 
+class Write(Work):
+    """Updates of the gateway itself, whose sender is called instead of a future."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        prepared: Sequence[PreparedUpdate],
+        receipt: bytes,
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        super().__init__()
+        self.updates = len(prepared)
+        self.receipt = receipt
+        self._engine = engine
+        self._prepared = prepared
+        self._done = done
+
+    def execute(self, now: int) -> None:
+        """Run them, all or none."""
+        self.executed = self._engine.execute(self._prepared, now, self.attempt)
+
+    def prepared(self) -> Sequence[PreparedUpdate]:
+        """See `Work`."""
+        return self._prepared
+
+    def done(self) -> None:
+        """Report the commit."""
+        self._done(None)
+
+    def failed(self, error: Exception) -> None:
+        """Report the error."""
+        self._done(error)
+
+
 class Schedule(Work):
     """An update to be run later."""
 

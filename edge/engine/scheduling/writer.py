@@ -1,14 +1,18 @@
-"""The writer: one thread that carries out work in the order of the queue.
+"""The writer: carries out work in the order of the queue, one turn at a time.
 
 It executes work of the client whose turn it is, piece by piece, and commits a batch when its time is over or no more
 work may share the commit. Nothing that the work caused leaves the gateway before the commit. An update is processed
 completely, subscriptions included, before the next one begins.
+
+Turns run on the writer thread, or on the thread of an adapter that would otherwise wait for its update: then a reading
+wakes one thread less. A lock makes them exclusive, and all code of a turn runs as if there were one writer thread.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -88,6 +92,14 @@ class Writer:
         self._flush_at = 0.0
         self._flush_failing = False
         self._busy_since: int | None = None
+        self._turn = threading.Lock()
+        """Held during a turn."""
+        self._sleeps_until = 0.0
+        """Time at which the thread looks for work without being woken, in seconds of the steady clock."""
+        self._over = False
+        """Whether no turn may begin any more."""
+        self._failed = False
+        """Whether a turn on another thread raised an error, which would have ended the writer thread."""
         self._now = 0
         """Time of the batch, in microseconds since 1970."""
         self._retry_at = 0.0
@@ -108,7 +120,7 @@ class Writer:
     @property
     def alive(self) -> bool:
         """Whether the thread runs."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._failed
 
     def join(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for the end of the thread."""
@@ -123,9 +135,41 @@ class Writer:
         since = self._busy_since
         return 0.0 if since is None else (self._clock.steady() - since) / 1_000_000
 
+    def carry_out(self) -> None:
+        """Run a turn on this thread, unless another thread runs one; that thread then carries out the waiting work.
+
+        To be called after `RequestQueue.put` without `wake`. Does nothing if the writer has no thread.
+        """
+        if not self.alive or not self._turn.acquire(blocking=False):
+            return
+        try:
+            if self._over:
+                return
+            self.turn()
+            sooner = self._wakes_at() < self._sleeps_until
+        except BaseException:
+            self._failed = True
+            raise
+        finally:
+            self._turn.release()
+        self._queue.wake(always=sooner)
+
     def _write(self) -> None:
-        while not self._queue.finished:
-            self.turn(self._wait())
+        while not (self._failed or self._queue.finished):
+            with self._turn:
+                self.turn()
+                self._sleeps_until = self._wakes_at()
+            left = self._sleeps_until - self._seconds()
+            self._queue.sleep(None if math.isinf(left) else max(0.0, left))
+        with self._turn:
+            self._over = True
+            self._close()
+
+    def _wakes_at(self) -> float:
+        wait = self._wait()
+        return math.inf if wait is None else self._seconds() + wait
+
+    def _close(self) -> None:
         self._long.close()
         self._engine.spus.incremental.refuse(NotReady("The gateway is stopping; try again when it is back"))
         if self._snapshot is not None:
@@ -138,16 +182,13 @@ class Writer:
             except EdgeError as error:
                 _log.error("journal.close_failed", extra={"reason": error.description})
 
-    def turn(self, wait: float | None) -> None:
-        """Carry out waiting work up to one commit. Does nothing if none comes within `wait` seconds (None: no limit).
-
-        The thread calls it in a loop. A simulation calls it instead of starting the thread.
-        """
+    def turn(self) -> None:
+        """Carry out waiting work up to one commit. A simulation calls it instead of starting the thread."""
         self._timers.collect()
         if self._long.waiting:
             self._long.begin(self._clock.wall())
         self._engine.spus.incremental.first_results.begin()
-        work = self._queue.take(wait, self._due)
+        work = self._queue.take(self._due)
         self._progress()
         if isinstance(work, Task):
             began = self._clock.steady()
