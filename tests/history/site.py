@@ -143,6 +143,7 @@ class Site:
         wait_for(
             lambda: max((manifest.last for manifest in self.shipped()), default=0) >= observations,
             what=f"{observations} observations in the landing zone",
+            seconds=240,  # kills leave a long queue, and Spark shares the processors
         )
         return self.shipped()
 
