@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.admission.token_bucket import Rate
+from edge.engine.admission.token_bucket import TokenBuckets
 from edge.gates.settings import LimitSettings
 from edge.listener import is_local
 from edge.protocol.access import Access
@@ -24,7 +24,7 @@ _FRAME_RATE: Final = 2000.0
 _FRAME_BURST: Final = 20_000
 
 
-class EventRate(Rate):
+class EventRate(TokenBuckets):
     """Rate of events that are refused beyond it."""
 
     def __init__(self, rate: float, burst: int, many: str) -> None:

@@ -15,7 +15,7 @@ from edge.engine.admission.fair_queue import LEAD, LEAST_COST, FairQueue
 from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.round_robin import RoundRobin
 from edge.engine.admission.slots import Slots
-from edge.engine.admission.token_bucket import Rate
+from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.protocol.access import Access, Priority
 from edge.protocol.errors import TooManyRequests
@@ -249,7 +249,7 @@ def test_a_client_over_its_budget_waits_behind_others():
 
 
 def test_the_bucket_of_a_client_is_filled_in_time():
-    rate = Rate(1_000, burst=5_000)
+    rate = TokenBuckets(1_000, burst=5_000)
     assert not rate.delay("a", 0)
     rate.spend("a", 5_000, 0)
     assert not rate.delay("a", 0)

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.round_robin import RoundRobin
-from edge.engine.admission.token_bucket import Rate
+from edge.engine.admission.token_bucket import TokenBuckets
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ class EvaluationQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._items: RoundRobin[T] = RoundRobin()
-        self._rate = Rate(0, BURST)
+        self._rate = TokenBuckets(0, BURST)
 
     def limit(self, budget: float) -> None:
         """Set the budget: seconds of evaluation per second for each client; 0 for no limit."""
-        self._rate = Rate(budget, BURST)
+        self._rate = TokenBuckets(budget, BURST)
 
     def __len__(self) -> int:
         """Number of waiting items."""

@@ -1,4 +1,4 @@
-"""Rate: limits what each client uses over time (token bucket), for example requests, steps or seconds of evaluation."""
+"""Token buckets: a rate limit for each client, for example of requests, steps or seconds of evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EVICT_AT: Final = 1_000
 """Number of tracked clients at which those with a full bucket are evicted."""
 
 
-class Rate:
+class TokenBuckets:
     """One token bucket for each client. Times are seconds of a monotonic clock. The gateway itself has no limit."""
 
     def __init__(self, rate: float, burst: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from edge.engine.admission.fair_queue import LEAST_COST, FairQueue
 from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.slots import Slots
-from edge.engine.admission.token_bucket import Rate
+from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.clock import Clock
 from edge.engine.scheduling.work import Task, Work
 from edge.protocol.errors import NotReady, TooManyRequests
@@ -24,9 +24,9 @@ Due = Callable[[], Iterable[Work]]
 class RequestQueue:
     """Queue of work for the writer. Any thread may put; only the writer takes."""
 
-    def __init__(self, max_pending_updates: int, clock: Clock, rate: Rate | None = None) -> None:
+    def __init__(self, max_pending_updates: int, clock: Clock, rate: TokenBuckets | None = None) -> None:
         """`rate`: limit of the steps of one client's updates; None: unlimited."""
-        self._rate = rate or Rate(0, 0)
+        self._rate = rate or TokenBuckets(0, 0)
         self._slots = Slots(max_pending_updates)
         self._clock = clock
         self._waiting: FairQueue[Work | Task[Any]] = FairQueue(self._late)

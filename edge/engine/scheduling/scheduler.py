@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.request_charges import RequestCharges
-from edge.engine.admission.token_bucket import Rate
+from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.faults import contained
@@ -117,7 +117,9 @@ class Scheduler:
         engine.spus.replacement.replaced = self._durable.remove
         self._readers = QueryThreads(engine.queries, settings, clock)
         self._compiler = CompileQueue()
-        self._queue = RequestQueue(settings.max_pending_updates, clock, Rate(settings.client_steps, settings.max_steps))
+        self._queue = RequestQueue(
+            settings.max_pending_updates, clock, TokenBuckets(settings.client_steps, settings.max_steps)
+        )
         compiler = self._compiler if start else None
         self._writer = Writer(
             engine, journal, self._timers, self._durable, self._queue, settings, clock, rights, ledger, compiler
