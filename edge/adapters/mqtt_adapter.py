@@ -16,7 +16,7 @@ from edge.adapters.connection_loop import ConnectionLoop
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage, decode
 from edge.adapters.paho_client import make_client, subscribe
-from edge.adapters.receipts import NEW_SESSION, Receipts, receipt_of
+from edge.adapters.redelivery import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import ReadingWriter
 from edge.compat.paho import AcknowledgingClient, Packet, close_socket

@@ -14,7 +14,7 @@ from typing import Protocol
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.planner import Arrival, Plan
-from edge.adapters.receipts import IDENTIFIERS, NEW_SESSION, RECEIPT
+from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT
 from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from edge.adapters.messages import Inbox, InvalidMessage, MqttMessage, decode
-from edge.adapters.receipts import receipt_of
+from edge.adapters.redelivery import receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)

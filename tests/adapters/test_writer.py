@@ -11,7 +11,7 @@ from adapter_parts import MAPPINGS, Values, value_of
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.observations import Observations
-from edge.adapters.receipts import NEW_SESSION, receipt_of
+from edge.adapters.redelivery import NEW_SESSION, receipt_of
 from edge.adapters.writer import ReadingWriter
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack

@@ -34,7 +34,7 @@ AlsoWrite = Callable[[sqlite3.Connection], None]
 """Writes data of other tables in the transaction of a commit. It must not end the transaction."""
 
 RECEIPT_BYTES = 65_535 * 6
-"""Bytes of retained receipts: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
+"""Bytes of retained receipts: one for each packet identifier of an MQTT session (`edge.adapters.redelivery`)."""
 
 CHUNK_QUADS = 10_000
 """Upper bound of the quads in a chunk of a snapshot. A chunk is in memory twice while it is written or restored."""

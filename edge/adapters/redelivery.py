@@ -1,4 +1,4 @@
-"""Receipts of MQTT messages: recognise messages that a broker delivers again.
+"""Redelivery of MQTT messages: receipts recognise the messages that a broker delivers again.
 
 A broker delivers a message again if the connection, the gateway or the broker ended between the commit of the message
 and its acknowledgement. It then has the same packet identifier and the DUP flag (MQTT 3.1.1 and 5, section 4.4). The

@@ -1,10 +1,10 @@
-"""Receipts: the messages that an adapter recognizes when a broker delivers them again."""
+"""Redelivery: the adapter recognizes by their receipts the messages that a broker delivers again."""
 
 import random
 
 import pytest
 
-from edge.adapters.receipts import IDENTIFIERS, NEW_SESSION, RECEIPT, Receipts, receipt_of
+from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT, Receipts, receipt_of
 
 
 def of(identifier, payload=b"1"):
