@@ -206,12 +206,12 @@ class Recorder:
         self._last_use = {number: max(0, use - offset) for number, use in self._last_use.items()}
 
     def _put_head(self, head: Head, also: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
-        def write(connection: sqlite3.Connection) -> None:
+        def update_rows_and_head(connection: sqlite3.Connection) -> None:
             also(connection)
             table.write_head(connection, head)
 
         # If the commit fails it raises, and the head in memory stays that of the disk.
-        self._journal.commit([], write)
+        self._journal.commit([], update_rows_and_head)
         self.head = head
         self._head_stored = True
 
@@ -227,13 +227,13 @@ class Recorder:
             unused = []
         count = size = 0
 
-        def write(connection: sqlite3.Connection) -> None:
+        def delete_acknowledged(connection: sqlite3.Connection) -> None:
             nonlocal count, size
             count, size = table.remove(connection, last)
             table.remove_lost(connection, last)
             table.remove_contexts(connection, unused)
 
-        self._put_head(self.head._replace(acknowledged=last), write)
+        self._put_head(self.head._replace(acknowledged=last), delete_acknowledged)
         self.count -= count
         self.bytes -= size
         for number in unused:

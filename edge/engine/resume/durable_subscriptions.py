@@ -214,13 +214,13 @@ class DurableSubscriptions:
         """Write the remaining changes, and note that the disk is complete. Raises `StorageFailed`."""
         whole = Origin(self._origin.maker, "")
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write_changes_and_origin(connection: sqlite3.Connection) -> None:
             self.write(connection)
             if self._numbers:
                 _execute(connection, [self._table.set_origin(whole)])
 
         if self.changed or (self._numbers and self._origin != whole):
-            self._journal.commit([], write)
+            self._journal.commit([], write_changes_and_origin)
 
 
 def _execute(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
