@@ -30,6 +30,11 @@ class Backoff:
         while True:
             yield retry.failed()
 
+    def longest(self, failures: int) -> float:
+        """Return the longest wait after one more failure than this number in a row, in seconds."""
+        # The exponent is bounded as well: 2 ** failures of a month would be a number of many digits.
+        return min(self.most, self.first * 2.0 ** min(failures, _DOUBLINGS))
+
 
 class Retry:
     """Failures in a row of one activity. Not thread-safe."""
@@ -44,9 +49,7 @@ class Retry:
 
     def failed(self) -> float:
         """Count a failure. Returns the seconds to wait before the next attempt."""
-        backoff = self._backoff
-        # The exponent is bounded as well: 2 ** failures of a month would be a number of many digits.
-        longest = min(backoff.most, backoff.first * 2 ** min(self.failures, _DOUBLINGS))
+        longest = self._backoff.longest(self.failures)
         self.failures += 1
         return self._uniform(longest / 2, longest)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from edge.backoff import Backoff
 from edge.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Watchdog:
         """`on_progress` is called after each round until the gateway is lost, with a line about failed components."""
         self._interval = interval
         self._stall_after = stall_after
+        # Without jitter: no other process restarts the same component.
+        self._backoff = Backoff(stall_after, _MAX_PAUSE)
         self._end_after = end_after
         self._restarts = metrics.part_restarts
         self._on_progress = on_progress
@@ -151,7 +154,7 @@ class Watchdog:
     async def _restart(self, part: Part, restart: Callable[[], Awaitable[None]], now: float) -> None:
         _log.warning("part.stands_still", extra={"part": part.name, "reason": part.reason})
         # Set before the restart, so that a restart that fails or hangs backs off, too.
-        part.again = now + min(self._stall_after * 2**part.restarts, _MAX_PAUSE)
+        part.again = now + self._backoff.longest(part.restarts)
         part.restarts += 1
         self._restarts.labels(part.name).inc()
         try:

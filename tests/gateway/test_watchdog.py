@@ -97,6 +97,16 @@ async def test_unsuccessful_restarts_back_off():
     assert made.still(5000) == ["gate: it was stopped"]
 
 
+async def test_restarts_continue_after_a_month_without_success():
+    fake = Fake(mended=False)
+    made = watchdog(fake)
+    fake.moves = False
+    for now in range(0, 30 * 86_400, 600):
+        await look(made, now, fake)
+    # 2 ** 1024 seconds would exceed the range of floating-point numbers.
+    assert len(fake.restarts) > 1024
+
+
 async def test_nothing_is_restarted_without_descriptors():
     async def prove() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
