@@ -16,11 +16,11 @@ import pyoxigraph as ox
 
 from edge.engine.queries.function_calls import at_time, check_calls
 from edge.engine.requests import STORE_DATASET, Dataset
+from edge.engine.settings import EngineSettings
 from edge.engine.sparql.oxigraph_text import corrections, edited
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size_limits import check_size
 from edge.engine.sparql.terms_text import Names
-from edge.engine.store.step_budget import MAX_STEPS
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import tokenize
@@ -39,30 +39,32 @@ _SOLUTION: Final = 512
 _CHARACTER: Final = 24
 """Bytes for each character of a created text: up to 4 in Python, and several copies exist for a short time."""
 
+_DEFAULTS: Final = EngineSettings()
+
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRules:
-    """The operator's settings for the evaluation."""
+    """The settings of the engine that the evaluation of queries and updates reads. Bounds do not apply here."""
 
-    base_iri: str = "http://localhost/"
+    base_iri: str = _DEFAULTS.base_iri
     """Base IRI for requests without BASE."""
-    union_default_graph: bool = False
+    union_default_graph: bool = _DEFAULTS.default_graph_as_union
     """Whether the default graph of the store is the union of all graphs (`engine.default_graph_as_union`)."""
-    allow_service: bool = False
-    allow_load: bool = False
-    max_steps: int = MAX_STEPS
+    allow_service: bool = _DEFAULTS.allow_service
+    allow_load: bool = _DEFAULTS.allow_load
+    max_steps: int = _DEFAULTS.max_steps
     """Step budget for planning a query, and for finding solutions on the live graph."""
-    query_timeout: float = 30.0
+    query_timeout: float = _DEFAULTS.query_timeout
     """Seconds for an evaluation in a forked process where the engine counts its steps."""
-    max_remembered_bytes: int = 16 * 1024 * 1024
+    max_remembered_bytes: int = _DEFAULTS.max_remembered_bytes
     """Size of the cache of join results that incremental evaluation uses."""
-    max_query_memory: int = 256 * 1024 * 1024
+    max_query_memory: int = _DEFAULTS.max_query_memory
     """Bytes of memory for an evaluation."""
     parse: Callable[[str, str], str | None] | None = None
     """Replacement of the function `parse` of this module, with the same contract."""
-    incremental: bool = True
+    incremental: bool = _DEFAULTS.booster == "delta"
     """Whether subscriptions use incremental evaluation where it is possible."""
 
     @property
