@@ -13,7 +13,7 @@ from spark_offload.services import among, answered, unanswered
 from spark_offload.sparql.construct import constructed
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.evaluation import Evaluation
-from spark_offload.sparql.explain import explained
+from spark_offload.sparql.explain_query import explained
 from spark_offload.sparql.parsing import parse
 from spark_offload.sparql.values import Term
 from spark_offload.table import open_table

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from edge.config import ConfigurationError, Settings, load, read_password
-from edge.config.explain import about, fields
 from edge.config.former_keys import REMOVED, RENAMED, REPLACED
+from edge.config.problem_messages import about, fields
 from edge.config.profiles import PROFILES
 from edge.config.reference import filled_in, schema, to_toml
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edge.cli.bindings_table import columns, printable
 from edge.cli.exit_codes import REFUSED, misused, refused
-from edge.cli.table import columns, printable
 
 if TYPE_CHECKING:
     from edge.jsap import Profile, ProfileEntry, Report

@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import misused, refused
-from edge.cli.table import printable
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
 
 def _elsewhere(settings: Settings, file: Path | None) -> list[Path]:
     """Return paths that are not in the backup: settings that point outside the data directory, and links in it."""
-    from edge.config.explain import fields
+    from edge.config.problem_messages import fields
 
     inside, found = settings.data_dir.absolute(), [] if file is None else [file]
     for key in fields():

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from edge.cli.asking import asked
+from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import refused
-from edge.cli.table import printable
 
 _CODES = """\b
 Exit codes:

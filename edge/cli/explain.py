@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.cli.http import dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
-from edge.cli.table import printable
 
 _WIDEST: Final = 100
 """Most columns of a line: longer lines are hard to read."""

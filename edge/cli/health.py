@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import EXIT_CODES, USAGE, Failure
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, url_option
-from edge.cli.table import printable
 
 _JSON: Final = {"Accept": "application/json"}
 _BETWEEN: Final = 1.0

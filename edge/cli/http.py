@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 import click
 
 from edge import http_client
+from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import Failure, misused, refused, unreachable
-from edge.cli.table import printable
 from edge.cli.token import ADVICE, token_for
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED, USAGE, misused
-from edge.cli.table import printable
 
 if TYPE_CHECKING:
     from edge.config import Settings

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import EXIT_CODES, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
-from edge.cli.table import printable
 from edge.cli.timers import local_time
 
 _JSON: Final = {"Accept": "application/json"}

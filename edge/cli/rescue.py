@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import refused
-from edge.cli.table import printable
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:

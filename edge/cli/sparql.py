@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from edge.cli import table
+from edge.cli import bindings_table
 from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
@@ -131,7 +131,7 @@ def _as_table(answer: Answer) -> list[str]:
         return ["true" if found["boolean"] else "false"]
     try:
         bindings = found["results"]["bindings"]
-        lines = table.lines(found["head"]["vars"], bindings)
+        lines = bindings_table.lines(found["head"]["vars"], bindings)
     except (KeyError, TypeError):
         raise refused("the answer is not a SPARQL result; is --url right?") from None
     count = len(bindings)

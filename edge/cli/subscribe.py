@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from edge.cli import table
+from edge.cli import bindings_table
 from edge.cli.exit_codes import EXIT_CODES
 from edge.cli.http import dataset_options
 from edge.cli.locate import data_dir_option
@@ -87,7 +87,7 @@ class _People:
         added, removed = notification["addedResults"], notification["removedResults"]
         variables = added["head"]["vars"]
         gone, new = removed["results"]["bindings"], added["results"]["bindings"]
-        header, rule, *rows = table.lines(variables, [*gone, *new], widths=self._widths)
+        header, rule, *rows = bindings_table.lines(variables, [*gone, *new], widths=self._widths)
         time_ = datetime.now().astimezone().strftime("%H:%M:%S")
         click.secho(f"{time_} #{notification['sequence']}: {len(new)} added, {len(gone)} removed", dim=True)
         if rows and [header, rule] != self._header:

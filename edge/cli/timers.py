@@ -11,10 +11,10 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
-from edge.cli.table import printable
 from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 _JSON: Final = {"Accept": "application/json"}

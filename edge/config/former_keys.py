@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from edge.config.explain import fixed
+from edge.config.problem_messages import fixed
 
 RENAMED: Final[Mapping[str, str]] = {
     "http.max_body": "http.max_message",

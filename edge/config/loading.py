@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from edge.adapters.settings import MqttSettings
 from edge.config import former_keys
-from edge.config.explain import explain, is_section, unknown_variable
 from edge.config.models import Settings
+from edge.config.problem_messages import explain, is_section, unknown_variable
 from edge.config.profiles import PROFILES
 from edge.gates.settings import SessionsSettings
 from edge.protocol.addresses import is_loopback

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from edge.config.explain import about, allowed, fields
 from edge.config.loading import GATES
 from edge.config.models import Settings
+from edge.config.problem_messages import about, allowed, fields
 from edge.config.profiles import DEFAULT, PROFILES
 
 BEGIN = "<!-- begin of the generated part: python -m edge.config.reference docs/configuration.md -->"

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from edge.config import Settings
-from edge.config.explain import about, fields
+from edge.config.problem_messages import about, fields
 
 REDACTED: Final = "***"
 _SHORTEST: Final = 4

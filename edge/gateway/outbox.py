@@ -15,8 +15,8 @@ from edge.config import Settings
 from edge.metrics import Metrics
 from edge.outbox.outbox import Outbox
 from edge.outbox.settings import OffloadSettings
+from edge.outbox.sqlite_tables import Damaged
 from edge.outbox.status import Status
-from edge.outbox.table import Damaged
 from edge.protocol.errors import InvalidRequest, NotReady, RequestTimeout
 
 if TYPE_CHECKING:

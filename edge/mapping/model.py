@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from edge.mapping.serial_model import SerialSpec
-from edge.mapping.table import Table
+from edge.mapping.toml_table import Table
 
 
 def _no_boolean(value: object) -> object:

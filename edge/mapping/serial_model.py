@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
-from edge.mapping.table import Table
+from edge.mapping.toml_table import Table
 
 
 class FramingSpec(Table):

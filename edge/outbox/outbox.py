@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from edge.outbox import table
+from edge.outbox import sqlite_tables
 from edge.outbox.observation import Context
 from edge.outbox.recorder import Recorder
-from edge.outbox.table import Lost, Row
+from edge.outbox.sqlite_tables import Lost, Row
 
 T = TypeVar("T")
 
@@ -89,15 +89,15 @@ class Outbox:
 
     def rows(self, first: int, limit: int) -> Iterator[Row]:
         """Yield number, context and body of up to `limit` observations from `first` on. Raises `Damaged`, `OSError`."""
-        return iter(self._read(lambda select: list(table.read_rows(select, first, self.last, limit))))
+        return iter(self._read(lambda select: list(sqlite_tables.read_rows(select, first, self.last, limit))))
 
     def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
         """Return the contexts with these ids. Raises `Damaged`, `OSError`."""
-        return self._read(lambda select: dict(table.read_contexts(select, ids)))
+        return self._read(lambda select: dict(sqlite_tables.read_contexts(select, ids)))
 
     def lost(self) -> list[Lost]:
         """Return the dropped ranges that are not acknowledged, in order. Raises `Damaged`, `OSError`."""
-        return self._read(lambda select: list(table.read_lost(select)))
+        return self._read(lambda select: list(sqlite_tables.read_lost(select)))
 
     def acknowledge(self, last: int) -> None:
         """Delete all observations up to `last`, which have arrived. Waits for the writer.
@@ -143,7 +143,7 @@ class Outbox:
             if connection is not None:
                 connection.close()
 
-    def _read(self, read: Callable[[table.Select], T]) -> T:
+    def _read(self, read: Callable[[sqlite_tables.Select], T]) -> T:
         with self._lock:
             try:
                 if self._connection is None:

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, cast
 
 from edge.engine.journal.journal import Journal
 from edge.engine.store.changes import Statement
-from edge.outbox import table
+from edge.outbox import sqlite_tables
 from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
 from edge.outbox.row_encoding import observations
 from edge.outbox.segment import body
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.table import Head, Lost, Row
+from edge.outbox.sqlite_tables import Head, Lost, Row
 from edge.protocol.errors import StorageFailed
 
 _SPARE: Final = 128
@@ -55,24 +55,24 @@ class Recorder:
         self._last_use: dict[int, int] = {}
         try:
             self._load(settings.gateway)
-        except table.Damaged as damaged:
+        except sqlite_tables.Damaged as damaged:
             journal.refuse(str(damaged))
 
     def _load(self, gateway: str) -> None:
-        """Read the stored state and check that its numbers have no gaps. Raises `table.Damaged`."""
+        """Read the stored state and check that its numbers have no gaps. Raises `sqlite_tables.Damaged`."""
         select = self._journal.select
-        head = table.read_head(select)
+        head = sqlite_tables.read_head(select)
         self._head_stored = head is not None and gateway in ("", head.gateway)
         if head is None:
             head = Head(gateway or f"edge-{secrets.token_hex(4)}", _new_epoch())
         self.head = head._replace(gateway=gateway or head.gateway)
         last = self.head.acknowledged
-        for lost in table.read_lost(select):
+        for lost in sqlite_tables.read_lost(select):
             last = self._after(last, lost.first, lost.last)
-        self.count, self.bytes, first, end = table.extent(select, last)
+        self.count, self.bytes, first, end = sqlite_tables.extent(select, last)
         if self.count:
             last = self._after(last, first, end)
-        contexts = dict(table.read_contexts(select))
+        contexts = dict(sqlite_tables.read_contexts(select))
         # Finding the last use of each context would require a scan of all rows. The newest number is a safe upper
         # bound.
         self._last_use = dict.fromkeys(contexts, last)
@@ -83,7 +83,7 @@ class Recorder:
     @staticmethod
     def _after(last: int, first: int, end: int) -> int:
         if first != last + 1:
-            raise table.Damaged(f"the stored observation {last + 1} is missing")
+            raise sqlite_tables.Damaged(f"the stored observation {last + 1} is missing")
         return end
 
     @property
@@ -142,9 +142,9 @@ class Recorder:
     def write(self, connection: sqlite3.Connection) -> None:
         """Write the new observations, and drop the oldest ones if the outbox is over its size limit."""
         if not self._head_stored:
-            table.write_head(connection, self.head)
-        table.add_contexts(connection, self._new_contexts.items())
-        table.add_rows(connection, self._new_rows)
+            sqlite_tables.write_head(connection, self.head)
+        sqlite_tables.add_contexts(connection, self._new_contexts.items())
+        sqlite_tables.add_rows(connection, self._new_rows)
         self._dropped = self._drop_oldest(connection) if self.bytes > self._max_bytes else None
 
     def _drop_oldest(self, connection: sqlite3.Connection) -> _Dropped | None:
@@ -155,7 +155,7 @@ class Recorder:
         times: list[int] = []
         size = 0
         # Rows of this commit are never dropped: only numbers below the first new one are candidates.
-        for seq, _, text in table.read_rows(connection.execute, self.oldest, self._new_rows[0][0] - 1):
+        for seq, _, text in sqlite_tables.read_rows(connection.execute, self.oldest, self._new_rows[0][0] - 1):
             seqs.append(seq)
             size += len(text.encode())
             times.append(int(text.partition("\t")[0]))
@@ -163,8 +163,8 @@ class Recorder:
                 break
         if not seqs:
             return None
-        table.remove(connection, seqs[-1])
-        table.add_lost(connection, Lost(seqs[0], seqs[-1], min(times), max(times), "the outbox was full"))
+        sqlite_tables.remove(connection, seqs[-1])
+        sqlite_tables.add_lost(connection, Lost(seqs[0], seqs[-1], min(times), max(times), "the outbox was full"))
         return _Dropped(len(seqs), size)
 
     def written(self) -> None:
@@ -200,7 +200,7 @@ class Recorder:
         offset = self.head.acknowledged
         # The new head has acknowledged and claimed 0: the numbers start from 1.
         head = Head(self.head.gateway, _new_epoch())
-        self._put_head(head, lambda connection: table.renumber(connection, offset))
+        self._put_head(head, lambda connection: sqlite_tables.renumber(connection, offset))
         self.last -= offset
         self.safe -= offset
         self._last_use = {number: max(0, use - offset) for number, use in self._last_use.items()}
@@ -208,7 +208,7 @@ class Recorder:
     def _put_head(self, head: Head, also: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
         def update_rows_and_head(connection: sqlite3.Connection) -> None:
             also(connection)
-            table.write_head(connection, head)
+            sqlite_tables.write_head(connection, head)
 
         # If the commit fails it raises, and the head in memory stays that of the disk.
         self._journal.commit([], update_rows_and_head)
@@ -229,9 +229,9 @@ class Recorder:
 
         def delete_acknowledged(connection: sqlite3.Connection) -> None:
             nonlocal count, size
-            count, size = table.remove(connection, last)
-            table.remove_lost(connection, last)
-            table.remove_contexts(connection, unused)
+            count, size = sqlite_tables.remove(connection, last)
+            sqlite_tables.remove_lost(connection, last)
+            sqlite_tables.remove_contexts(connection, unused)
 
         self._put_head(self.head._replace(acknowledged=last), delete_acknowledged)
         self.count -= count

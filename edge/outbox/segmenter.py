@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from edge.outbox.observation import Context
 from edge.outbox.segment import Manifest, packed
-from edge.outbox.table import Damaged, Lost, Row
+from edge.outbox.sqlite_tables import Damaged, Lost, Row
 
 
 class Stored(Protocol):

@@ -20,7 +20,7 @@ from edge.backoff import Backoff, Retry
 from edge.outbox.landing import KnownOutbox, Landing, LandingFailed
 from edge.outbox.segmenter import Segment, Stored, cut
 from edge.outbox.settings import OffloadSettings
-from edge.outbox.table import Damaged
+from edge.outbox.sqlite_tables import Damaged
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)

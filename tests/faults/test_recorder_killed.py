@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from edge.engine.journal.sqlite_schema import FILE_NAME
-from edge.outbox import table
+from edge.outbox import sqlite_tables
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA
 from edge.outbox.segment import cells
 from tests.faults.monitored_gateway import Watched
@@ -44,8 +44,8 @@ def stored(data_dir: Path) -> list[tuple[str | None, str]]:
     """Return series and value of all waiting observations. Their numbers must have no gaps."""
     uri = f"{(data_dir / FILE_NAME).as_uri()}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-        rows = list(table.read_rows(connection.execute, 1, 1_000_000))
-        contexts = dict(table.read_contexts(connection.execute))
+        rows = list(sqlite_tables.read_rows(connection.execute, 1, 1_000_000))
+        contexts = dict(sqlite_tables.read_contexts(connection.execute))
     assert [seq for seq, _, _ in rows] == list(range(1, len(rows) + 1))
     return [(contexts[context].series, cells(body).value or "") for _, context, body in rows]
 

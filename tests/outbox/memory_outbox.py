@@ -5,7 +5,7 @@ from pathlib import Path
 from edge.outbox.observation import Cells, Context
 from edge.outbox.segment import MANIFEST, ROWS, Manifest, body, unpacked
 from edge.outbox.shipper import Shipper
-from edge.outbox.table import Lost
+from edge.outbox.sqlite_tables import Lost
 from spark_offload.landing import Landing, Outbox
 
 EPOCH = "0123456789abcdef"

@@ -20,7 +20,7 @@ from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
 from edge.engine.updates.staged_change import StagedChange
 from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.table import Damaged
+from edge.outbox.sqlite_tables import Damaged
 from edge.protocol.access import Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed

@@ -13,7 +13,7 @@ from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.segmenter import cut
 from edge.outbox.settings import OffloadSettings
 from edge.outbox.shipper import Shipper
-from edge.outbox.table import Damaged
+from edge.outbox.sqlite_tables import Damaged
 from edge.protocol.errors import StorageFailed
 from tests.support.waiting import wait_for
 

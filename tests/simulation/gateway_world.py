@@ -48,7 +48,7 @@ from edge.engine.requests import Delta, Notification, QueryRequest, SubscribeFai
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.outbox import table
+from edge.outbox import sqlite_tables
 from edge.outbox.observation import Cells, Context
 from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
@@ -517,8 +517,8 @@ class World:
     def _note_sent(self) -> None:
         """Send the observations that the outbox may send. Observations must not change after they were sent."""
         journal = self.scheduler._journal
-        contexts = dict(table.read_contexts(journal.select))
-        for seq, context, body in table.read_rows(journal.select, self.outbox.oldest, self.outbox.safe):
+        contexts = dict(sqlite_tables.read_contexts(journal.select))
+        for seq, context, body in sqlite_tables.read_rows(journal.select, self.outbox.oldest, self.outbox.safe):
             found = str(contexts[context].series), int(body.split("\t")[1])
             assert self.sent_to_history.setdefault(seq, found) == found, f"observation {seq} has changed"
 

@@ -20,7 +20,7 @@ from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.delivery import Delivery
 from edge.engine.subscriptions.delta_evaluation import Changes
-from edge.engine.subscriptions.explain import explain_member, explain_singular
+from edge.engine.subscriptions.explain_subscription import explain_member, explain_singular
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.fault_isolation import FaultIsolation
 from edge.engine.subscriptions.first_result_delivery import FirstResultDelivery
