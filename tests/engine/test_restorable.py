@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.journal import codec
+from edge.engine.journal.codec import VOCABULARY
 from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
-from edge.engine.journal.vocabulary import VOCABULARY
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings

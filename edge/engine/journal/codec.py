@@ -1,6 +1,6 @@
 """Codec of journal entries: numbers and receipts first, then the quads of all entries as one N-Quads text.
 
-A body is one flag byte (`r` raw, `z` zlib, `d` zlib with the dictionary of `vocabulary`) and the content: the number of
+A body is one flag byte (`r` raw, `z` zlib, `d` zlib with the dictionary `VOCABULARY`) and the content: the number of
 entries (u32), for each entry its head and its receipt, and the text. One text for a whole commit compresses well and is
 parsed at once. A head counts the lines of its entry: quads added, quads removed, graphs created, graphs dropped, in
 this order. A line for a graph has the name of the graph as its subject. All numbers are little-endian.
@@ -18,7 +18,6 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.journal.vocabulary import VOCABULARY
 from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.store.oxigraph_transaction import GraphName
 
@@ -35,6 +34,29 @@ _SMALL_WINDOW_BITS: Final = 12
 """Base 2 logarithm of its window, which holds the dictionary and the content."""
 _SMALL_STATE: Final = 3
 """Memory level of that compressor: some KiB of state in addition to the window."""
+
+# Never change it: stored bodies cannot be read without exactly these bytes. Another dictionary needs another flag.
+# The most frequent texts come last, because short distances take fewer bits.
+VOCABULARY: Final = (
+    b"<http://www.w3.org/2000/01/rdf-schema#comment> <http://www.w3.org/2000/01/rdf-schema#label> "
+    b"<http://www.w3.org/ns/sosa/madeBySensor> <http://www.w3.org/ns/sosa/observedProperty> "
+    b"<http://www.w3.org/ns/sosa/hasFeatureOfInterest> <http://www.w3.org/ns/sosa/Observation> "
+    b"<http://www.w3.org/ns/sosa/hasResult> <http://qudt.org/1.1/schema/qudt#QuantityValue> "
+    b"<http://qudt.org/1.1/schema/qudt#unit> <http://qudt.org/1.1/vocab/unit#"
+    b"<http://mml.arces.unibo.it/monitor#hasMqttTopic> <http://mml.arces.unibo.it/monitor#hasMappingDigest> "
+    b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://www.w3.org/2006/time#hasTime> "
+    b"<http://www.w3.org/2006/time#Instant> <http://example.org/ <http://localhost/ <urn:uuid: _:"
+    b'"false" "true"^^<http://www.w3.org/2001/XMLSchema#boolean> .\n"^^<http://www.w3.org/2001/XMLSchema#double> .\n'
+    b'"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
+    b'-instant> <http://www.w3.org/2006/time#inXSDDateTimeStamp> "202-0-T:Z"^^<http://www.w3.org/2001/XMLSchema#dateTime'
+    b"> .\n<http://mml.arces.unibo.it/monitor#QuantityValue-"
+    b'> <http://qudt.org/1.1/schema/qudt#numericValue> "."^^<http://www.w3.org/2001/XMLSchema#decimal> .\n'
+)
+"""Preset dictionary for small bodies: the N-Quads of typical readings.
+
+A single reading is about 700 bytes of text, most of it IRIs of vocabularies. With a preset dictionary (RFC 1950,
+section 2.2) the compressor refers to them instead of writing them again.
+"""
 
 _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<qIIIII")
