@@ -21,7 +21,7 @@ class MqttMessage:
     connection: int
     """Connection that may acknowledge it: the last one that delivered it."""
     receipt: bytes
-    """Receipt that identifies a repeated delivery (`receipts`); empty for QoS 0."""
+    """Receipt that identifies a repeated delivery (`redelivery`); empty for QoS 0."""
 
     @property
     def size(self) -> int:
