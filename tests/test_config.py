@@ -109,6 +109,10 @@ def test_values_in_variables(variable, text, value):
             "engine.query_timeout: nan is not allowed: must be a number from 0.01 to 86400 (s)",
         ),
         (
+            "[limits]\nmax_client_bytes = 1",
+            "limits.max_client_bytes: 1 is not allowed: must be a whole number of at least 1048576 (bytes)",
+        ),
+        (
             '[engine]\ndurability = "never"',
             'engine.durability: "never" is not allowed: must be one of "commit", "interval"',
         ),

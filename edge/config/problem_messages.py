@@ -73,8 +73,13 @@ def _bounds(field: FieldInfo) -> str:
     low = next((item.ge for item in field.metadata if getattr(item, "ge", None) is not None), None)
     high = next((item.le for item in field.metadata if getattr(item, "le", None) is not None), None)
     if low is not None and high is not None:
-        return f" from {low:g} to {high}"
-    return f" of at least {low:g}" if low is not None else ""
+        return f" from {_number(low)} to {_number(high)}"
+    return f" of at least {_number(low)}" if low is not None else ""
+
+
+def _number(value: Any) -> str:  # noqa: ANN401 - annotated_types: whatever can be compared
+    """Return all digits of a bound, as an operator writes them in the file: `:g` rounds large numbers."""
+    return str(int(value)) if value == int(value) else str(value)
 
 
 def explain(error: ValidationError, variables: Mapping[str, str] | None = None) -> list[str]:
