@@ -1,22 +1,23 @@
-// The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
+// The live page: subscribes, reconnects, and shows the result. Values from the graph go into the page as text, never as
+// markup.
 import { hideEnrolment, offerEnrolment, watchEnrolment } from "./enrolment.js";
 import { labelAt, Observations, placeName, QUERY } from "./observations.js";
-import { askForToken, concernsToken, fetchAs, token, tokenCounts, watchToken } from "./token.js";
+import { askForToken, concernsToken, fetchAs, token, tokenAccepted, watchToken } from "./token.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
 const ALIAS = "live-page";
 
 const observations = new Observations();
-const shown = new Map();  // observation IRI -> its element and what it says
+const shown = new Map();  // observation IRI -> its element and the texts that it shows
 const places = document.getElementById("places");
 const restart = document.getElementById("restart");
 let wait = FIRST_WAIT;
 let drawing = false;
-let current;  // the connection that counts
-let waiting;  // for the next attempt
+let current;  // the newest attempt to connect; events of earlier ones are ignored
+let timer;  // of the next attempt
 
-function say(state, text) {
+function showState(state, text) {
   document.getElementById("state").dataset.state = state;
   document.getElementById("state-text").textContent = text;
   places.classList.toggle("stale", state === "lost");
@@ -27,16 +28,16 @@ async function endpoint() {
   if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
   const { ws, wss } = await answer.json();
   const socket = location.protocol === "https:" ? wss : ws;
-  if (!socket) throw new Error("the gateway names no WebSocket endpoint");
+  if (!socket) throw new Error("/api/endpoints has no address for WebSocket");
   const url = new URL(socket);
-  // An address that means "this machine" means the gateway's there, not the visitor's.
+  // A loopback address names the gateway's machine, which may not be the user's. The host of this page is the gateway.
   if (/^(localhost|127\.|0\.0\.0\.0$|\[::1?\]$)/.test(url.hostname)) url.hostname = location.hostname;
   return url.href;
 }
 
 async function connect() {
-  say(shown.size ? "lost" : "connecting", "Connecting");
-  clearTimeout(waiting);
+  showState(shown.size ? "lost" : "connecting", "Connecting");
+  clearTimeout(timer);
   const attempt = current = {};
   let socket;
   try {
@@ -45,19 +46,19 @@ async function connect() {
     socket = new WebSocket(url);
   } catch (error) {
     console.warn(error);
-    if (current === attempt) later();
+    if (current === attempt) reconnectLater();
     return;
   }
   attempt.close = () => socket.close();
   const subscribe = { sparql: QUERY, alias: ALIAS, ...(token() && { authorization: `Bearer ${token()}` }) };
   socket.onopen = () => socket.send(JSON.stringify({ subscribe }));
   socket.onmessage = (event) => current === attempt && receive(JSON.parse(event.data));
-  socket.onclose = () => current === attempt && later();
+  socket.onclose = () => current === attempt && reconnectLater();
 }
 
-// Nothing goes on until there is another token, and what was seen with the last one is not shown any more.
-function locked(error) {
-  clearTimeout(waiting);
+// Hide the values that the last token allowed, and wait until the user enters another one.
+function lock(error) {
+  clearTimeout(timer);
   current?.close?.();
   current = undefined;
   observations.clear();
@@ -65,22 +66,22 @@ function locked(error) {
   document.getElementById("empty").hidden = true;
   document.getElementById("view").hidden = true;
   restart.hidden = true;
-  say("locked", "Token needed");
+  showState("locked", "Token required");
   askForToken(error);
   offerEnrolment();
 }
 
-function later() {
+function reconnectLater() {
   const seconds = Math.round(wait / 100) / 10;
-  say("lost", `Connection lost, reconnecting in ${seconds} s`);
-  waiting = setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  showState("lost", `Connection lost, reconnecting in ${seconds} s`);
+  timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
   wait = Math.min(wait * 2, LONGEST_WAIT);
 }
 
 function receive(message) {
   if (message.error) {
     if (concernsToken(message)) {
-      locked(message);
+      lock(message);
     } else {
       console.warn(message.error, message.error_description);
       current.close();
@@ -92,15 +93,15 @@ function receive(message) {
   if (notification.sequence === 0) {
     observations.clear();
     wait = FIRST_WAIT;
-    say("live", "Live");
-    tokenCounts();
+    showState("live", "Live");
+    tokenAccepted();
     hideEnrolment();
     showRestart();
   }
   observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
   if (!drawing) {
     drawing = true;
-    // One drawing for all notifications of a moment, also in a tab that is not seen.
+    // Draw once for all notifications within 50 ms. A timer also runs in a hidden tab, unlike requestAnimationFrame.
     setTimeout(draw, 50);
   }
 }
@@ -115,11 +116,11 @@ function draw() {
     show(entry);
   }
   for (const id of gone) remove(id);
-  nameApart();
+  markAmbiguousNames();
   document.getElementById("empty").hidden = entries.length > 0;
-  const rooms = places.children.length;
+  const cards = places.children.length;
   document.getElementById("summary").textContent = entries.length
-    ? `${entries.length} ${entries.length === 1 ? "value" : "values"} in ${rooms} ${rooms === 1 ? "place" : "places"}`
+    ? `${entries.length} ${entries.length === 1 ? "value" : "values"} in ${cards} ${cards === 1 ? "place" : "places"}`
     : "";
 }
 
@@ -173,13 +174,13 @@ function placeList(iri) {
   return section.lastChild;
 }
 
-// What has no place comes last.
+// Observations without a place come last.
 function comparePlaces(one, other) {
   return !one - !other || compare(placeName(one), placeName(other)) || compare(one, other);
 }
 
-// Places that have the same name show their IRIs, too.
-function nameApart() {
+// Places with the same name also show their IRIs (style.css).
+function markAmbiguousNames() {
   const count = new Map();
   for (const { dataset } of places.children) {
     const name = placeName(dataset.place);
@@ -205,7 +206,7 @@ function flash(element) {
   element.classList.add("changed");
 }
 
-// Bytes and seconds come in numbers that nobody reads; the exact value stays in the tooltip.
+// Large numbers of bytes and seconds are hard to read, so they get larger units. The tooltip has the exact value.
 function readable(value, unit) {
   const number = Number(value);
   if (unit === "B" && Math.abs(number) >= 1000) {
@@ -261,7 +262,7 @@ function compare(one, other) {
   return one.localeCompare(other, undefined, { numeric: true });
 }
 
-// Administrators see why the gateway was started.
+// Show why the gateway was started. Only administrators get this field of /health.
 async function showRestart() {
   const attempt = current;
   const answer = await fetchAs("/health").catch(() => undefined);
@@ -271,7 +272,7 @@ async function showRestart() {
   if (last) write(restart, `Start ${last.starts}: ${last.text}.`);
 }
 
-// A link carries no token, so what needs one is fetched and shown below.
+// A link cannot send the token, so the page fetches guarded paths itself and shows the answers below the links.
 async function view(event) {
   if (!token()) return;
   event.preventDefault();
@@ -287,7 +288,7 @@ watchEnrolment(() => {
   document.getElementById("entry").hidden = true;
   connect();
 });
-watchToken(connect, () => locked({ error: "invalid_request" }));
+watchToken(connect, () => lock({ error: "invalid_request" }));
 for (const link of document.querySelectorAll("[data-guarded]")) link.addEventListener("click", view);
 setInterval(() => shown.forEach(writeTime), 5000);
 connect();

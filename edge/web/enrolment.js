@@ -2,9 +2,9 @@
 import { setToken } from "./token.js";
 
 const TEXTS = {
-  open: "It has no operator yet. Enter this code, which is valid once, to become its operator.",
-  closed: "It has no operator yet. The code is on its console. If so configured, this page also shows the code for a "
-    + "limited time after each start, to clients of the gateway's own network.",
+  open: "Enter this code to register as its operator. The code is valid once.",
+  closed: "Enter the code from the gateway's console to register as its operator. If so configured, this page also "
+    + "shows the code for a limited time after each start, to clients in the gateway's own network.",
 };
 
 const section = document.getElementById("enrolment");
@@ -12,7 +12,7 @@ const field = document.getElementById("code");
 const problem = document.getElementById("enrolment-error");
 const credentials = document.getElementById("credentials");
 
-/** Offer it, where the gateway waits for somebody. */
+/** Show the form if the gateway has no operator. */
 export async function offerEnrolment() {
   const answer = await fetch("/api/enrolment").catch(() => undefined);
   const { state, code } = answer?.ok ? await answer.json() : {};
@@ -26,14 +26,14 @@ export function hideEnrolment() {
   section.hidden = true;
 }
 
-/** Call `entered` once somebody has become the operator. */
+/** Call `entered` after the user has registered as operator and the page has a token. */
 export function watchEnrolment(entered) {
   document.getElementById("enrolment-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     problem.textContent = "";
     try {
       const client = await register(field.value.trim().toUpperCase());
-      show(client);  // the code is used up; whatever comes now, these are not lost
+      show(client);  // before the next request: the code is valid once, so an error must not lose the credentials
       setToken(await tokenOf(client));
     } catch (error) {
       problem.textContent = error.message;

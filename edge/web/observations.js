@@ -1,4 +1,4 @@
-// What is observed now: the rows of one subscription, kept up to date by its notifications. Knows no page.
+// Current observations: the rows of one subscription, kept up to date by its notifications. Independent of the page.
 
 import { SYMBOLS } from "./units.js";
 
@@ -15,8 +15,8 @@ SELECT ?observation ?label ?place ?value ?unit ?time WHERE {
   OPTIONAL { ?quantity time:hasTime ?instant . ?instant time:inXSDDateTimeStamp ?time }
 }`;
 
-// The place of what says of itself no place.
-export const ELSEWHERE = "Elsewhere";
+// Title of the card of observations without a place.
+export const NO_PLACE = "No place";
 
 export function localName(iri) {
   const name = iri.replace(/[/#:]+$/, "").split(/[/#]/).pop().split(":").pop() || iri;
@@ -29,9 +29,9 @@ export function unitSymbol(iri) {
   return Object.hasOwn(SYMBOLS, name) ? SYMBOLS[name] : name;
 }
 
-/** The name of a place without its IRI's path. Different places can have the same. */
+/** The name of a place without its IRI's path. Different places can have the same name. */
 export function placeName(iri) {
-  return iri ? localName(iri).replaceAll("_", " ") : ELSEWHERE;
+  return iri ? localName(iri).replaceAll("_", " ") : NO_PLACE;
 }
 
 /** A label without the name of the place under which it stands: "Temperature of Kitchen" is "Temperature" there. */
@@ -70,7 +70,8 @@ export class Observations {
     }
   }
 
-  /** One entry for each observation, the newest of its rows: {id, label, place, value, unit, time}; IRIs as they are. */
+  /** One entry for each observation, the newest of its rows: {id, label, place, value, unit, time}.
+   *  `id` and `place` are IRIs, `unit` is a symbol. */
   current() {
     const newest = new Map();
     for (const row of this.#rows.values()) {

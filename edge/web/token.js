@@ -3,9 +3,9 @@ const KEY = "sepa-edge.token";
 
 const REASONS = {
   invalid_request: ["This gateway requires a token", "Enter a token to see the graphs that its client may read."],
-  invalid_grant: ["This token is not valid any more", "It has expired, or is not for this gateway. Enter another one."],
-  invalid_client: ["This client is not allowed", "It is unknown here, or was revoked. Enter the token of another client."],
-  forbidden: ["This client may not subscribe", "The operator can allow it (edge clients allow). Or enter the token of another client."],
+  invalid_grant: ["This token is not valid", "It has expired, or is not for this gateway. Enter another one."],
+  invalid_client: ["This client is not allowed", "It is unknown to the gateway, or was revoked. Enter the token of another client."],
+  forbidden: ["This client may not subscribe", "Ask the operator to allow it (edge clients allow), or enter the token of another client."],
 };
 
 const entry = document.getElementById("entry");
@@ -59,8 +59,8 @@ export function watchToken(entered, left) {
   });
 }
 
-/** The token does. */
-export function tokenCounts() {
+/** Hide the form: the gateway has accepted the token, or requires none. */
+export function tokenAccepted() {
   entry.hidden = true;
   leave.hidden = !token();
 }

@@ -84,7 +84,7 @@ async def test_observations_appear_change_flash_and_go(served, page):
 async def test_observation_needs_only_a_value(served, page):
     served.update(observe("http://ex.org/sensors/attic", "7", unit="Furlong"))
     await page.wait_for(f"{text_of('.label')} === 'attic'")
-    assert await page.evaluate(text_of(".place h2")) == "Elsewhere"
+    assert await page.evaluate(text_of(".place h2")) == "No place"
     assert await page.evaluate(text_of(".unit")) == "Furlong"
 
 
@@ -95,7 +95,7 @@ async def test_places_and_labels_are_sorted_and_grouped(served, page):
     served.update(observe("urn:z", "1", label="Z"))
     await page.wait_for("document.querySelectorAll('.observation').length === 5")
     headings = "[...document.querySelectorAll('h2')].filter(h => h.closest('.place')).map(h => h.textContent).join()"
-    assert await page.evaluate(headings) == "A,B,Elsewhere"
+    assert await page.evaluate(headings) == "A,B,No place"
     labels = "[...document.querySelectorAll('[data-place$=B] .label')].map(l => l.textContent).join()"
     assert await page.evaluate(labels) == "Sensor 1,Sensor 2,Sensor 10"
 

@@ -21,7 +21,7 @@ INSERT DATA { <urn:lamp> a sosa:Observation ; sosa:hasResult <urn:r> .
 """
 LOCKED = "document.getElementById('state')?.dataset.state === 'locked'"
 SHOWN = "document.querySelectorAll('.observation').length === 1"
-KEPT = "sessionStorage.getItem('sepa-edge.token')"
+STORED = "sessionStorage.getItem('sepa-edge.token')"
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ async def test_the_page_asks_for_a_token_and_shows_permitted_graphs(gateway, pag
     assert "requires a token" in await page.evaluate(text_of("#entry-title"))
     assert "edge clients token" in await page.evaluate(text_of("#entry"))
     assert await page.evaluate("document.getElementById('empty').hidden")
-    token = member(gateway, "visitor", "subscribe")
+    token = member(gateway, "viewer", "subscribe")
     await enter(page, f" Bearer {token}\n")
     await page.wait_for(f"{LIVE} && {SHOWN}")
     assert await page.evaluate("document.getElementById('entry').hidden")
-    assert await page.evaluate(KEPT) == token
+    assert await page.evaluate(STORED) == token
     assert await page.evaluate("localStorage.length + document.cookie.length") == 0
     assert token not in await page.evaluate("location.href + document.documentElement.outerHTML")
     await page.command("Page.reload")
@@ -74,14 +74,14 @@ async def test_the_page_asks_for_a_token_and_shows_permitted_graphs(gateway, pag
     ("actions", "wrong", "reported"),
     [
         (("query",), lambda token: token, "may not subscribe"),
-        (("subscribe",), lambda token: token[:-9] + "AAAAAAAAA", "not valid any more"),
-        (("subscribe",), lambda token: "kitchen", "not valid any more"),
+        (("subscribe",), lambda token: token[:-9] + "AAAAAAAAA", "is not valid"),
+        (("subscribe",), lambda token: "kitchen", "is not valid"),
     ],
     ids=["not allowed", "forged", "nonsense"],
 )
 async def test_an_invalid_token_is_reported_and_another_one_is_accepted(gateway, page, actions, wrong, reported):
     await page.wait_for(LOCKED)
-    await enter(page, wrong(member(gateway, "visitor", *actions)))
+    await enter(page, wrong(member(gateway, "viewer", *actions)))
     await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes({reported!r})")
     assert await page.evaluate(text_of("#entry-error")) != ""
     assert await page.evaluate("document.getElementById('token').value") == ""
@@ -91,30 +91,30 @@ async def test_an_invalid_token_is_reported_and_another_one_is_accepted(gateway,
 
 async def test_expired_token_hides_the_data_until_a_new_one(gateway, page):
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe", seconds=8))
+    await enter(page, member(gateway, "viewer", "subscribe", seconds=8))
     await page.wait_for(f"{LIVE} && {SHOWN}")
-    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('not valid any more')")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('is not valid')")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
-    await enter(page, gateway._security.token("visitor", 600))
+    await enter(page, gateway._security.token("viewer", 600))
     await page.wait_for(f"{LIVE} && {SHOWN}")
 
 
 async def test_a_revoked_client_sees_nothing(gateway, page):
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe"))
+    await enter(page, member(gateway, "viewer", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
-    gateway._security.clients.revoke("visitor")
+    gateway._security.clients.revoke("viewer")
     await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('not allowed')")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
 
 
 async def test_the_token_is_removed_on_request(gateway, page):
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe"))
+    await enter(page, member(gateway, "viewer", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
     await page.evaluate("document.getElementById('leave').click()")
     await page.wait_for(LOCKED)
-    assert await page.evaluate(KEPT) is None
+    assert await page.evaluate(STORED) is None
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
     assert await page.evaluate("document.getElementById('leave').hidden")
 
@@ -122,7 +122,7 @@ async def test_the_token_is_removed_on_request(gateway, page):
 @pytest.mark.parametrize(("action", "seen"), [("administer", "# HELP"), ("query", "may not administer")])
 async def test_operator_data_is_fetched_with_the_token(gateway, page, action, seen):
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe", action))
+    await enter(page, member(gateway, "viewer", "subscribe", action))
     await page.wait_for(LIVE)
     await page.evaluate("document.querySelector('a[href=\"/metrics\"]').click()")
     await page.wait_for(f"{text_of('#view')}.includes({seen!r})")
@@ -131,7 +131,7 @@ async def test_operator_data_is_fetched_with_the_token(gateway, page, action, se
 async def test_page_over_tls_subscribes_over_tls(gateway, page):
     await page.open(gateway.endpoints["https"])
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe"))
+    await enter(page, member(gateway, "viewer", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN} && location.protocol === 'https:'")
 
 
@@ -143,7 +143,7 @@ async def test_an_administrator_sees_why_the_gateway_was_started(gateway, page):
     assert not await page.evaluate(hidden)
     await page.evaluate("document.getElementById('leave').click()")
     await page.wait_for(f"{LOCKED} && {hidden}")
-    await enter(page, member(gateway, "visitor", "subscribe"))
+    await enter(page, member(gateway, "viewer", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
     assert await page.evaluate(hidden)
     assert page.problems() == []
