@@ -63,8 +63,8 @@ class Content:
         if not self.quads:
             return True
         named = chosen.select(F.explode(F.array(*(iri(F.col(place)) for place in places))).alias("node"))
-        told_of = of_quads(self._foreign, PREDICATES).select(F.explode(F.array("subject", "object")).alias("node"))
-        return told_of.join(named, "node", "left_semi").limit(1).isEmpty()
+        nodes = of_quads(self._foreign, PREDICATES).select(F.explode(F.array("subject", "object")).alias("node"))
+        return nodes.join(named, "node", "left_semi").limit(1).isEmpty()
 
     @cached_property
     def graphs(self) -> bool:
