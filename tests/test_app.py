@@ -109,7 +109,7 @@ async def test_a_start_that_fails_leaves_nothing_running(tmp_path):
         assert gateway.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
 
 
-async def test_the_name_at_the_broker_is_kept(tmp_path):
+async def test_the_client_identifier_at_the_broker_survives_a_restart(tmp_path):
     names = []
     for _ in range(2):
         async with Gateway(settings(tmp_path)):

@@ -212,7 +212,7 @@ class Clients:
     def _talk_mqtt_at_once(self, number: int) -> None:
         """Subscribe over MQTT and leave, by the last will after a lost connection or by the status message."""
         address = urlsplit(self._at["mqtt"])
-        name = f"visitor{number % 20}"
+        name = f"client{number % 20}"
         came: queue.Queue[bytes | bytearray] = queue.Queue()
         client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name)
         client.will_set(f"{_ROOT}/status/{name}", "offline", qos=1)

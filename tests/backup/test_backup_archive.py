@@ -97,7 +97,7 @@ def test_a_restore_brings_back_everything_except_the_files_of_a_run(data, tmp_pa
     security.close()
 
 
-def test_existing_data_is_replaced_only_on_request_and_kept_aside(data, tmp_path):
+def test_existing_data_is_replaced_only_on_request_and_moved_aside(data, tmp_path):
     archive = backed_up(data)
     (data / "mappings" / "own.toml").write_text("# changed")
     with pytest.raises(BackupRefused, match="not empty; --replace"):

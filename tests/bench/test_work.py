@@ -55,7 +55,7 @@ def test_a_count_fails_when_it_is_30_percent_worse():
     assert [note.split(",")[0] for note in worse.notes] == ["reading_calls is 30"]
 
 
-def test_a_machine_without_records_is_told_how_to_add_them():
+def test_without_records_the_note_names_the_option_that_adds_them():
     assert work.compare({"reading_switches": 10.0}, None).notes == [
         f"There are no recorded counts for {work.machine()}: add them with --record."
     ]

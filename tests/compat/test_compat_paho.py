@@ -124,7 +124,7 @@ def test_an_invalid_packet_or_the_end_closes_the_connection(block):
     assert client._sock is None
 
 
-def test_paho_processes_the_other_packets_and_messages_that_nobody_takes():
+def test_paho_processes_the_other_packets_and_the_messages_without_on_publishes():
     client, _ = client_on(Wire(MESSAGE.replace(b"\x34", b"\x32") + b"\x20\x02\x00\x05"))
     messages: list[MQTTMessage] = []
     refused: list[bool] = []

@@ -34,7 +34,7 @@ class UnknownClient:
         self.came: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self._ready = threading.Event()
         self.client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5 if five else paho.MQTTv311, client_id="stranger"
+            paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5 if five else paho.MQTTv311, client_id="unknown"
         )
         self.client.on_connect = lambda client, *_: client.subscribe(f"{ROOT}/response/#" if not five else "#", 1)
         self.client.on_subscribe = lambda *_: self._ready.set()

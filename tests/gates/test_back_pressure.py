@@ -154,20 +154,20 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
         await _step(step, outgoing, reader, teller, clock)
     unread = outgoing.unread().get(teller.name, [])
     reported = teller.sequence - 1
-    parked = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), reported, unread)
+    suspended = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), reported, unread)
     outgoing.close()
-    parked.add(teller.change(last))
+    suspended.add(teller.change(last))
     follower = Follower()
     for message in reader.received:  # any of them may be the last one that arrived
         follower.take(message["notification"])
-        missed = parked.since("again", follower.sequence)
+        missed = suspended.since("again", follower.sequence)
         assert missed is not None or not whole
         if missed is not None:
             back = deepcopy(follower)
             back.take(json.loads(to_text(missed))["notification"])
-            assert (back.result, back.sequence) == (teller.result, parked.sequence)
+            assert (back.result, back.sequence) == (teller.result, suspended.sequence)
     for unheard_of in (follower.sequence + 1000, reported + 1):
-        assert parked.since(None, unheard_of) is None
+        assert suspended.since(None, unheard_of) is None
 
 
 async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller, clock: Clock) -> None:
@@ -461,7 +461,7 @@ async def test_nothing_is_evaluated_for_a_disconnected_client():
     session.close()
 
 
-async def test_changes_after_a_disconnection_are_kept_for_the_resumption():
+async def test_changes_after_a_disconnection_are_stored_for_the_resumption():
     reader = Reader()
     outgoing = Outgoing(reader, 100, 0, lambda: None, lambda: None, merge_after=1, kept=1_000_000)
     teller = Teller("one")

@@ -49,8 +49,8 @@ async def test_changes_for_a_client_that_may_resume_count_until_it_is_back(serve
         assert initial < 1000
         for number in range(5):
             await update(gateway, data(200 * number, 200))
-        parked = total(gateway)
-        assert 200_000 < parked < 800_000
+        stored = total(gateway)
+        assert 200_000 < stored < 800_000
         await update(gateway, "DELETE WHERE { ?s <urn:p> ?o }")
         assert total(gateway) == initial, "what came and went was not missed"
         await update(gateway, data(0, 200))

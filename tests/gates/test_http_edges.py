@@ -38,7 +38,7 @@ async def endless():
         yield part
 
 
-async def test_a_body_of_50_mb_is_refused_without_being_kept(serve):
+async def test_a_body_of_50_mb_is_refused_without_being_stored(serve):
     async with serve(http=HttpGateSettings(port=0, max_message=MIB)) as gateway, gateway.http() as http:
         for content in (b" " * (50 * MIB), endless()):
             answer = await http.post("/update", content=content, headers=UPDATE)

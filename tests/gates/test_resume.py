@@ -125,7 +125,7 @@ async def test_an_invalid_resumption_does_not_affect_a_live_subscription(gateway
     assert engine.subscriptions == 2
 
 
-async def test_a_setting_bounds_the_kept_notifications(engine, serve):
+async def test_a_setting_bounds_the_stored_notifications(engine, serve):
     for kept, same in ((100_000, True), (1_000, False)):
         async with serve(max_sent=kept) as gateway:
             client = await gateway.client()
@@ -243,7 +243,7 @@ async def test_a_client_that_unsubscribes_leaves_nothing_to_resume(gateway, engi
     assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
 
 
-async def test_nothing_is_kept_for_subscriptions_that_are_not_resumable(gateway, engine):
+async def test_nothing_is_stored_for_subscriptions_that_are_not_resumable(gateway, engine):
     client = await gateway.client()
     await client.subscribe(VALUES)
     await vanish(gateway, client)

@@ -77,9 +77,9 @@ async def test_no_notification_follows_unsubscribed(gateway):
 
 
 async def test_subscriptions_of_another_connection_cannot_be_ended(gateway):
-    owner, stranger = await gateway.client(), await gateway.client()
+    owner, other = await gateway.client(), await gateway.client()
     first = await owner.subscribe()
-    answer = await stranger.ask({"unsubscribe": {"spuid": first["spuid"]}})
+    answer = await other.ask({"unsubscribe": {"spuid": first["spuid"]}})
     assert answer["status_code"] == 404
     await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
     assert (await owner.notification())["sequence"] == 1

@@ -39,7 +39,7 @@ def test_a_directory_is_where_the_settings_file_says(loaded, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["https://history.example.org:8500/", "http://127.0.0.1:8500", "http://localhost/a"])
-def test_an_address_is_kept(loaded, url):
+def test_a_valid_address_is_accepted(loaded, url):
     assert (loaded(to=url, token="t").to, loaded(to=url).over_http) == (url, True)
 
 

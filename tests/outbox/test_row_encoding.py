@@ -149,7 +149,7 @@ def test_additional_properties_of_an_observation_are_cells():
     assert (context.sensor, context.unit, own.quads) == ("urn:sensor:1", None, None)
 
 
-def test_anything_else_is_kept_as_quads_at_its_time():
+def test_anything_else_is_stored_as_quads_at_its_time():
     ((context, own),) = stored(shaped(label=(iri("urn:o:1"), "urn:x:label", ox.Literal("a"))))
     assert (context, own.time, own.value) == (Context(), 1_767_323_045_000_006, None)
     assert len(own.quads.split("\n")) == 9

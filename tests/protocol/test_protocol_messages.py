@@ -54,7 +54,7 @@ def test_an_unsubscribe_request():
         ('{"update":{"alias":"one","alias":"two","sparql":"b"}}', None),
     ],
 )
-def test_the_alias_is_kept_in_errors(text, alias):
+def test_errors_contain_the_alias(text, alias):
     with pytest.raises(InvalidRequest) as error:
         parse_message(text)
     assert error.value.alias == alias

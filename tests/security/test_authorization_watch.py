@@ -88,7 +88,7 @@ async def test_a_subscription_is_resumed_with_another_token_of_the_same_client(h
         assert again["notification"]["spuid"] == spuid
 
 
-async def test_a_parked_subscription_of_a_revoked_client_ends(harness):
+async def test_a_suspended_subscription_of_a_revoked_client_ends(harness):
     token = await harness.member()
     async with harness.socket() as socket:
         await socket.ask("subscribe", token, sparql=QUERY, resume=True)
@@ -119,10 +119,10 @@ async def test_clients_are_refused_while_the_client_store_is_unreadable(harness,
 async def test_a_socket_without_a_valid_token_is_closed_after_a_while_and_no_other(secured):
     async with secured(ws={"authorize_within": 0.5}) as harness:
         token = await harness.member()
-        async with harness.socket() as silent, harness.socket() as stranger, harness.socket() as mine:
+        async with harness.socket() as silent, harness.socket() as unauthenticated, harness.socket() as mine:
             await mine.ask("query", token, sparql="ASK {}")
-            assert (await stranger.ask("query", "nonsense", sparql="ASK {}"))["status_code"] == 401
-            for socket in (silent, stranger):
+            assert (await unauthenticated.ask("query", "nonsense", sparql="ASK {}"))["status_code"] == 401
+            for socket in (silent, unauthenticated):
                 async with asyncio.timeout(20):
                     await socket.socket.wait_closed()
                 assert socket.socket.close_code == 1008

@@ -57,7 +57,7 @@ async def ended(harness: Harness, token: str, name: str = "t", **parameters: str
     return found["state"], found.get("error")
 
 
-async def test_a_client_kept_to_some_graphs_has_updates_run_later_on_these(harness):
+async def test_a_delayed_update_changes_only_graphs_that_its_client_may_change(harness):
     token = await harness.member("lamp", LIMITED)
     for name, graph in (("mine", MINE), ("theirs", THEIRS)):
         assert (await harness.update(token, insert(graph), delay="PT0S", id=name)).status_code == 202

@@ -296,7 +296,7 @@ def test_file_of_an_older_version_is_upgraded(tmp_path, version, missing):
     assert {client.rights.priority for client in found.values()} == {"normal"}
 
 
-def test_priority_is_kept_and_changes_at_once(clients):
+def test_priority_is_stored_and_changes_at_once(clients):
     clients.allow("lamp", Rights(priority="low"))
     clients.register("lamp")
     (lamp,) = clients.registered().values()

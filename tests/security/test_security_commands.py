@@ -108,7 +108,7 @@ async def test_a_gateway_that_runs_follows_the_commands(secured, run):
         await do("revoke", "lamp")
         assert (await harness.query(token)).status_code == 401
         await do("open", "--for", "1m")
-        await harness.register("visitor")
+        await harness.register("newcomer")
         await do("allow", "operator", "--action", "administer")
         operator = await do("token", "operator", "--for", "2h")
         async with harness.http() as http:
@@ -239,7 +239,7 @@ def test_certificates_are_made_and_keep_their_names(run, tmp_path):
     assert "neither a host name" in run("cert", "init", "a b", code=1)
 
 
-def test_clients_of_another_issuer_are_let_in_and_revoked_by_their_name_there(run, monkeypatch):
+def test_clients_of_another_issuer_are_accepted_and_revoked_by_their_name_there(run, monkeypatch):
     url = "https://issuer.example/realms/home"
     assert "is not set" in run("clients", "allow", "lamp", "--issuer", url, code=2)
     monkeypatch.setenv("EDGE__ISSUER__URL", url)

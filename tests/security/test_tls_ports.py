@@ -87,14 +87,14 @@ def served(context: ssl.SSLContext, authority) -> bytes:
     trust = ssl.create_default_context(cafile=authority)
     server_in, server_out, client_in, client_out = (ssl.MemoryBIO() for _ in range(4))
     server = context.wrap_bio(server_in, server_out, server_side=True)
-    visitor = trust.wrap_bio(client_in, client_out, server_hostname="localhost")
+    client = trust.wrap_bio(client_in, client_out, server_hostname="localhost")
     for _ in range(10):
-        for end in (visitor, server):
+        for end in (client, server):
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
             client_in.write(server_out.read())
             server_in.write(client_out.read())
-    return visitor.getpeercert(binary_form=True) or b""
+    return client.getpeercert(binary_form=True) or b""
 
 
 def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(tmp_path):

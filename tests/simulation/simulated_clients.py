@@ -47,7 +47,7 @@ QUERIES = (
     " ASK { ?c <urn:done> 3 }",
 )
 """Subscription texts. They start with a space, which identifies the subscriptions of these clients."""
-_PARKED = 600.0
+_RESUME_FOR = 600.0
 """Seconds."""
 
 Row = str
@@ -309,7 +309,7 @@ class Clients:
             engine,  # type: ignore[arg-type]
             OPEN_GUARD,
             metrics.parked_subscriptions,
-            seconds=_PARKED,
+            seconds=_RESUME_FOR,
             limit=8,
             quota=self.quota,
         )
@@ -372,13 +372,13 @@ class Clients:
                 client.socket.close(1000, "")
                 client.lose()
             client.subscriptions.clear()
-        self._clock.advance(2 * int(_PARKED) * 1_000_000)
+        self._clock.advance(2 * int(_RESUME_FOR) * 1_000_000)
         for _ in range(20):  # each end is one step of the writer
             self._turn()
             turn()
         rate_limit, resume_registry = self._sessions.rate_limit, self._sessions.resume_registry
         assert not rate_limit._subscriptions, "subscriptions count that have ended"
-        assert not resume_registry._slots, "subscriptions are parked for ever"
+        assert not resume_registry._slots, "subscriptions stay suspended forever"
         assert not resume_registry._connected, "subscriptions live without a connection"
         held = {who: size for who, size in self.quota._share._held.items() if who.startswith(("127.", "coap:"))}
         assert not held, f"bytes are held for clients that have gone: {held}"

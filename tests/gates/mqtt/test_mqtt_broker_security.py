@@ -302,7 +302,7 @@ def test_other_versions_and_other_packets_are_refused_at_once(gateway, port):
             assert found == (answer or b"")
 
 
-def test_a_session_that_is_kept_needs_an_identifier(gateway, port):
+def test_a_persistent_session_needs_an_identifier(gateway, port):
     password = token(gateway, "lamp").encode()
     body = b"\x00\x04MQTT\x04\xc0\x00\x3c" + b"\x00\x00" + b"\x00\x01u" + len(password).to_bytes(2) + password
     with socket.create_connection(("127.0.0.1", port), 20) as client:
@@ -313,8 +313,8 @@ def test_a_session_that_is_kept_needs_an_identifier(gateway, port):
 def test_tls_port_requires_a_token(gateway):
     secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])
     authority = str(gateway.settings.tls_dir / "ca.pem")
-    with Device(secure, "nonsense", ca=authority) as stranger:
-        assert stranger.code == 4
+    with Device(secure, "nonsense", ca=authority) as unknown:
+        assert unknown.code == 4
     with Device(secure, token(gateway, "lamp"), ca=authority) as lamp:
         assert lamp.subscribe("lamp/#")
         lamp.publish("lamp/on", "1", qos=2)

@@ -284,7 +284,7 @@ def test_a_silent_client_without_a_will_is_removed(tmp_path):
                 silent.came.get(timeout=0.1)
 
 
-def told_of(caplog, event):
+def records_of(caplog, event):
     return [record for record in caplog.records if record.message == event]
 
 
@@ -300,7 +300,7 @@ def test_the_longest_silent_client_is_evicted_when_slots_run_out(tmp_path, caplo
             one.ask({"query": {"sparql": "ASK {}"}})
             wait_for(lambda: "result" in three.ask({"query": {"sparql": "ASK {}"}}), what="a place")
             assert sessions(gateway) == 2
-            assert len(told_of(caplog, "mqtt_gate.full")) == 1
+            assert len(records_of(caplog, "mqtt_gate.full")) == 1
             again = three.ask({"subscribe": {"sparql": ALL, "spuid": spuid, "sequence": 0}})
             assert again["notification"]["spuid"] == spuid
 
@@ -325,10 +325,10 @@ def test_a_mistyped_topic_is_logged(tmp_path, caplog, times):
     with running_gateway(tmp_path) as gateway, MqttClient(port_of(gateway)) as client:
         for topic in STRAYS * times:
             client.client.publish(f"{ROOT}/{topic}", '{"query": {"sparql": "ASK {}"}}', 1)
-        wait_for(lambda: len(told_of(caplog, "mqtt_gate.ignored")) >= len(STRAYS), what="the log lines")
+        wait_for(lambda: len(records_of(caplog, "mqtt_gate.ignored")) >= len(STRAYS), what="the log lines")
         assert "result" in client.ask({"query": {"sparql": "ASK {}"}})
         client.subscribe(alias="mine")
-        received = told_of(caplog, "mqtt_gate.ignored")
+        received = records_of(caplog, "mqtt_gate.ignored")
         assert sorted(record.topic for record in received) == sorted(f"{ROOT}/{topic}"[:200] for topic in STRAYS)
 
 
@@ -336,7 +336,7 @@ def test_the_log_of_mistyped_topics_is_bounded(caplog):
     strays = UnhandledTopics(ROOT)
     for number in range(1000):
         strays.check(f"{ROOT}/requests/{number}")
-    received = told_of(caplog, "mqtt_gate.ignored")
+    received = records_of(caplog, "mqtt_gate.ignored")
     assert len(received) == 100
     assert received[-1].further_ones == "not logged"
 
@@ -445,12 +445,12 @@ def test_an_external_broker_has_no_gate_unless_configured(tmp_path, mosquitto, c
         assert gateway._mqtt.gate is None
         _greet(None, gateway)
         assert "neither clients nor continuous queries" in capsys.readouterr().out
-    (received,) = told_of(caplog, "mqtt_gate.closed")
+    (received,) = records_of(caplog, "mqtt_gate.closed")
     assert (received.levelno, received.standing_queries) == (level, list(queries))
     caplog.clear()
     with running_gateway(tmp_path, mosquitto.url, mqtt_gate={"enabled": "never"}):
         pass
-    assert told_of(caplog, "mqtt_gate.closed") == []
+    assert records_of(caplog, "mqtt_gate.closed") == []
 
 
 def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
