@@ -104,8 +104,13 @@ class Inbox:
     def take(self, limit: int) -> list[MqttMessage]:
         """Return up to `limit` messages."""
         with self._lock:
-            taken = [self._messages.popleft() for _ in range(min(limit, len(self._messages)))]
-            self._bytes -= sum(message.size for message in taken)
+            if len(self._messages) <= limit:
+                taken = list(self._messages)
+                self._messages.clear()
+                self._bytes = 0
+            else:
+                taken = [self._messages.popleft() for _ in range(limit)]
+                self._bytes -= sum(message.size for message in taken)
             return taken
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ with `poll`, because `select` fails for descriptors above 1,023.
 from __future__ import annotations
 
 import contextlib
-import math
 import select
 import socket
 import ssl
@@ -29,6 +28,8 @@ Packet = tuple[int, bytes]
 
 _BLOCK: Final = 65_536
 """Maximum bytes of one read."""
+_LOOK: Final = 1.0
+"""Maximum seconds between two checks of the keep-alive interval."""
 _LENGTH_BYTES: Final = 4
 """Maximum bytes of a packet's length (MQTT 3.1.1, section 2.2.3)."""
 _ACKNOWLEDGEMENTS: Final = {1: b"\x40\x02", 2: b"\x50\x02"}
@@ -70,10 +71,16 @@ class AcknowledgingClient(Client):
         self._socket_lock = threading.RLock()
 
         self._wake_up: WakeUp | None = None
+        self._poll = select.poll()
+        self._polled: tuple[int, int] | None = None
+        """Descriptor and events of the socket in `_poll`."""
+        self._look_at = 0.0
+        """Time at which the keep-alive interval is checked next."""
 
     def wake_by(self, wake_up: WakeUp) -> None:
         """Set what ends the wait of the loop: other threads, and packets that they have queued."""
         self._wake_up = wake_up
+        self._poll.register(wake_up.fd, select.POLLIN)
         # With this callback, paho does not send packets of other threads itself.
         self.on_socket_register_write = lambda *_: wake_up.set()
 
@@ -106,39 +113,45 @@ class AcknowledgingClient(Client):
         if self._sock is None:
             return MQTTErrorCode.MQTT_ERR_NO_CONN
         code = MQTTErrorCode.MQTT_ERR_SUCCESS
-        if self.wait(min(timeout, self._until_ping())):
+        if self.wait(max(0.0, min(timeout, self._look_at - time.monotonic()))):
             code = self.loop_read()
-        if code == MQTTErrorCode.MQTT_ERR_SUCCESS and self.want_write():
+        if code == MQTTErrorCode.MQTT_ERR_SUCCESS and self._out_packet:
             code = self.loop_write()
-        return self.loop_misc() if code == MQTTErrorCode.MQTT_ERR_SUCCESS else code
+        if code == MQTTErrorCode.MQTT_ERR_SUCCESS and (now := time.monotonic()) >= self._look_at:
+            # The broker closes a connection that is silent for one and a half keep-alive intervals (MQTT 3.1.1,
+            # section 3.1.2.10).
+            self._look_at = now + min(_LOOK, self._keepalive / 4 or _LOOK)
+            code = self.loop_misc()
+        return code
 
     def wait(self, timeout: float) -> bool:
         """Wait for the socket or a wake-up, at most `timeout` seconds. Returns whether the socket is readable."""
-        poll = select.poll()
         connection = self._sock
+        wanted = None
         if connection is not None:
             if self.reading and isinstance(connection, ssl.SSLSocket) and connection.pending():
                 return True
-            wanted = (select.POLLIN if self.reading else 0) | (select.POLLOUT if self.want_write() else 0)
+            events = (select.POLLIN if self.reading else 0) | (select.POLLOUT if self._out_packet else 0)
             # A descriptor without wanted events would still report the end of its connection, again and again.
-            if wanted:
-                poll.register(connection, wanted)
-        if self._wake_up is not None:
-            poll.register(self._wake_up.fd, select.POLLIN)
-        events = dict(poll.poll(timeout * 1000))
-        if self._wake_up is not None and events.pop(self._wake_up.fd, 0):
-            self._wake_up.clear()
-        return self.reading and any(found & ~select.POLLOUT for found in events.values())
+            if events:
+                wanted = connection.fileno(), events
+        if wanted != self._polled:
+            self._register(wanted)
+        readable = False
+        for descriptor, found in self._poll.poll(timeout * 1000):
+            if self._wake_up is not None and descriptor == self._wake_up.fd:
+                self._wake_up.clear()
+            else:
+                readable = self.reading and found & ~select.POLLOUT != 0
+        return readable
 
-    def _until_ping(self) -> float:
-        """Return the seconds until a ping is due.
-
-        The broker closes a connection that is silent for one and a half keep-alive intervals (MQTT 3.1.1, section
-        3.1.2.10). A ping that is late by one wait of the loop would exceed that with a short interval.
-        """
-        if not self._keepalive:
-            return math.inf
-        return max(0.0, self._last_msg_out + self._keepalive - time.monotonic())
+    def _register(self, wanted: tuple[int, int] | None) -> None:
+        """Poll the socket for these events in place of the previous ones; None: not at all."""
+        if self._polled is not None:
+            self._poll.unregister(self._polled[0])
+        if wanted is not None:
+            self._poll.register(*wanted)
+        self._polled = wanted
 
     def loop_misc(self) -> MQTTErrorCode:
         """Send pings, and end the connection if the broker does not answer them."""

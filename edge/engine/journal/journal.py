@@ -225,13 +225,18 @@ class Journal:
             ) from error
 
     def _store(self, body: bytes, also: AlsoWrite | None) -> None:
-        with self._transaction() as connection:
+        connection = self._begin()
+        try:
             if body:
                 first = self._sequence + 1
                 row = (first, body, sqlite_schema.checksum(body, first))
                 connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
             if also is not None:
                 also(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
     def select(self, query: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...]]:
         """Read other tables of the file, row by row. Raises `StorageFailed`."""
@@ -285,10 +290,7 @@ class Journal:
             return True
         receipts = codec.encode([JournalEntry(0, NO_CHANGE, bytes(self._receipts))])
         try:
-            with self._transaction() as connection:
-                size = sqlite_schema.replace_snapshot(connection, self._sequence, bodies, receipts)
-                if also is not None:
-                    also(connection)
+            size = self._replace_snapshot(bodies, receipts, also)
         except (sqlite3.Error, codec.NotRestorable) as error:
             self.snapshot_failed(str(error))
             self._clear_log(error)
@@ -302,6 +304,18 @@ class Journal:
         self._unflushed = True
         self._shrink()
         return True
+
+    def _replace_snapshot(self, bodies: Iterable[bytes], receipts: bytes, also: AlsoWrite | None) -> int:
+        connection = self._begin()
+        try:
+            size = sqlite_schema.replace_snapshot(connection, self._sequence, bodies, receipts)
+            if also is not None:
+                also(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        return size
 
     def snapshot_failed(self, reason: str) -> None:
         """Log once that the snapshot failed, and postpone the next attempt."""
@@ -326,18 +340,15 @@ class Journal:
     def _snapshot_threshold(self) -> int:
         return max(self._snapshot_min_bytes, int(self._snapshot_ratio * self._snapshot_bytes))
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _begin(self) -> sqlite3.Connection:
         if self._log_unclean:
             self._empty_log()
         self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+        return self._connection
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _clear_log(self, error: Exception) -> None:
         """Empty the write-ahead log after a failed commit: it frees space, and removes the frames of that commit.

@@ -146,7 +146,8 @@ class Writer:
             if self._over:
                 return
             self.turn()
-            sooner = self._wakes_at() < self._sleeps_until
+            wait = self._wait()
+            sooner = math.isfinite(wait) and self._seconds() + wait < self._sleeps_until
         except BaseException:
             self._failed = True
             raise
@@ -158,16 +159,12 @@ class Writer:
         while not (self._failed or self._queue.finished):
             with self._turn:
                 self.turn()
-                self._sleeps_until = self._wakes_at()
-            left = self._sleeps_until - self._seconds()
-            self._queue.sleep(None if math.isinf(left) else max(0.0, left))
+                wait = self._wait()
+                self._sleeps_until = self._seconds() + wait
+            self._queue.sleep(None if math.isinf(wait) else wait)
         with self._turn:
             self._over = True
             self._close()
-
-    def _wakes_at(self) -> float:
-        wait = self._wait()
-        return math.inf if wait is None else self._seconds() + wait
 
     def _close(self) -> None:
         self._long.close()
@@ -189,19 +186,18 @@ class Writer:
             self._long.begin(self._clock.wall())
         self._engine.spus.incremental.first_results.begin()
         work = self._queue.take(self._due)
-        self._progress()
+        began = self._progress()
         if isinstance(work, Task):
-            began = self._clock.steady()
             work.run()
-            self._queue.charge(work, self._clock.steady() - began)
+            self._queue.charge(work, self._progress() - began)
         elif work is not None:
-            taken, done = self._execute_batch(work)
+            taken, done = self._execute_batch(work, began)
             self._finish(done)
             self._queue.done(taken)
         elif self._durable.urgent:  # subscriptions that begin at the same time share one commit
             self._store_subscriptions()
-        self._progress()
         if self._engine.untidy:
+            self._progress()
             self._engine.tidy()
         self._look_after_storage()
         self._busy_since = None
@@ -209,40 +205,40 @@ class Writer:
     def _seconds(self) -> float:
         return self._clock.steady() / 1_000_000
 
-    def _progress(self) -> None:
-        """Note that a piece of work ends and another begins."""
-        self._busy_since = self._clock.steady()
+    def _progress(self) -> int:
+        """Note that a piece of work ends and another begins. Return the time."""
+        now = self._busy_since = self._clock.steady()
+        return now
 
-    def _wait(self) -> float | None:
+    def _wait(self) -> float:
+        """Return the seconds until the next turn is necessary even if no work arrives, or infinity."""
         if self._durable.urgent or self._engine.untidy:
             return 0.0
-        retry = _RETRY if self.storage_failing else None
-        flush = self._flush_interval if self._journal.unflushed else None
+        wait = _RETRY if self.storage_failing else math.inf
+        if self._flush_interval is not None and self._journal.unflushed:
+            wait = min(wait, self._flush_interval)
         first = self._engine.spus.incremental.first_results
-        times = [
-            seconds
-            for seconds in (flush, self._timers.wait(), retry, self._long.wait, first.wait)
-            if seconds is not None
-        ]
-        return min(times, default=None)
+        for seconds in (self._timers.wait(), self._long.wait, first.wait):
+            if seconds is not None:
+                wait = min(wait, seconds)
+        return wait
 
     def _due(self) -> list[Work]:
         compiler = self._compiler
         return [Fire(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()]
 
-    def _execute_batch(self, first: Work) -> tuple[list[Work], list[Work]]:
-        """Execute work until the batch is full.
+    def _execute_batch(self, first: Work, began: int) -> tuple[list[Work], list[Work]]:
+        """Execute work until the batch is full. `began`: the present time.
 
         Returns the work that was taken from the queue, and the part of it that did not fail.
         """
-        began = before = self._clock.steady()
+        before = began
         self._now = self._clock.wall()
         taken: list[Work] = []
         done: list[Work] = []
         room = self._max_batch
         work: Work | None = first
         while work is not None:
-            self._busy_since = before
             staged = work.staged
             try:
                 if _execute(work, self._now):
@@ -256,7 +252,7 @@ class Writer:
                 self._queue.hold(work)
                 text.compiled.add_done_callback(partial(self._put_back, work))
             room -= max(1, work.updates)
-            now = self._clock.steady()
+            now = self._progress()
             if work.source != self._last_source:
                 if self._last_source is not None:
                     self._several_until = now + _SEVERAL
@@ -288,13 +284,12 @@ class Writer:
         engine, timers = self._engine, self._timers
         executed = [step for work in done for step in work.executed]
         ledger = self._ledger if self._ledger is not None and self._ledger.changed else None
-        self._progress()
         try:
             stored = [entry for work in done for entry in entries(work, now)]
             writes = bool(stored or timers.changed or ledger is not None)
             if writes:
                 self._commit(stored, self._write_others)
-                self._disk_time = self._clock.steady() - self._written_at
+                self._disk_time = self._progress() - self._written_at
         except BaseException as raised:  # noqa: BLE001  after any error memory must not be ahead of the disk
             error = contained(raised)
             engine.undo(executed)
@@ -303,7 +298,6 @@ class Writer:
             for work in done:
                 _attempt(partial(work.failed, error))
             return
-        self._progress()
         if writes:
             self._durable.written()
             engine.contributions.written()
@@ -321,16 +315,15 @@ class Writer:
 
     def _publish(self, done: Sequence[Work]) -> None:
         """Notify the subscribers, and charge the time to the clients that caused the notifications."""
-        before = self._clock.steady()
+        before = self._progress()
         with together():
             for work in done:
                 if not work.executed:
                     continue
                 self._engine.notify(work.executed)
-                now = self._clock.steady()
+                now = self._progress()
                 self._queue.charge(work, now - before)
                 before = now
-                self._progress()
         self._engine.notified()
 
     def _commit(self, stored: Sequence[JournalEntry], others: Callable[[sqlite3.Connection], None]) -> None:

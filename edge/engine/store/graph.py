@@ -435,6 +435,12 @@ class LiveGraph:
         self.dictionary.retain_triple(s, p, o)
         return True
 
+    def insert(self, graph: int, quads: Iterable[Quad]) -> list[Quad]:
+        """Add quads of one existing graph. Returns those that did not exist."""
+        added = list(self.graphs[graph].add_all(quads))
+        self.dictionary.retain_triples(added)
+        return added
+
     def add_all(self, quads: Iterable[Quad]) -> None:
         """Add many quads to existing graphs."""
         for graph, group in groupby(quads, key=itemgetter(3)):
