@@ -125,7 +125,7 @@ class ReadingWriter:
 
         Returns the seconds until a failed transaction is tried again, or infinity.
         """
-        while not self._busy:
+        while not self._busy and self._waits:
             pause = self._again - time.monotonic() if self._failed else 0.0
             if pause > 0:
                 return pause

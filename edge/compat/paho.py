@@ -71,7 +71,7 @@ class AcknowledgingClient(Client):
         self._socket_lock = threading.RLock()
 
         self._wake_up: WakeUp | None = None
-        self._poll = select.poll()
+        self._poll: select.poll | None = None
         self._polled: tuple[int, int] | None = None
         """Descriptor and events of the socket in `_poll`."""
         self._look_at = 0.0
@@ -80,7 +80,6 @@ class AcknowledgingClient(Client):
     def wake_by(self, wake_up: WakeUp) -> None:
         """Set what ends the wait of the loop: other threads, and packets that they have queued."""
         self._wake_up = wake_up
-        self._poll.register(wake_up.fd, select.POLLIN)
         # With this callback, paho does not send packets of other threads itself.
         self.on_socket_register_write = lambda *_: wake_up.set()
 
@@ -135,23 +134,26 @@ class AcknowledgingClient(Client):
             # A descriptor without wanted events would still report the end of its connection, again and again.
             if events:
                 wanted = connection.fileno(), events
-        if wanted != self._polled:
-            self._register(wanted)
+        poll = self._poll
+        if poll is None or wanted != self._polled:
+            poll = self._register(wanted)
         readable = False
-        for descriptor, found in self._poll.poll(timeout * 1000):
+        for descriptor, found in poll.poll(timeout * 1000):
             if self._wake_up is not None and descriptor == self._wake_up.fd:
                 self._wake_up.clear()
             else:
                 readable = self.reading and found & ~select.POLLOUT != 0
         return readable
 
-    def _register(self, wanted: tuple[int, int] | None) -> None:
-        """Poll the socket for these events in place of the previous ones; None: not at all."""
-        if self._polled is not None:
-            self._poll.unregister(self._polled[0])
+    def _register(self, wanted: tuple[int, int] | None) -> select.poll:
+        """Return a poll object for the wake-up, and for these events of the socket. It is used until they change."""
+        poll = self._poll = select.poll()
+        if self._wake_up is not None:
+            poll.register(self._wake_up.fd, select.POLLIN)
         if wanted is not None:
-            self._poll.register(*wanted)
+            poll.register(*wanted)
         self._polled = wanted
+        return poll
 
     def loop_misc(self) -> MQTTErrorCode:
         """Send pings, and end the connection if the broker does not answer them."""

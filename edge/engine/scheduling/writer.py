@@ -100,6 +100,8 @@ class Writer:
         """Whether no turn may begin any more."""
         self._failed = False
         """Whether a turn on another thread raised an error, which would have ended the writer thread."""
+        self._untidy = False
+        """Whether the last turn left work for `Engine.tidy`."""
         self._now = 0
         """Time of the batch, in microseconds since 1970."""
         self._retry_at = 0.0
@@ -196,9 +198,11 @@ class Writer:
             self._queue.done(taken)
         elif self._durable.urgent:  # subscriptions that begin at the same time share one commit
             self._store_subscriptions()
-        if self._engine.untidy:
+        self._untidy = self._engine.untidy
+        if self._untidy:
             self._progress()
             self._engine.tidy()
+            self._untidy = self._engine.untidy
         self._look_after_storage()
         self._busy_since = None
 
@@ -212,7 +216,7 @@ class Writer:
 
     def _wait(self) -> float:
         """Return the seconds until the next turn is necessary even if no work arrives, or infinity."""
-        if self._durable.urgent or self._engine.untidy:
+        if self._durable.urgent or self._untidy:
             return 0.0
         wait = _RETRY if self.storage_failing else math.inf
         if self._flush_interval is not None and self._journal.unflushed:

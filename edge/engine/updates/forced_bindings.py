@@ -45,7 +45,11 @@ def parameters(of: Kinds) -> dict[Variable, Parameter]:
 
 def with_values(constants: Sequence[Term], bindings: Mapping[str, Term]) -> Sequence[Term]:
     """Return the constants of a text, followed by the values of the forced bindings in value form."""
-    return [*constants, *map(canonical, list(bindings.values())[::-1])] if bindings else constants
+    if not bindings:
+        return constants
+    # Most values are IRIs, which have one form only.
+    values = [term if type(term) is ox.NamedNode else canonical(term) for term in bindings.values()]
+    return [*constants, *reversed(values)]
 
 
 def bound(part: T, forced: Forced) -> T:
