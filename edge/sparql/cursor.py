@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from edge.sparql.algebra import Parameter, Slot, Variable
 from edge.sparql.errors import SparqlError
@@ -13,6 +13,9 @@ from edge.sparql.tokens import Token
 
 Parameters = Mapping[int, tuple[int, int]]
 """Constants that a template leaves open: start in the text -> end, index."""
+
+References: TypeAlias = list[tuple[Variable, Token]]
+"""Variables, with the tokens that name them."""
 
 NO_PARAMETERS: Final[Parameters] = {}
 
@@ -32,7 +35,9 @@ class Cursor:
         self.used: set[int] = set()
         """Indexes of the constants that became Parameters. All others are fixed parts of the template."""
         self.visible: dict[Variable, None] = {}
-        """Variables in scope, in order of first appearance."""
+        """Variables in scope in the group that is read (18.2.1), in order of first appearance."""
+        self.references: References = []
+        """Variables of the expressions that are read, outside of aggregates and EXISTS."""
         self._names = names
         self._parameters = parameters
         self._numbers = 0
@@ -81,8 +86,21 @@ class Cursor:
 
     def fail(self, expected: str) -> NoReturn:
         """Raise the error for the token at the cursor."""
-        found = f"at {self.token.text!r}, character {self.token.start}" if self.token.text else "at the end"
-        raise SparqlError(f"{expected} expected {found}", self.token.start if self.token.text else None)
+        if self.token.text.lower() in _BOOLEANS:
+            self.refuse(f"{self.token.text} is not a keyword", f"Write {self.token.text.lower()} in lower case.")
+        if self.token.text == "A":
+            self.refuse("A is not a keyword", "Write a in lower case, or rdf:type.")
+        self.refuse(f"{expected} expected instead of {f'{self.token.text!r}' if self.token.text else 'the end'}")
+
+    def refuse(self, problem: str, remedy: str = "", token: Token | None = None) -> NoReturn:
+        """Raise the error for a token: the one at the cursor if not given."""
+        token = token or self.token
+        # The sentinel has no place. `all_of` replaces None by the place of the last token.
+        raise SparqlError(problem, None if token is _NO_TOKEN else token.start, remedy)
+
+    def tokens_read(self) -> Sequence[Token]:
+        """Return the tokens before the cursor."""
+        return self._tokens[: self._index]
 
     # Names
 
@@ -102,6 +120,15 @@ class Cursor:
     def binding(self) -> Variable:
         """Read a variable that is in scope from here on (18.2.1)."""
         variable = self.variable()
+        self.visible[variable] = None
+        return variable
+
+    def new_variable(self, problem: str = "already has a value, so AS cannot assign it") -> Variable:
+        """Read a variable after AS, which must not be in scope before (18.2.1, 19.8 note 13)."""
+        token = self.token
+        variable = self.variable()
+        if variable in self.visible:
+            self.refuse(f"{token.text} {problem}", "Use a new variable after AS.", token)
         self.visible[variable] = None
         return variable
 

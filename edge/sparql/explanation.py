@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from edge.sparql.diagnosis import Diagnosis, line_and_column
 from edge.sparql.grammar import Failure, Grammar, sparql, symbols
-from edge.sparql.rules import broken_rules, followed_by_bracket
+from edge.sparql.rule_fault import rule_fault
 from edge.sparql.tokens import Token
 
 NAMESPACES: Final = {
@@ -61,6 +61,9 @@ _SCHEMES: Final = frozenset({"urn", "http", "https", "mailto", "mqtt", "coap", "
 """Prefixes that were most probably meant as the scheme of an IRI."""
 
 _RDF12: Final = frozenset({"<<", "<<(", ">>", ")>>", "~"})
+_OPERATORS: Final = {"AND": "&&", "OR": "||", "==": "=", "<>": "!="}
+"""Operators of other languages, with those of SPARQL."""
+
 _PAIRS: Final = {"{": "}", "(": ")", "[": "]"}
 _MOST_EXPECTED: Final = 8
 """Alternatives that a message lists."""
@@ -82,11 +85,15 @@ _PLACE: Final = re.compile(r"error at (\d+):(\d+)")
 _SENTENCE: Final = re.compile(r"\b[A-Z][a-z]\w*(?: [A-Za-z]+){2,}|\bIRI parsing failed")
 """Prose among the alternatives that the parser of Oxigraph lists."""
 
-_REMEDIES: Final = {
-    "unbound": "Add the variable to GROUP BY, or put it in an aggregate such as SAMPLE(?x).",
-    "overrid": "Use a new variable after AS.",
+_LIMITATIONS: Final = {
+    "Duplicated variable": ("SELECT", "A variable occurs twice in SELECT", "Name each variable once."),
+    "not authorized with GROUP BY": (
+        "GROUP",
+        "GROUP BY is supported only in SELECT queries",
+        "Put the grouping into a sub-select: { SELECT ... GROUP BY ... }.",
+    ),
 }
-"""By a word of Oxigraph's sentence."""
+"""Keyword, problem and remedy of valid texts that Oxigraph rejects, by words of its message."""
 
 _CHECKLIST: Final = (
     "Check that BIND and AS assign new variables, that SELECT with GROUP BY names only grouped variables and "
@@ -122,7 +129,9 @@ def diagnose(
     if len(tokens) > _MOST_TOKENS:
         problem = f"This {form} is not valid SPARQL 1.1 at or before this place"
         return Diagnosis(position, problem, "Send a shorter text to learn the exact place.")
-    return grammar_fault(form, text, tokens, rdf12=True) or _beyond_grammar(form, tokens, parser_message, position)
+    return grammar_fault(form, text, tokens, rdf12=True) or _beyond_grammar(
+        form, text, tokens, parser_message, position
+    )
 
 
 def grammar_fault(
@@ -163,6 +172,11 @@ def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnos
         problem, remedy = _unexpected_word(tokens, failure.token, allowed, expected)
     elif token.text in _PAIRS.values() and not _open_brackets(tokens[: failure.token]):
         problem, remedy = f'"{token.text}" closes no bracket', f"Remove it. Expected: {expected}."
+    elif failure.token and (before := tokens[failure.token - 1]).text + token.text in _OPERATORS:
+        operator = before.text + token.text
+        return Diagnosis(before.start, f"{operator} is not an operator of SPARQL", f"Write {_OPERATORS[operator]}.")
+    elif failure.token and tokens[failure.token - 1].word() == "NOT" and allowed == {"EXISTS"}:
+        remedy = "Write NOT EXISTS { ... }, or ! before a condition."
     # As in SQL: `SELECT ?a, ?b`.
     elif token.text == "," and "var" in allowed:
         remedy = "Separate variables by spaces."
@@ -186,13 +200,16 @@ def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[st
     problem = f"{name} is not allowed here" if word in keywords else f"{name} is not a SPARQL 1.1 keyword"
     if index and tokens[index - 1].text.upper() == "PREFIX":
         return f'The prefix "{name}" has no colon', f"Write PREFIX {name}: before its IRI."
-    calls = followed_by_bracket(tokens, index)
+    calls = index + 1 < len(tokens) and tokens[index + 1].text == "("
+    if _OPERATORS.get(word) in allowed:
+        return f"{name} is not an operator of SPARQL", f"Write {_OPERATORS[word]}."
     near = _nearest(word, keywords.intersection(allowed), _CLOSE)
     if near is not None:
         return problem, f"Did you mean {near}?"
     if word in keywords:
         # `SELECT COUNT(?x)` is accepted by some stores, and is not SPARQL 1.1.
-        computed = calls and {"var", "("} <= {*allowed}
+        functions = {symbol.text for symbol in sparql().first("BuiltIn").symbols}
+        computed = calls and word in functions and {"var", "("} <= {*allowed}
         return problem, f"Write ({name}(...) AS ?name)." if computed else f"Expected: {expected}."
     if calls and "STR" in allowed:
         return f"{name} is not a SPARQL 1.1 function", "Use a built-in function, or the IRI of another function."
@@ -293,11 +310,18 @@ def _undeclared_prefix(tokens: Sequence[Token]) -> Diagnosis | None:
     return None
 
 
-def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, position: int) -> Diagnosis:
+def _beyond_grammar(
+    form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str, position: int
+) -> Diagnosis:
     """Explain a violation of rules on IRIs, strings, variables or blank nodes that the grammar does not express."""
-    found = next(broken_rules(tokens), None)
-    if found is not None:
-        return found
+    if not any(token.text in _RDF12 for token in tokens):
+        found = rule_fault(form, text, tokens)
+        if found is not None:
+            return found
+    for words, (keyword, problem, remedy) in _LIMITATIONS.items():
+        if words in parser_message:
+            places = [token.start for token in tokens if token.start < position and token.word() == keyword]
+            return Diagnosis(places[-1] if places else position, problem, remedy)
     sentence = _SENTENCE.search(parser_message)
     if sentence is None:
         problem = f"Oxigraph rejects this {form}, although each of its parts is well formed"
@@ -308,15 +332,7 @@ def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, pos
         place = iris[-1].start if iris else position
         problem = f"{_short(iris[-1].text)} is not a valid IRI" if iris else "An IRI is not valid"
         return Diagnosis(place, problem, "Write characters that an IRI cannot have as % and two hexadecimal digits.")
-    kinds = [kind for word, kind in (("ariable", "var"), ("lank node", "blank")) if word in sentence[0]]
-    if "not allowed" in sentence[0]:
-        places = [token.start for token in tokens if token.kind in kinds and token.start < position]
-        remedy = "Use a constant, or INSERT or DELETE with a WHERE clause."
-        if "DELETE WHERE" in sentence[0]:
-            remedy = "Use a variable."
-        return Diagnosis(places[-1] if places else position, sentence[0], remedy)
-    remedy = next((remedy for word, remedy in _REMEDIES.items() if word in sentence[0]), _CHECKLIST)
-    return Diagnosis(position, sentence[0], remedy)
+    return Diagnosis(position, sentence[0], _CHECKLIST)
 
 
 def reported_position(text: str, parser_message: str) -> int:

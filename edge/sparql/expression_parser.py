@@ -20,6 +20,7 @@ _LEVELS: Final = {
 }
 
 _AGGREGATES: Final = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
+_WITHOUT_AGGREGATES: Final = _AGGREGATES | {"FILTER", "BIND", "GROUP", "HAVING", "ORDER"}
 _FUNCTIONS: Final = frozenset(
     """
     STR LANG LANGMATCHES DATATYPE BOUND IRI URI BNODE RAND ABS CEIL FLOOR ROUND CONCAT STRLEN UCASE LCASE ENCODE_FOR_URI
@@ -84,7 +85,7 @@ class ExpressionParser(Cursor):
                 left = Call(operator, (left, *self._arguments()))
             else:
                 left = Call(operator, (left, self._operators(level + 1)))
-        raise LimitOfText(f"More than {_MAX_CHAIN} operators in a row; use brackets", self.token.start)
+        raise LimitOfText(f"More than {_MAX_CHAIN} operators in a row", self.token.start, "Use brackets.")
 
     def _operator(self) -> str:
         """Return the operator at the cursor, or any other text."""
@@ -108,7 +109,9 @@ class ExpressionParser(Cursor):
     def _primary(self) -> Expression:
         token = self.token
         if token.kind == "var":
-            return Reference(self.variable())
+            variable = self.variable()
+            self.references.append((variable, token))
+            return Reference(variable)
         if self.accept("("):
             expression = self.expression()
             self.expect(")")
@@ -144,20 +147,31 @@ class ExpressionParser(Cursor):
         """Read a group whose variables are not in scope outside."""
         # 18.2.1: variables that occur only in EXISTS or MINUS are not in scope, so `SELECT *` leaves them out.
         visible, self.visible = self.visible, {}
+        references = len(self.references)
         pattern = self.group()
         self.visible = visible
+        del self.references[references:]
         return pattern
 
     def _aggregate(self, name: str) -> Reference:
         found = self.aggregates
         if found is None:
-            self.fail("no aggregate")
+            # The nearest keyword before it names the clause, so valid texts need not keep track of clauses.
+            clauses = (token.word() for token in reversed(self.tokens_read()))
+            clause = next((word for word in clauses if word in _WITHOUT_AGGREGATES), "this place")
+            remedy = (
+                "Use it in SELECT, HAVING or ORDER BY of a SELECT; a sub-select makes its value available elsewhere."
+            )
+            clause += " BY" * (clause in ("GROUP", "ORDER"))
+            self.refuse(f"{self.token.text} is an aggregate and cannot stand in {clause}", remedy)
         self.advance()
         self.expect("(")
         distinct = self.accept_word("DISTINCT")
         self.aggregates = None  # aggregates cannot be nested
+        references = len(self.references)
         expression = None if name == "COUNT" and self.accept("*") else self.expression()
         self.aggregates = found
+        del self.references[references:]
         separator = " "
         if self.accept(";"):
             self.expect_word("SEPARATOR")

@@ -50,7 +50,11 @@ class GroupParser(TriplesParser, ExpressionParser):
         """Read a group in braces. Returns the pattern, and the filter conditions of this group."""
         self.expect("{")
         self.close_labels()
+        # In the inner group only its own variables are in scope, afterwards they are also in scope here (18.2.1).
+        outside, self.visible = self.visible, {}
         found = self._elements()
+        outside.update(self.visible)
+        self.visible = outside
         self.close_labels()
         self.expect("}")
         return found
@@ -96,7 +100,7 @@ class GroupParser(TriplesParser, ExpressionParser):
             self.expect("(")
             expression = self.expression()
             self.expect_word("AS")
-            variable = self.binding()
+            variable = self.new_variable("already occurs in this group, so BIND cannot assign it")
             self.expect(")")
             return [Extend(join(parts), variable, expression)]
         if word == "GRAPH":
@@ -137,16 +141,28 @@ class GroupParser(TriplesParser, ExpressionParser):
                 cells.append((self._cell(),))
             return Values(one, tuple(cells))
         self.expect("(")
-        variables = []
+        variables: list[Variable] = []
         while not self.accept(")"):
-            variables.append(self.binding())
+            token, variable = self.token, self.binding()
+            if variable in variables:
+                self.refuse(f"{token.text} occurs twice in VALUES", "Use different variables.", token)
+            variables.append(variable)
         self.expect("{")
         rows = []
         while not self.accept("}"):
-            self.expect("(")
-            rows.append(tuple(self._cell() for _ in variables))
-            self.expect(")")
+            rows.append(self._row(len(variables)))
         return Values(tuple(variables), tuple(rows))
+
+    def _row(self, length: int) -> tuple[Slot | None, ...]:
+        opening = self.token
+        self.expect("(")
+        cells = []
+        while not self.accept(")"):
+            cells.append(self._cell())
+        if len(cells) != length:
+            problem = f"This row has {len(cells)} values for {length} variables"
+            self.refuse(problem, "Write UNDEF for no value.", opening)
+        return tuple(cells)
 
     def _cell(self) -> Slot | None:
         return None if self.accept_word("UNDEF") else self.term()

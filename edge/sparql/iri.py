@@ -78,7 +78,8 @@ def _check(reference: str, scheme: str | None, authority: str | None, path: str,
     if invalid is None:
         invalid = _PRIVATE.search(f"{authority or ''}{path}{fragment or ''}")
     if invalid is not None:
-        raise ValueError(f"{reference[invalid.start() : invalid.start() + 3]!a} cannot stand in an IRI")
+        found = reference[invalid.start() : invalid.start() + 3]
+        raise ValueError(f"{found!a} cannot stand in an IRI; write % and two hexadecimal digits")
     if authority is not None and _AUTHORITY.fullmatch(authority) is None:
         raise ValueError(f"{authority!a} is not a host with an optional port")
     rest = reference if authority is None else reference.replace(f"//{authority}", "", 1)

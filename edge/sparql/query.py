@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
-
 from edge.sparql.algebra import Query
-from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.errors import LimitOfText, SparqlError
 from edge.sparql.explanation import grammar_fault
-from edge.sparql.query_parser import QueryParser, all_of
-from edge.sparql.rules import broken_rules
-from edge.sparql.scope import ScopeError, check_scope
+from edge.sparql.rule_fault import located, parsed_query
 from edge.sparql.terms import OWN_TERMS, TermFactory
-from edge.sparql.terms_text import read_declarations
-from edge.sparql.tokens import Token, read_prologue, tokenize
+from edge.sparql.tokens import tokenize
 
 
 def read_query(text: str, base: str | None = None, terms: TermFactory = OWN_TERMS) -> Query:
@@ -29,32 +22,8 @@ def read_query(text: str, base: str | None = None, terms: TermFactory = OWN_TERM
     if fault is not None:
         raise SparqlError(fault.message(text), fault.position, fault.remedy)
     try:
-        prologue, index = read_prologue(text, tokens, 0)
-        declared = read_declarations(prologue, base, terms)
-        parser = QueryParser(tokens[index:], declared, {})
-        query = all_of(parser, parser.query)
-        check_scope(query)
-    except LimitOfText:
-        raise
+        return parsed_query(text, tokens, base, terms)
     except SparqlError as error:
-        fault = _explained(tokens, error)
-        raise SparqlError(fault.message(text), fault.position, fault.remedy) from None
-    return replace(query, base=declared.base)
-
-
-def _explained(tokens: list[Token], error: SparqlError) -> Diagnosis:
-    """Return the diagnosis of an error of the parser, at the first place that breaks a known rule if there is one."""
-    found = next(broken_rules(tokens), None)
-    if found is not None:
-        return found
-    position = error.position
-    if isinstance(error, ScopeError):
-        places = [
-            token.start
-            for before, token in pairwise(tokens)
-            if token.kind == "var"
-            and token.text[1:] == error.variable.name
-            and (not error.assigned or before.word() == "AS")
-        ]
-        position = (places[-1] if error.assigned else places[0]) if places else None
-    return Diagnosis(tokens[-1].end if position is None else position, str(error), error.remedy)
+        fault = located(tokens, error)
+        kind = LimitOfText if isinstance(error, LimitOfText) else SparqlError
+        raise kind(fault.message(text), fault.position, fault.remedy) from None

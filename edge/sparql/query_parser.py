@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from edge.sparql.algebra import Blank, Fresh, Join, Node, Query, Triple, Variable
-from edge.sparql.errors import LimitOfText
+from edge.sparql.cursor import References
+from edge.sparql.errors import LimitOfText, SparqlError
 from edge.sparql.select_parser import SelectParser
 from edge.sparql.terms import AnyTerm
 
@@ -18,12 +19,19 @@ T = TypeVar("T")
 
 
 def all_of(parser: SelectParser, read: Callable[[], T]) -> T:
-    """Return the result of `read`, a method of the parser, and check that no tokens are left."""
+    """Return the result of `read`, a method of the parser, and check that no tokens are left.
+
+    A `SparqlError` without a place gets that of the last token that was read.
+    """
     try:
         result = read()
         parser.end()
     except RecursionError:
-        raise LimitOfText("Brackets are nested too deep; write it with fewer levels") from None
+        raise LimitOfText("The text is nested too deeply", parser.token.start, "Write it with fewer levels.") from None
+    except SparqlError as error:
+        if error.position is None and (read_tokens := parser.tokens_read()):
+            error.position = read_tokens[-1].start
+        raise
     return result
 
 
@@ -67,11 +75,15 @@ class QueryParser(SelectParser):
 
     def _describe(self) -> Query:
         resources: list[AnyTerm | Variable] = []
+        named: References = []
         star = self.accept("*")
         while not star and self.token.kind in ("var", "iri", "name"):
+            if self.token.kind == "var":
+                named.append((Variable(self.token.text[1:]), self.token))
             resources.append(self.variable() if self.token.kind == "var" else self.iri())
         dataset = self.dataset()
         has_where = self.token.text == "{" or self.token.word() == "WHERE"
         # Without a WHERE clause: one empty solution, so the resources are described once.
         pattern = self.modified(self.where() if has_where else Join(()))
+        self.check_grouped(named)
         return Query("DESCRIBE", pattern, (), *dataset, resources=tuple(self.visible) if star else tuple(resources))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from edge.sparql.algebra import (
     Aggregate,
@@ -18,13 +19,32 @@ from edge.sparql.algebra import (
     Slice,
     Variable,
 )
-from edge.sparql.errors import SparqlError
+from edge.sparql.cursor import References
 from edge.sparql.group_parser import Dataset, GroupParser, add, conditions_of, join
 from edge.sparql.terms import AnyTerm
+from edge.sparql.tokens import Token
+
+_MAX_LIMIT: Final = 2**64
+"""LIMIT and OFFSET are smaller, as in Oxigraph."""
+
+
+class _Item(NamedTuple):
+    """A variable of SELECT."""
+
+    variable: Variable
+    token: Token
+    """Token of the variable."""
+    expression: Expression | None
+    """Value that AS assigns."""
+    references: References
+    """Variables that need a value after grouping."""
 
 
 class SelectParser(GroupParser):
     """Reads SELECT queries, and the clauses after the pattern of a query."""
+
+    _grouped = False
+    """Whether the query, whose modifiers were read last, has GROUP BY or aggregates."""
 
     def select(self) -> tuple[Node, tuple[Variable, ...], Dataset]:
         """Read a SELECT query. Returns its pattern with all modifiers, its variables, and its dataset."""
@@ -32,7 +52,7 @@ class SelectParser(GroupParser):
         distinct, reduced = self.accept_word("DISTINCT"), self.accept_word("REDUCED")
         found: dict[Aggregate, Variable] = {}
         outside, self.aggregates = self.aggregates, found
-        start = self.token.start
+        start = self.token
         star = self.accept("*")
         items = () if star else tuple(self._select_items())
         self._check_assigned_once(items)
@@ -40,40 +60,61 @@ class SelectParser(GroupParser):
             self.fail("a variable")
         dataset = self.dataset()
         where = self.where()
-        if star and self.token.word() == "GROUP":
-            raise SparqlError("SELECT * cannot be used with GROUP BY", start, "Name the variables.")
         pattern, order, (offset, limit) = self._modifiers(where, found)
         self.aggregates = outside
+        if star and self._grouped:
+            self.refuse(
+                "SELECT * cannot be used with GROUP BY", "Name the variables of GROUP BY, and aggregates.", start
+            )
         # After grouping, because the expressions may contain aggregates.
-        for variable, expression in items:
+        for variable, token, expression, references in items:
+            self.check_grouped(references)
             if expression is not None:
+                if variable in self.visible:
+                    problem = f"{token.text} already has a value, so AS cannot assign it"
+                    self.refuse(problem, "Use a new variable after AS.", token)
+                self.visible[variable] = None
                 pattern = Extend(pattern, variable, expression)
         if order:
             # Below the projection: ORDER BY may use variables that are not selected (18.2.5).
             pattern = OrderBy(pattern, order)
-        variables = tuple(self.visible) if star else tuple(variable for variable, _ in items)
+        variables = tuple(self.visible) if star else tuple(item.variable for item in items)
         pattern = Project(pattern, variables)
         if distinct or reduced:
             pattern = Distinct(pattern, reduced)
         return _slice(pattern, offset, limit), variables, dataset
 
-    def _check_assigned_once(self, items: Sequence[tuple[Variable, Expression | None]]) -> None:
-        names = [variable for variable, _ in items]
-        for variable, expression in items:
-            if expression is not None and names.count(variable) > 1:
-                raise SparqlError(
-                    f"?{variable.name} occurs twice in SELECT", self.token.start, "Use a new variable after AS."
-                )
+    def _check_assigned_once(self, items: Sequence[_Item]) -> None:
+        assigned: dict[Variable, bool] = {}
+        for variable, token, expression, _ in items:
+            is_assigned = expression is not None
+            if variable in assigned and (is_assigned or assigned[variable]):
+                self.refuse(f"{token.text} occurs twice in SELECT", "Use a new variable after AS.", token)
+            assigned[variable] = is_assigned
 
-    def _select_items(self) -> Iterator[tuple[Variable, Expression | None]]:
+    def check_grouped(self, references: References) -> None:
+        """Check that SELECT or DESCRIBE uses only keys and aggregates after GROUP BY.
+
+        HAVING and ORDER BY may use other variables (11.4), which have no value there.
+        """
+        for variable, token in references if self._grouped else ():
+            if variable not in self.visible:
+                remedy = "Add it to GROUP BY, or put it in an aggregate such as SAMPLE()."
+                self.refuse(f"{token.text} is neither in GROUP BY nor in an aggregate", remedy, token)
+
+    def _select_items(self) -> Iterator[_Item]:
         while True:
-            if self.token.kind == "var":
+            token = self.token
+            if token.kind == "var":
                 # Not `binding`: variables of SELECT are not in scope in WHERE, and do not count for `*`.
-                yield self.variable(), None
+                variable = self.variable()
+                yield _Item(variable, token, None, [(variable, token)])
             elif self.accept("("):
+                before = len(self.references)
                 expression = self.expression()
                 self.expect_word("AS")
-                yield self.variable(), expression
+                token = self.token
+                yield _Item(self.variable(), token, expression, self.references[before:])
                 self.expect(")")
             else:
                 return
@@ -112,7 +153,10 @@ class SelectParser(GroupParser):
         having = self._having()
         order = self._order_by()
         limits = self._limits()
-        if keys is not None or found:
+        self._grouped = keys is not None or bool(found)
+        if self._grouped:
+            # Grouping hides the other variables (18.2.4.1).
+            self.visible = dict.fromkeys(keys or ())
             pattern = Group(pattern, keys or (), tuple((variable, aggregate) for aggregate, variable in found.items()))
         if having:
             pattern = Filter(pattern, having)
@@ -149,10 +193,7 @@ class SelectParser(GroupParser):
 
     def key_name(self, key: Expression) -> Variable:
         """Read the name of a key."""
-        variable = self.variable()
-        if variable in self.visible:
-            self.fail("a new variable")
-        return variable
+        return self.new_variable()
 
     def _having(self) -> tuple[Expression, ...]:
         conditions: list[Expression] = []
@@ -183,9 +224,10 @@ class SelectParser(GroupParser):
         # In either order (rule 25, LimitOffsetClauses).
         while (word := self.token.word()) in ("LIMIT", "OFFSET"):
             self.advance()
-            if not self.token.text.isdecimal():
-                self.fail("a number")
-            number = int(self.advance().text)
+            number = int(self.token.text) if self.token.text.isdecimal() else _MAX_LIMIT
+            if number >= _MAX_LIMIT:
+                self.refuse(f"{self.token.text} is not a whole number of less than 2^64", f"Write a smaller {word}.")
+            self.advance()
             offset, limit = (offset, number) if word == "LIMIT" else (number, limit)
         return offset, limit
 

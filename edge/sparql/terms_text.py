@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from edge.sparql.errors import SparqlError
 from edge.sparql.iri import character
 from edge.sparql.terms import OWN_TERMS, AnyTerm, TermFactory, Vocabulary
-from edge.sparql.tokens import tokenize
+from edge.sparql.tokens import Token, tokenize
 
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
@@ -39,7 +39,7 @@ class Declarations:
             # In names a backslash only precedes punctuation (PN_LOCAL_ESC, rule 173), so it can be dropped.
             return self.terms.iri(self.prefixes[prefix] + local.replace("\\", ""))
         except ValueError as error:
-            raise SparqlError(f"Not an IRI: {text} ({error})") from None
+            raise SparqlError(f"{text} is not a valid IRI: {error}") from None
         except KeyError:
             raise SparqlError(f"The prefix of {text} is not declared") from None
 
@@ -56,7 +56,7 @@ class Declarations:
                 raise ValueError("subtags of a language have at most 8 characters")
             return self.terms.literal(value, language=suffix[1:])
         except ValueError as error:
-            raise SparqlError(f"Not a literal: {string}{suffix} ({error})") from None
+            raise SparqlError(f"{string}{suffix} is not a valid literal: {error}") from None
 
     def number(self, text: str) -> AnyTerm:
         """Return the literal of a number with or without sign: integer, decimal or, with an exponent, double."""
@@ -90,7 +90,11 @@ def _replacement(match: re.Match[str]) -> str:
 
 def read_declarations(prologue: str, base: str | None, terms: TermFactory = OWN_TERMS) -> Declarations:
     """Read a prologue. `base`: IRI that resolves relative IRIs before a BASE declaration. Raises `SparqlError`."""
-    tokens = tokenize(prologue)
+    return declarations_of(tokenize(prologue), base, terms)
+
+
+def declarations_of(tokens: Sequence[Token], base: str | None, terms: TermFactory = OWN_TERMS) -> Declarations:
+    """Read the tokens of a prologue. See `read_declarations`."""
     declared: dict[str, str] = {}
     index = 0
     while index < len(tokens):
@@ -98,11 +102,11 @@ def read_declarations(prologue: str, base: str | None, terms: TermFactory = OWN_
         length = {"BASE": 2, "PREFIX": 3}.get(word, 0)
         if not length or index + length > len(tokens) or tokens[index + length - 1].kind != "iri":
             raise SparqlError(f"Not a declaration: {tokens[index].text}")
-        written = tokens[index + length - 1].text
+        written = tokens[index + length - 1]
         try:
-            iri = terms.resolve(written[1:-1], base)
+            iri = terms.resolve(written.text[1:-1], base)
         except ValueError as error:
-            raise SparqlError(f"Not an IRI: {written} ({error})") from None
+            raise SparqlError(f"{written.text} is not a valid IRI: {error}", written.start) from None
         if word == "BASE":
             base = iri
         else:

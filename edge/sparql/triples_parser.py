@@ -34,6 +34,9 @@ _PATH_OPERATORS: Final = frozenset({"/", "|", "*", "+", "?"})
 class TriplesParser(Cursor):
     """Reads triples, with all their abbreviations."""
 
+    label_scope = "group"
+    """What has its own labels of blank nodes, in the error for a label that occurs in two of them."""
+
     def __init__(
         self,
         tokens: Tokens[Token],
@@ -71,19 +74,20 @@ class TriplesParser(Cursor):
     def triples_block(self) -> None:
         """Read triples, and the dots between and after them."""
         while self.at_triples():
-            subject, described = self._subject()
+            subject, described = self.subject()
             if not described or self._at_verb():
                 self._property_list(subject)
             if not self.accept("."):
                 return
 
-    def _subject(self) -> tuple[Slot, bool]:
-        """Read a node. Returns it, and whether it has triples already, so that none need to follow."""
+    def subject(self) -> tuple[Slot, bool]:
+        """Read the subject of triples. Returns it, and whether it has triples already, so that none need to follow."""
         # `[ :p 1 ] .` and `(1 2) .` may stand alone (rule 75, TriplesSameSubject), `[] .` and `() .` may not.
         described = self.token.text in ("[", "(") and self.following().text not in ("]", ")")
-        return self._node(), described
+        return self.node(), described
 
-    def _node(self) -> Slot:
+    def node(self) -> Slot:
+        """Read a subject or object, with the triples of a collection or of a blank node in brackets."""
         token = self.token
         kind = token.kind
         if kind == "var":
@@ -91,7 +95,8 @@ class TriplesParser(Cursor):
         if kind == "blank":
             label = token.text[2:]
             if label in self._closed_labels:
-                self.fail("a blank node label that no other group uses")
+                problem = f"The blank node label {token.text} is already used in another {self.label_scope}"
+                self.refuse(problem, "Use another label, or a variable for a node that both have in common.")
             self._labels.add(label)
             self.advance()
             return self._blank(label)
@@ -109,21 +114,21 @@ class TriplesParser(Cursor):
         if self.accept(")"):
             return self._vocabulary.nil
         first = cell = self._blank(self.next_name())
-        self._emit(cell, self._vocabulary.first, self._node())
+        self._emit(cell, self._vocabulary.first, self.node())
         while not self.accept(")"):
             following = self._blank(self.next_name())
             self._emit(cell, self._vocabulary.rest, following)
             cell = following
-            self._emit(cell, self._vocabulary.first, self._node())
+            self._emit(cell, self._vocabulary.first, self.node())
         self._emit(cell, self._vocabulary.rest, self._vocabulary.nil)
         return first
 
     def _property_list(self, subject: Slot) -> None:
         while True:
             verb = self._verb()
-            self._emit(subject, verb, self._node())
+            self._emit(subject, verb, self.node())
             while self.accept(","):
-                self._emit(subject, verb, self._node())
+                self._emit(subject, verb, self.node())
             if not self.accept(";"):
                 return
             # Several semicolons, and one at the end, are allowed (rule 77, PropertyListNotEmpty).
