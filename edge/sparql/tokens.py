@@ -89,6 +89,11 @@ def tokenize(text: str) -> list[Token]:
             tokens.append(Token(kind, text[position:end], position, end))
             if kind in ("punct", "word"):
                 context.follow(tokens, len(tokens) - 1)
+                if context.depth() > MAX_DEPTH:
+                    fault = Diagnosis(
+                        position, f"Brackets are nested deeper than {MAX_DEPTH} levels", "Use fewer levels."
+                    )
+                    raise LimitOfText(fault.message(text), position, fault.remedy)
         position = end
     return tokens
 
@@ -139,7 +144,7 @@ class _Context:
         return self._clause or self._inside() or _calls_or_constrains(tokens, index)
 
     def follow(self, tokens: Sequence[Token], index: int) -> None:
-        """Process the token at `index`. Raises `LimitOfText` if brackets are nested too deeply."""
+        """Process the token at `index`."""
         token = tokens[index]
         if token.kind == "word":
             self._clause = self._clause or token.word() in _EXPRESSIONS
@@ -152,8 +157,10 @@ class _Context:
             self._clause = self._clause and token.text == ")"
             if self._brackets:
                 self._brackets.pop()
-        if len(self._brackets) > MAX_DEPTH:
-            raise LimitOfText(f"Brackets are nested deeper than {MAX_DEPTH} levels. Use fewer levels.")
+
+    def depth(self) -> int:
+        """Return the number of open brackets."""
+        return len(self._brackets)
 
     def _inside(self) -> bool:
         return bool(self._brackets) and self._brackets[-1]

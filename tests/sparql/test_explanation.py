@@ -1,5 +1,7 @@
 """Error messages for the author of an invalid text."""
 
+import re
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import example, given
@@ -165,16 +167,18 @@ def test_a_long_text_gets_the_place_that_oxigraph_reports():
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "ASK {" * 101,
-        "ASK { ?s ?p " + "(" * 101,
-        "ASK { " + "?s ?p ?o . " * 1001 + "}",
-        "ASK { ?a ?b ?c . ?c ?d ?e . ?e ?f ?g }",
+        ("ASK {\n" + "{" * 101, "Brackets are nested deeper than 100 levels (line 2, column 100). Use fewer"),
+        ("ASK { ?s ?p\n" + "(" * 101, "Brackets are nested deeper than 100 levels (line 2, column 100). Use fewer"),
+        ("ASK {\n" + "?s ?p ?o .\n" * 1001 + "}", "operators and triples in one query (line 1002, column 10). "),
+        ("ASK\n{ ?a ?b ?c . ?c ?d ?e . ?e ?f ?g }", "are joined in one group (line 2, column 1). Split it, or put"),
+        ("ASK { FILTER(\nIF(" + "1, " * 1001 + "1)) }", "arguments in one function call (line 2, column 3). Nest"),
+        ("ASK { FILTER(\n" + "1\n+ " * 101 + "1) }", "operators in a row (line 100, column 1). Split it."),
     ],
-)
-def test_a_limit_is_reported_as_a_limit(text):
-    with pytest.raises(LimitExceeded) as refused:
+)  # fmt: skip
+def test_a_limit_is_reported_as_a_limit_with_its_place(text, expected):
+    with pytest.raises(LimitExceeded, match=re.escape(expected)) as refused:
         check_query(text, QueryRules(max_steps=5))
     assert refused.value.to_message()["error"] == "limit_exceeded"
     assert refused.value.status_code == 400

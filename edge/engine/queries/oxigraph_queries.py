@@ -149,7 +149,7 @@ def parse(text: str, base_iri: str) -> str | None:
 def check_query(text: str, rules: QueryRules) -> list[Token]:
     """Check a query and return its tokens. Raises `ParsingFailed`, and `Forbidden` for a legal but disabled query."""
     tokens = tokenize(text)
-    check_size(tokens, rules.max_steps)
+    check_size(text, tokens, rules.max_steps)
     error = (rules.parse or parse)(text, rules.base_iri)
     if error is not None:
         if first_word(text, tokens) in _VERBS:

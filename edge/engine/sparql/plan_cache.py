@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from edge.engine.sparql.constants import Constants
 from edge.engine.sparql.terms_text import Names
-from edge.protocol.errors import ParsingFailed
+from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.protocol.results import Term
 from edge.sparql.algebra import Parameter
 from edge.sparql.cursor import Parameters
@@ -182,7 +182,7 @@ class PlanCache(Generic[C, T]):
         try:
             return self._compile(text, context, parameters)
         except RecursionError:
-            raise ParsingFailed("The text is nested too deep; write it with fewer levels") from None
+            raise LimitExceeded("The text is nested too deeply. Write it with fewer levels.") from None
 
     def _learn(self, declared: str) -> str:
         """Remember a prologue, since most texts start with one of a few."""

@@ -5,13 +5,14 @@ They are counted on tokens, before the text is parsed. Where the count is not ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from edge.engine.sparql.repeated_patterns import LARGE, without_repeated
 from edge.engine.store.step_budget import MAX_STEPS
 from edge.protocol.errors import LimitExceeded
+from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.tokens import Token
 
 MAX_OPERATORS: Final = 1000
@@ -41,30 +42,49 @@ _WORDS_AS_TERMS: Final = frozenset({"a", "true", "false"})
 _PATH: Final = frozenset("/|^*?!")
 
 
-def check_size(tokens: Sequence[Token], max_steps: int = MAX_STEPS) -> None:
+def check_size(text: str, tokens: Sequence[Token], max_steps: int = MAX_STEPS) -> None:
     """Reject a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
 
-    `max_steps`: limit of the steps for planning its joins. Repetitions of a pattern in a basic graph pattern of a large
-    text do not count (`repeated`).
+    `text`: the whole request, for line and column. `max_steps`: limit of the steps for planning its joins. Repetitions
+    of a pattern in a basic graph pattern of a large text do not count (`repeated`).
     """
     measure = measured(tokens)
     if measure.operators > MAX_OPERATORS:
-        raise LimitExceeded(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
+        place = _first(tokens, lambda so_far: so_far.operators > MAX_OPERATORS)
+        _refuse(text, place, f"More than {MAX_OPERATORS} operators and triples in one query", "Split it.")
     # A search for repetitions takes longer than the measurement, so it only happens if it can matter.
     if measure.planning > max_steps * _PLANNING and len(tokens) >= LARGE:
         measure = measured(without_repeated(tokens))
     if measure.planning > max_steps * _PLANNING:
-        raise LimitExceeded(
+        problem = (
             f"More than {max_steps} steps (engine.max_steps) to plan the joins: up to {measure.joined} triple "
-            "patterns, groups and OPTIONALs are joined in one group; split it, or put parts of it into sub-queries"
+            "patterns, groups and OPTIONALs are joined in one group"
         )
+        _refuse(text, measure.largest_group, problem, "Split it, or put parts of it into sub-queries.")
     if measure.arguments > MAX_ARGUMENTS:
-        raise LimitExceeded(f"More than {MAX_ARGUMENTS} arguments in one function call; nest several calls")
+        problem = f"More than {MAX_ARGUMENTS} arguments in one function call"
+        _refuse(text, measure.largest_call, problem, "Nest several calls.")
     if measure.levels > MAX_LEVELS:
-        raise LimitExceeded(
-            f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND "
-            "and operators in a row; split it"
+        place = _first(tokens, lambda so_far: so_far.current_levels() > MAX_LEVELS)
+        problem = (
+            f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND and "
+            "operators in a row"
         )
+        _refuse(text, place, problem, "Split it.")
+
+
+def _refuse(text: str, position: int, problem: str, remedy: str) -> NoReturn:
+    raise LimitExceeded(Diagnosis(position, problem, remedy).message(text))
+
+
+def _first(tokens: Sequence[Token], exceeded: Callable[[Measure], bool]) -> int:
+    """Return the position of the token at which a limit is exceeded. Takes one more pass over a text to reject."""
+    measure = Measure()
+    for token in tokens:
+        measure.read(token)
+        if exceeded(measure):
+            return token.start
+    return tokens[-1].end
 
 
 def measured(tokens: Iterable[Token]) -> Measure:
@@ -101,6 +121,10 @@ class _Bracket:
     """Levels of the deepest content."""
     commas: int = 0
     """Commas between expressions."""
+    start: int = 0
+    """Position in the text."""
+    outside: int = 0
+    """Levels around the bracket."""
 
     def levels(self) -> int:
         return max(self.longest, self.row) + self.deepest
@@ -118,6 +142,10 @@ class Measure:
         self.levels = 0
         self.arguments = 0
         """Arguments of the largest call."""
+        self.largest_group = 0
+        """Position of the group in which most elements are joined."""
+        self.largest_call = 0
+        """Position of the bracket with most arguments."""
         self._open = [_Bracket("query")]
 
     def read(self, token: Token) -> None:
@@ -135,10 +163,21 @@ class Measure:
             self._word(top, token.word())
         elif token.text in ("{", "[", "("):
             self._open.append(_inner(top, token.text))
+            self._open[-1].start = token.start
+            self._open[-1].outside = self._around(top) + max(top.longest, top.row)
         elif token.text in ("}", "]", ")"):
             self._close()
         else:
             self._operator(top, token.text)
+
+    def current_levels(self) -> int:
+        """Return the levels at the last token that was read."""
+        top = self._open[-1]
+        return self._around(top) + top.levels()
+
+    def _around(self, bracket: _Bracket) -> int:
+        """Return the levels of a bracket itself and around it."""
+        return bracket.outside + _LEVELS.get(bracket.kind, 1) if bracket is not self._open[0] else 0
 
     def end(self) -> None:
         """Close all open brackets."""
@@ -187,8 +226,8 @@ class Measure:
         closed = self._open.pop()
         top = self._open[-1]
         # The list of IN is not a function call.
-        if top.clause != "IN":
-            self.arguments = max(self.arguments, closed.commas + 1)
+        if top.clause != "IN" and closed.commas >= self.arguments:
+            self.arguments, self.largest_call = closed.commas + 1, closed.start
         self._merge(closed)
         top.deepest = max(top.deepest, closed.levels() + _LEVELS.get(closed.kind, 1))
         if closed.kind in ("list", "properties"):
@@ -196,7 +235,8 @@ class Measure:
             return
         # The template of CONSTRUCT is not joined.
         if closed.kind == "group" and top.clause != "CONSTRUCT":
-            self.joined = max(self.joined, closed.joined)
+            if closed.joined > self.joined:
+                self.joined, self.largest_group = closed.joined, closed.start
             self.planning += _planning(closed.joined)
         if closed.kind in ("group", "query") and top.kind == "group" and top.clause in ("", "GRAPH"):
             top.nested = max(1, closed.joined)

@@ -30,6 +30,7 @@ from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
 from edge.protocol.syntax import closing, tokenize
 from edge.sparql.algebra import Parameter
 from edge.sparql.cursor import Parameters
+from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.explanation import explain, reported_position
 from edge.sparql.tokens import Token, read_prologue
 
@@ -63,7 +64,7 @@ class UpdateCompiler:
         for part in parts:
             where = _where(part.tokens)
             # Templates and data may have any length, but too large a query overflows Oxigraph's stack.
-            check_size(part.tokens[where:], rules.max_steps)
+            check_size(text, part.tokens[where:], rules.max_steps)
             if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
                 parameters = {}  # with other constants, other patterns may repeat
             words = [token.word() for token in part.tokens[:2]]
@@ -74,9 +75,9 @@ class UpdateCompiler:
         elif len(runs) == 1:
             _judge(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
         elif len(runs) > _MAX_PROLOGUES:
-            raise LimitExceeded(
-                f"PREFIX or BASE occurs in more than {_MAX_PROLOGUES} places; put all before the first operation"
-            )
+            problem = f"PREFIX or BASE occurs in more than {_MAX_PROLOGUES} places"
+            start = runs[_MAX_PROLOGUES][0].tokens[0].start
+            raise LimitExceeded(Diagnosis(start, problem, "Put all before the first operation.").message(text))
         else:  # Oxigraph does not allow declarations between operations
             parameters = {}
             for run in runs:
