@@ -54,7 +54,7 @@ def test_text_that_only_looks_like_rdf_12_is_accepted():
 def test_rdf_12_in_a_subscription_template_is_refused_with_the_reason(text):
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a ex:b 1 }")
-    with pytest.raises(ParsingFailed, match=r"RDF 1\.2 .* template of a subscription; send it as a query"):
+    with pytest.raises(ParsingFailed, match=r"RDF 1\.2 .* template of a subscription .* Send it as a query"):
         Client(engine, text)
     question = engine.queries.question(QueryRequest(PREFIX + text))
     engine.queries.run(question, collect, 0)  # a query accepts it

@@ -80,6 +80,7 @@ SOSA = "http://www.w3.org/ns/sosa/"
         ('ASK { ?s ?p "\\uD800" }', "is half of a character (a surrogate) (line 1, column 14)."),
         ("PREFIX ex <urn:x> ASK {}", 'The prefix "ex" has no colon (line 1, column 8). Write PREFIX ex:'),
         ('ASK { ?s ?p "b"@a1-b2 }', "@a1 is not a language tag (line 1, column 18). Write for example @de-1996."),
+        ("ASK {\nFILTER(<urn:f>(1)) }", "urn:f> is not a function of 1 argument (line 2, column 8). Supported: the"),
         ("ASK { urn:x ?p ?o }", "Write an IRI in angle brackets: <urn:...>"),
         ("SELECT ?a ?b { ?a ?p ?b } GROUP BY ?a", "?b is neither in GROUP BY nor in an aggregate (line 1, column 11)."),
         ("SELECT ?a (COUNT(?b) AS ?n)\n{ ?a ?p ?b }", "?a is neither in GROUP BY nor in an aggregate (line 1, column"),
@@ -147,6 +148,7 @@ def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
         ("INSERT DATA { GRAPH ?g { <urn:a> <urn:b> 1 } }", "A variable cannot stand in INSERT DATA (line 1, column 21"),
         ("INSERT DATA { 'a' <urn:b> 1 }", "A literal cannot be the subject of a triple (line 1, column 15). Use an IR"),
         ("INSERT DATA { FILTER(1) }", "FILTER is not allowed here (line 1, column 15). Expected: a term or variable, "),
+        ("INSERT DATA {\n<<( <urn:a> <urn:b> 1 )>> <urn:c> 2 }", "data or templates of an update (line 2, column 1). "),
         ("LOAD urn:x", '(line 1, column 6). Write an IRI in angle brackets: <urn:...>'),
     ],
 )  # fmt: skip

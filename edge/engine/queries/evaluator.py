@@ -242,7 +242,7 @@ def _compile(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Evaluat
         return AskEvaluator(query, dataset, depends)
     if query.form == "CONSTRUCT":
         template, rest = _template(query, at)
-        refuse_rdf12(template, IN_SUBSCRIPTION)
+        refuse_rdf12(query.text, template, IN_SUBSCRIPTION)
         return ConstructEvaluator(f"{prologue} SELECT * {rest}", dataset, parse_quads(template, names), depends)
     return _describe_evaluator(query, at, names, dataset, depends)
 

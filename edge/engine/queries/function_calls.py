@@ -18,6 +18,7 @@ from edge.engine.store.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import closing
 from edge.sparql.algebra import Call, Reference, Variable
+from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.tokens import Token, built_in_calls, named_calls, read_prologue
 
 _ANY: Final = Reference(Variable("any"))
@@ -25,8 +26,10 @@ _BASE: Final = "urn:x-edge:"
 """Base IRI for the check of a call; no relative IRI is resolved with it."""
 
 
-def check_calls(tokens: Sequence[Token], names: Names) -> None:
+def check_calls(text: str, tokens: Sequence[Token], names: Names) -> None:
     """Reject unknown functions and wrong numbers of arguments. Raises `ParsingFailed`.
+
+    `text`: the whole request, for line and column.
 
     Calls within SERVICE are not checked: the remote endpoint may have other functions.
     """
@@ -39,15 +42,16 @@ def check_calls(tokens: Sequence[Token], names: Names) -> None:
         arguments = _count(tokens, index + 1)
         if function == NOW_FUNCTION:
             if arguments:
-                raise ParsingFailed(f"{function} takes no arguments, here it has {arguments}: write {function}()")
+                problem = f"{function} takes no arguments, here it has {arguments}"
+                raise ParsingFailed(Diagnosis(tokens[index].start, problem, f"Write {function}().").message(text))
             continue
         try:
             question(Call("", (_ANY,) * arguments, function), _BASE)
-        except Unsupported as error:
-            raise ParsingFailed(
-                f"Unknown function call: {error}. Supported: the functions of SPARQL 1.1, casts to XSD datatypes "
-                f"and {NOW_FUNCTION}()"
-            ) from None
+        except Unsupported:
+            # A cast takes one argument. Oxigraph's error does not tell the number from the name.
+            problem = f"{function} is not a function of {arguments} argument{'s' * (arguments != 1)}"
+            remedy = f"Supported: the functions of SPARQL 1.1, casts to XSD datatypes and {NOW_FUNCTION}()."
+            raise ParsingFailed(Diagnosis(tokens[index].start, problem, remedy).message(text)) from None
 
 
 def at_time(text: str, tokens: Sequence[Token], base_iri: str, now: int) -> Iterator[Edit]:

@@ -156,7 +156,7 @@ def check_query(text: str, rules: QueryRules) -> list[Token]:
             raise ParsingFailed("This is an update, not a query: send it as an update")
         raise ParsingFailed(explain("query", text, tokens, error))
     refuse_service(tokens, rules)
-    check_calls(tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
+    check_calls(text, tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
     return tokens
 
 

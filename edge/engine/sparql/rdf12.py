@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from typing import Final
 
 from edge.protocol.errors import ParsingFailed
+from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.tokens import Token
 
 _MARKS: Final = frozenset({"<<", "<<(", "~"})
 
 
 _IN_UPDATE: Final = (
-    "data or templates of an update; write RDF 1.1 instead, and describe a statement by a node of its own"
+    "data or templates of an update",
+    "Write RDF 1.1 instead, and describe a statement by a node of its own.",
 )
 IN_SUBSCRIPTION: Final = (
-    "the CONSTRUCT template of a subscription; send it as a query, or subscribe to a SELECT of the same variables"
+    "the CONSTRUCT template of a subscription",
+    "Send it as a query, or subscribe to a SELECT of the same variables.",
 )
 
 
-def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
+def refuse_rdf12(text: str, tokens: Sequence[Token], where: tuple[str, str] = _IN_UPDATE) -> None:
     """Raise `ParsingFailed` for data and templates that are not RDF 1.1.
 
-    `where`: names the place in the error, and the remedy.
+    `text`: the whole request, for line and column. `where`: names the place in the error, and the remedy.
     """
     for index, token in enumerate(tokens):
         if (
@@ -32,10 +35,11 @@ def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
             or (token.text == "{" and _texts(tokens, index, 1) == ["|"])
             or (token.kind == "lang" and _texts(tokens, index, 2) == ["-", "-"])
         ):
-            raise ParsingFailed(
+            problem = (
                 "RDF 1.2 (VERSION, triple terms << >>, annotations {| |}, reifiers ~, directions as in @en--ltr) is "
-                f"not accepted in {where}"
+                f"not accepted in {where[0]}"
             )
+            raise ParsingFailed(Diagnosis(token.start, problem, where[1]).message(text))
 
 
 def _texts(tokens: Sequence[Token], index: int, count: int) -> list[str]:

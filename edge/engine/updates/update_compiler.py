@@ -68,7 +68,7 @@ class UpdateCompiler:
             if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
                 parameters = {}  # with other constants, other patterns may repeat
             words = [token.word() for token in part.tokens[:2]]
-            refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
+            refuse_rdf12(text, part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
             _judge(text, tokens, "", 0, len(text), rules)
@@ -89,7 +89,7 @@ class UpdateCompiler:
         for run in runs:
             names = Names(run[0].prologue, rules.base_iri)
             for part in run:
-                check_calls(part.tokens, names)
+                check_calls(text, part.tokens, names)
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
                 operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
                 open_ += modify.open
