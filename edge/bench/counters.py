@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +70,21 @@ def instructions(pid: int, work: Callable[[], None]) -> int:
     if not counts or not counts[0].isdecimal():
         raise NotCountable("perf printed no count")
     return int(counts[0])
+
+
+def function_calls(pid: int, file: Path, work: Callable[[], None]) -> Mapping[str, int]:
+    """Return the calls of Python functions of a `counted_gateway` during `work`, by function."""
+    os.kill(pid, signal.SIGUSR1)
+    work()
+    os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + _PATIENCE
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise NotCountable("the gateway wrote no count")
+        time.sleep(0.01)
+    found: dict[str, int] = json.loads(file.read_text())
+    file.unlink()
+    return found
 
 
 @contextmanager

@@ -29,9 +29,13 @@ _CHUNK: Final = 5_000
 class Gateway:
     """`edge run` in its own process. A context manager that stops the process at the exit."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
-        """Prepare a gateway with the data directory `directory`; `settings` are environment variables."""
+    def __init__(self, directory: Path, module: str = "edge", **settings: str) -> None:
+        """Prepare a gateway with the data directory `directory`; `settings` are environment variables.
+
+        `module`: the Python module that takes the arguments of the command `edge`.
+        """
         self._directory = directory
+        self._module = module
         # The measurement must not depend on settings in the environment of the benchmark.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE__")}
         self._environment = {**kept, **_FREE_PORTS, **settings}
@@ -43,7 +47,7 @@ class Gateway:
     def __enter__(self) -> Self:
         """Start the gateway and wait until it is ready. Raises `ExperimentError` if it does not start."""
         file = self._directory / "endpoints.json"
-        command = [sys.executable, "-m", "edge", "run", "--data-dir", str(self._directory)]
+        command = [sys.executable, "-m", self._module, "run", "--data-dir", str(self._directory)]
         began = time.perf_counter()
         with (self._directory / "gateway.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)

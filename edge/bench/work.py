@@ -12,7 +12,8 @@ import platform
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -22,7 +23,15 @@ from types import FrameType
 from typing import Final
 
 from edge.bench.city import SMALL_CITY
-from edge.bench.counters import NotCountable, bytes_written, context_switches, instructions, system_calls
+from edge.bench.counted_gateway import FILE
+from edge.bench.counters import (
+    NotCountable,
+    bytes_written,
+    context_switches,
+    function_calls,
+    instructions,
+    system_calls,
+)
 from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
 from edge.bench.lighting import UPDATES
 from edge.bench.peers.gateway_side import GatewaySide, added_temperatures
@@ -54,6 +63,8 @@ _MEANINGS: Final = {
     "reading_calls": "system calls for such a reading",
     "reading_instructions": "instructions in user mode for such a reading",
     "reading_bytes": "bytes written for such a reading",
+    "reading_functions": "calls of Python functions for such a reading",
+    "reading_code": "different Python functions that such a reading calls",
     "batch_switches": f"voluntary context switches for a reading, {_TOGETHER} at once",
     "batch_calls": "system calls for such a reading",
     "batch_instructions": "instructions in user mode for such a reading",
@@ -68,6 +79,7 @@ def run(options: Options) -> Report:
     found = _Counts()
     for _ in steps(range(options.runs), "work"):
         _count_readings(found)
+        _count_functions(found)
         _count_updates(found)
     figures = [Figure(name, meaning, found.values[name]) for name, meaning in _MEANINGS.items() if name in found.values]
     report = Report("work", options.mode, {}, figures)
@@ -149,20 +161,38 @@ class _Counts:
 
 
 def _count_readings(found: _Counts) -> None:
+    with _sending(GatewaySide()) as (sender, pid):
+        for name, (batches, together) in _LOADS.items():
+            sender.send(_WARM_UP, together)
+            _count_load(name, batches * together, partial(sender.send, batches, together), pid, found)
+
+
+def _count_functions(found: _Counts) -> None:
+    """Count in a process of its own, because observed functions take several times as long."""
+    batches, _ = _LOADS["reading"]
+    with TemporaryDirectory(prefix="edge-bench-") as directory:
+        file = Path(directory) / "calls.json"
+        with _sending(GatewaySide("edge.bench.counted_gateway", **{FILE: str(file)})) as (sender, pid):
+            sender.send(_WARM_UP, 1)
+            calls = function_calls(pid, file, partial(sender.send, batches, 1))
+    found.attempt("reading_functions", batches, lambda: sum(calls.values()))
+    # Functions of housekeeping run now and then, and are not of a reading.
+    found.attempt("reading_code", 1, lambda: sum(count >= batches / 2 for count in calls.values()))
+
+
+@contextmanager
+def _sending(side: GatewaySide) -> Iterator[tuple[_Sender, int]]:
+    """Start a gateway that knows the observations. Yield a publisher, and the id of the process."""
     # /var/tmp is on a disk even where /tmp is in memory (FHS 3.0, section 5.15); only disks count bytes.
     with TemporaryDirectory(prefix="edge-bench-", dir="/var/tmp") as directory:
         home = Path(directory) / "side"
         home.mkdir()
         with mosquitto(Path(directory), "set_tcp_nodelay true") as port:
             try:
-                with GatewaySide().running(Setting(home, port, 1)) as running:
+                with side.running(Setting(home, port, 1)) as running:
                     sender = _Sender(running, Publisher(port, 1))
                     sender.send(1, 1_000)  # the first reading of each sensor adds its observation
-                    for name, (batches, together) in _LOADS.items():
-                        sender.send(_WARM_UP, together)
-                        _count_load(
-                            name, batches * together, partial(sender.send, batches, together), running.pid, found
-                        )
+                    yield sender, running.pid
                     sender.close()
             except PeerError as error:
                 raise ExperimentError(str(error)) from None

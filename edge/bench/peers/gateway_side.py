@@ -40,6 +40,11 @@ class GatewaySide(Side):
         "below the threshold, its subscriber is notified of that, too.",
     )
 
+    def __init__(self, module: str = "edge", **settings: str) -> None:
+        """`module` and `settings`: see `Gateway`."""
+        self._module = module
+        self._settings = settings
+
     def missing(self) -> str:
         """Return an empty text."""
         return ""
@@ -56,9 +61,10 @@ class GatewaySide(Side):
             "EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{setting.broker}",
             "EDGE__MQTT__QOS": str(setting.qos),
             "EDGE__HOST__ENABLED": "false",  # readings of the machine itself would count as work
+            **self._settings,
         }
         try:
-            with Gateway(setting.directory, **settings) as gateway:
+            with Gateway(setting.directory, self._module, **settings) as gateway:
                 address = urlsplit(gateway.endpoints["ws"])
                 receiver = WebSocketReceiver(address.port or 0, address.path)
                 receiver.send(subscription())
