@@ -19,6 +19,7 @@ from support.logs import records_of
 from edge import listener as listening
 from edge.listener import AT_ONCE, Listener
 from edge.security import certificates
+from tests.support.examples import examples
 
 MOST, OF_ONE = 4, 3
 
@@ -143,7 +144,7 @@ def test_unauthenticated_connections_do_not_block_known_clients(remote):
         assert not is_open(those.connect())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["connect", "know", "close"]), st.integers(0, 9)), max_size=40))
 def test_the_count_of_connections_is_exact(steps):
     """Connections by address, unauthenticated ones and known ones: closed connections leave no count behind."""

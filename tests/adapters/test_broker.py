@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_packets import PacketBoundaries
 from edge.adapters.settings import MqttSettings
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 
@@ -112,7 +113,7 @@ def publish_both(port):
         publisher.publish("b", "2")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x34, 0x62, 0xC0]), st.binary(max_size=300))), st.randoms())
 def test_packets_are_separated_wherever_the_stream_is_cut(packets, chance):
     stream = b"".join(bytes([first]) + variable_length(len(body)) + body for first, body in packets)

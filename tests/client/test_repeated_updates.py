@@ -17,6 +17,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from edge.client import Application, Backoff, Client, Endpoints, NoAnswer, Options, SyncClient, SyncProducer, Updated
+from tests.support.examples import examples
 from tests.support.waiting import PATIENCE, eventually
 
 HASTY = Options(backoff=Backoff(0.001, 0.002), timeout=PATIENCE)
@@ -76,7 +77,7 @@ def last_times(done):
     st.lists(st.builds(Connection, *[st.integers(0, 4)] * 3), max_size=4),
     st.lists(st.booleans(), min_size=1, max_size=15),
 )
-@settings(max_examples=30, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(30), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_repeated_updates_are_answered_in_order_and_others_executed_once(script, repeats):
     async def run():
         async with faulty(script) as (broker, endpoints), Client(endpoints, over="websocket", options=HASTY) as client:

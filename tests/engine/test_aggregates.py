@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from edge.engine.operators.values import encode
 from edge.protocol.results import Term
 from edge.sparql.algebra import Aggregate, Call, Constant, Expression
+from tests.support.examples import examples
 
 bags = st.builds(
     Bag,
@@ -51,7 +52,7 @@ def integer(number: int) -> ox.Literal:
 
 
 @given(st.sampled_from(("COUNT", "SUM", "AVG")), expressions, st.booleans(), bags)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_counts_and_sums_are_those_of_the_remaining_values(
     name: str, expression: Expression, distinct: bool, bag: Bag
 ) -> None:
@@ -60,7 +61,7 @@ def test_counts_and_sums_are_those_of_the_remaining_values(
 
 
 @given(st.sampled_from(("MIN", "MAX")), st.booleans(), st.one_of(bags, mixed_bags))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_minimum_and_maximum_follow_the_remaining_values(name: str, distinct: bool, bag: Bag) -> None:
     described = Aggregate(name, X, distinct)
     result = bag.received(described).result()
@@ -82,7 +83,7 @@ def test_a_sample_is_one_of_the_remaining_values(bag: Bag, expression: Expressio
 
 
 @given(st.booleans(), bags)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_concatenations_are_those_of_the_remaining_values(distinct: bool, bag: Bag) -> None:
     described = Aggregate("GROUP_CONCAT", X, distinct, SEPARATOR)
     assert parts(bag.received(described).result()) == parts(oxigraph_result(described, bag.left))

@@ -26,6 +26,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.engine.store.graph_copy import GraphCopy
 from edge.protocol.errors import UpdateFailed
+from tests.support.examples import examples
 from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
@@ -50,7 +51,7 @@ def restored(directory: Path) -> tuple[set[object], set[object], int, int]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32), stored=st.booleans())
 def test_updates_between_any_two_pieces_are_in_the_snapshot(seed, stored):
     """If the snapshot is not stored, because the process is killed, the journal contains the updates."""

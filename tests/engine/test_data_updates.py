@@ -19,6 +19,7 @@ from edge.engine.updates.data_compiler import data_plan
 from edge.engine.updates.update_plan import Data
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.sparql.tokens import MAX_DEPTH
+from tests.support.examples import examples
 
 PADDING = "\n#" + "x" * LONGEST_TEXT
 
@@ -176,7 +177,7 @@ def outcome(text: str) -> object:
     return changes.sizes, canonical(changes.added), set(changes.removed), canonical(engine.graph.quads()), names
 
 
-often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def both(text: str) -> tuple[object, object]:

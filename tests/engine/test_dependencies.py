@@ -17,6 +17,7 @@ from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_query
 from edge.engine.store.graph import LiveGraph
 from edge.protocol.syntax import tokenize
+from tests.support.examples import examples
 
 EX = "http://example.org/"
 
@@ -120,7 +121,7 @@ def test_an_unparsable_query_depends_on_everything():
     assert compile_evaluator(QueryRequest(text), QueryRules()).dependencies() == EVERYTHING
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seeds)
 def test_every_quad_that_changes_a_result_is_watched(seed):
     """Whatever the query, the engine misses no update that changes its result."""

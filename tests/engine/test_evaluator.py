@@ -14,6 +14,7 @@ from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.queries.result_table import decoded
 from edge.engine.requests import QueryRequest, SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
+from tests.support.examples import examples
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 DATATYPES = ("string", "integer", "decimal", "double", "float", "boolean", "dateTime", "hexBinary")
@@ -34,7 +35,7 @@ TRIPLES = st.builds(lambda term: ox.Triple(ox.BlankNode("s"), ox.NamedNode("urn:
 
 
 @given(st.lists(st.one_of(LITERALS, OTHERS, TRIPLES), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_encoded_result_contains_every_term_unchanged(terms):
     store = ox.Store()
     for number, term in enumerate(terms):

@@ -27,6 +27,7 @@ from edge.sparql.algebra import (
     Reference,
     Variable,
 )
+from tests.support.examples import examples
 
 A, B, C, D = map(Reference, VARIABLES)
 TRUE, FALSE = typed("true", "boolean"), typed("false", "boolean")
@@ -60,7 +61,7 @@ def evaluate(expression: Expression, **values: Term) -> Term | None:
 
 
 @given(st.integers(min_value=0, max_value=2**63))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_expression_has_the_value_that_oxigraph_computes(seed: int) -> None:
     expressions = Expressions(seed)
     world, expression = World(expressions.values()), expressions.expression()
@@ -70,7 +71,7 @@ def test_any_expression_has_the_value_that_oxigraph_computes(seed: int) -> None:
 
 
 @given(st.integers(min_value=0, max_value=2**63))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_values_are_decoded_and_encoded_unchanged(seed: int) -> None:
     for value in Expressions(seed).values().values():
         assert encode(decode(canonical(value))) == canonical(value)
@@ -300,7 +301,7 @@ def test_in(values: tuple[object, ...], inside: bool | None, outside: bool | Non
 
 
 @given(st.sampled_from(TERMS), st.lists(st.tuples(st.sampled_from(CONSTANTS), st.booleans()), min_size=9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_in_a_long_list_is_equality_with_one_of_its_items(value: Term, items: list[tuple[Term, bool]]) -> None:
     """The result depends neither on which items are open constants, nor on the other items."""
     constants = [Constant(Parameter(0, False, canonical(item)) if opened else item) for item, opened in items]

@@ -14,6 +14,7 @@ from test_fault_isolation import armed
 
 from edge.engine.requests import SubscribeFailed
 from edge.protocol.errors import NotFound
+from tests.support.examples import examples
 
 __all__ = ["injector"]
 
@@ -62,7 +63,9 @@ class FaultyWorld(World):
 
 @given(st.integers(min_value=0, max_value=2**63))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_a_story_with_faults(injector: Injector, seed: int) -> None:
     tell(injector, seed)

@@ -25,6 +25,7 @@ from edge.sparql.algebra import Parameter, Query
 from edge.sparql.cursor import Parameters
 from edge.sparql.fingerprint import fingerprint, places, prologue
 from edge.sparql.tokens import read_prologue
+from tests.support.examples import examples
 
 RULES = QueryRules()
 
@@ -230,7 +231,7 @@ def test_an_invalid_constant_is_refused(value):
 # Any text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(min_value=0, max_value=2**63))
 def test_a_shared_plan_gives_the_result_of_the_text_alone(seed):
     cache: PlanCache[str, Query] = PlanCache(Compiler(), 100)

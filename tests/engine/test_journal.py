@@ -15,6 +15,7 @@ from edge.engine.journal import codec
 from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import StorageFailed
+from tests.support.examples import examples
 
 VALUE = ox.NamedNode("http://qudt.org/schema/qudt#numericValue")
 
@@ -357,7 +358,7 @@ change_sets = st.builds(
 entries = st.builds(JournalEntry, st.integers(-(2**63), 2**63 - 1), change_sets, st.binary(max_size=40))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(entries, min_size=1, max_size=4), max_size=4), st.lists(quads, max_size=8), st.lists(names))
 def test_any_quads_come_back_as_they_were(commits, snapshot, graphs):
     given_entries = [entry for commit in commits for entry in commit]

@@ -17,6 +17,7 @@ from edge.engine.updates.attempt import Attempt, LongUpdate
 from edge.engine.updates.update_plan import Modify, OperatorWhere
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError
+from tests.support.examples import examples
 
 seeds = st.integers(min_value=0, max_value=2**63)
 THINGS = ("ex:a", "ex:b", "ex:c")
@@ -83,7 +84,7 @@ def outcome(engine: Engine, text: str, **more: object) -> object:
     return set(changes.added), set(changes.removed)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(seeds)
 def test_look_ups_have_the_effect_of_a_search(seed):
     author = Author(seed)
@@ -99,7 +100,7 @@ def test_look_ups_have_the_effect_of_a_search(seed):
         assert outcome(found, text, **more) == expected, (text, more)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seeds)
 def test_an_update_by_look_ups_can_be_undone(seed):
     author = Author(seed)

@@ -25,6 +25,7 @@ from edge.engine.store.graph_copy import GraphCopy
 from edge.engine.store.mirror import Mirror
 from edge.engine.store.oxigraph_transaction import apply_atomically
 from edge.protocol.errors import NotReady, UpdateFailed
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ graph_names = st.sampled_from([ox.DefaultGraph(), ex("g"), ex("h"), ox.BlankNode
 quads = st.builds(ox.Quad, nodes, st.just(P), st.one_of(objects, objects, triple_terms), graph_names)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sets(quads, max_size=8), st.sets(quads, max_size=8), st.sets(st.sampled_from([ex("g"), ex("n")])))
 def test_a_store_reaches_the_target_state_in_one_transaction(before, after, empty):
     store = ox.Store()
@@ -58,7 +59,7 @@ def test_a_store_reaches_the_target_state_in_one_transaction(before, after, empt
     assert set(store.named_graphs()) == graphs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(), st.sampled_from(["en", "de-CH"]))
 def test_any_text_is_copied_unchanged(text, language):
     store = ox.Store()
@@ -260,7 +261,7 @@ def some_update(author: random.Random) -> str:
 
 
 @pytest.mark.parametrize("piece", [1, 3])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32))
 @example(seed=160185)  # MOVE replaces a graph by one with some of the same quads
 def test_a_mirror_filled_during_updates_is_exact(seed, piece):
@@ -306,7 +307,7 @@ def test_a_mirror_filled_during_updates_is_exact(seed, piece):
             assert committed == (set(engine.graph.quads()), set(engine.graph.named_graphs()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_copy_in_pieces_and_its_changes_are_the_graph(seed):
     author = random.Random(seed)

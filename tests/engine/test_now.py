@@ -18,6 +18,7 @@ from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.sparql import plan_cache
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere
 from edge.protocol.errors import EdgeError, ParsingFailed
+from tests.support.examples import examples
 
 F = "PREFIX f: <urn:sepa:function:> PREFIX now: <urn:sepa:function:now> "
 NATIVE = "?s ex:p ?o"
@@ -42,7 +43,7 @@ def added(engine: Engine, text: str, now: int = NOW) -> dict[str, object]:
     return {quad.predicate.value.rpartition("/")[2]: quad.object for quad in run(engine, text, now).added}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.one_of(st.integers(0, 4_000_000_000_000_000), st.integers(0, 4_000_000_000).map(lambda s: s * 1_000_000)))
 def test_the_now_function_equals_now_to_the_microsecond_in_both_evaluators(now):
     engine = engine_with("ex:a ex:p 1")

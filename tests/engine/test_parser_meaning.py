@@ -19,6 +19,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import closing, tokenize
 from edge.sparql.tokens import read_prologue
+from tests.support.examples import examples
 
 FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 
@@ -70,7 +71,7 @@ def meaning(naive: NaiveEngine, text: str) -> object:
     return names, settled(names, rows)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(seeds)
 def test_a_query_written_in_full_has_the_same_result(seed):
     text = Queries(~seed).query().text
@@ -82,7 +83,7 @@ def test_a_query_written_in_full_has_the_same_result(seed):
     assert meaning(naive, full) == meaning(naive, text), full
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(seeds)
 def test_an_update_written_in_full_has_the_same_effect(seed):
     text = PREFIX + "; ".join(Updates(~seed).update())
@@ -111,7 +112,7 @@ operators = st.sampled_from(["+", "-", "-", "*", "/", "=", "!=", "<", ">", "<=",
 operands = st.sampled_from(["1", "2", "3.5", "-1", "+2", "?a", "?b", "!?a", "-?b", "(?a-1)", "true", "1e0"])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.lists(st.tuples(operators, operands), max_size=8), operands, st.sampled_from(["", " "]))
 def test_operators_bind_as_they_do_to_oxigraph(chain, first, space):
     text = first + "".join(f"{space}{operator} {operand}" for operator, operand in chain)

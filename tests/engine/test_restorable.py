@@ -26,6 +26,7 @@ from edge.engine.store.terms import LONGEST_TERM
 from edge.protocol.due_time import After
 from edge.protocol.errors import EdgeError, StorageFailed, UpdateFailed
 from edge.protocol.results import Term
+from tests.support.examples import examples
 from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE
 
@@ -69,7 +70,7 @@ class Gateway:
         assert self.scheduler.close(WAIT)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_restart_restores_committed_data(data):
     with tempfile.TemporaryDirectory() as name:
@@ -197,7 +198,7 @@ def test_an_id_that_cannot_be_stored_fails_no_commit_of_others(tmp_path, name):
     gateway.close()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.from_regex(codec._PLAIN_LINES, fullmatch=True))
 def test_the_parser_reads_the_lines_that_are_not_parsed_before_the_commit(text):
     assert len(list(codec._parse(text.encode()))) == text.count("\n")

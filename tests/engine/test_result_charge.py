@@ -19,6 +19,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, StorageFailed, TooManyRequests
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 MIB = 1024 * 1024
@@ -233,7 +234,7 @@ class Story(RuleBasedStateMachine):
 
 
 TestStory = Story.TestCase
-TestStory.settings = bounded(max_examples=15, stateful_step_count=15, deadline=None)
+TestStory.settings = bounded(max_examples=examples(15), stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.parametrize("kind", ["DISTINCT", "re-evaluated"])

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from edge.sparql.errors import LimitOfText, SparqlError
 from edge.sparql.query import read_query
 from tests.sparql.test_grammar import QUERIES, P, accepts
+from tests.support.examples import examples
 
 BASE = "urn:base:"
 NAMED_VARIABLE = re.compile(r"GROUP BY .*\(\?\w+ AS \?")
@@ -24,7 +25,7 @@ def is_valid(text):
     return True
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(seeds)
 def test_generated_queries_are_accepted_as_by_oxigraph(seed):
     text = Queries(~seed)._any_query().text
@@ -32,7 +33,7 @@ def test_generated_queries_are_accepted_as_by_oxigraph(seed):
     assert is_valid(text) == accepts("Query", text), text
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(seeds)
 def test_the_algebra_as_text_is_parsed_to_an_equal_tree(seed):
     query = read_query(Queries(~seed).query().text, BASE)

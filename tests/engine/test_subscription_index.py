@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edge.engine.queries.subscription_index import EVERYTHING, Key, SubscriptionIndex, Watch
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from tests.support.examples import examples
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ def matches(watch: Watch, quad: ox.Quad) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.lists(watches, max_size=4), max_size=6), st.lists(quads, max_size=3), st.sets(st.integers(0, 5)))
 def test_hits_are_the_matching_patterns(patterns, changed, leaving):
     graph = LiveGraph()

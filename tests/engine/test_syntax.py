@@ -16,6 +16,7 @@ from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import closing, tokenize
 from edge.sparql.tokens import built_in_calls, has_word, named_calls, read_prologue, variables
+from tests.support.examples import examples
 
 
 def compile_update(text: str) -> None:
@@ -43,7 +44,7 @@ def texts(text: str) -> list[str]:
     return [token.text for token in tokenize(text)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(arbitrary)
 def test_arbitrary_text_is_tokens_or_refused(text):
     try:
@@ -58,7 +59,7 @@ def test_arbitrary_text_is_tokens_or_refused(text):
         end = token.end
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(arbitrary)
 def test_arbitrary_text_is_never_more_than_refused(text):
     for judge in (lambda: check_query(text, QueryRules()), lambda: compile_update(text)):
@@ -66,7 +67,7 @@ def test_arbitrary_text_is_never_more_than_refused(text):
             judge()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(query_text)
 def test_tokens_joined_are_the_same_tokens(text):
     joined = " ".join(texts(text))
@@ -273,7 +274,7 @@ def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS = st.recursive(st.sampled_from(["?x", "1", "<l:i>", "true"]), _calls, max_leaves=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TRIPLES, EXPRESSIONS, TRIPLES, EXPRESSIONS, EXPRESSIONS)
 def test_no_call_is_missed_and_no_list_is_taken_for_one(before, one, after, other, last):
     """Only casts are calls; everything else is not a function and would be refused if it were read as one."""

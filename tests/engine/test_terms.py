@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.store.terms import IRI, LITERAL, XSD, Dictionary, canonical
+from tests.support.examples import examples
 
 NAMES = [
     "string", "integer", "decimal", "double", "float", "boolean", "dateTime", "date", "time", "duration",
@@ -78,14 +79,14 @@ def in_store(term: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> obje
     return next(iter(store)).object
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.one_of(literals, literals, literals, tagged))
 def test_canonical_literals_equal_those_of_the_store(literal):
     assert canonical(literal) == in_store(literal)
     assert canonical(canonical(literal)) == canonical(literal)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text("0123456789abcdefABCDEF-_", min_size=1, max_size=36))
 def test_names_of_blank_nodes_stay(name):
     try:
@@ -95,7 +96,7 @@ def test_names_of_blank_nodes_stay(name):
     assert canonical(node) == in_store(node) == node
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(literals)
 def test_triple_terms_hold_canonical_literals(literal):
     name = ox.NamedNode("urn:x")

@@ -17,6 +17,7 @@ from edge.engine.journal.sqlite_schema import SCHEMA
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.protocol.access import ACTIONS, ANYBODY, Access
 from edge.protocol.errors import Forbidden, InvalidClient, NotFound, StorageFailed, TooManyRequests
+from tests.support.examples import examples
 
 MINE, THEIRS = "urn:g:mine", "urn:g:theirs"
 LAMP = Access("lamp", frozenset({"update"}), frozenset({MINE}), frozenset({MINE}), registration="r1")
@@ -172,7 +173,7 @@ def test_a_later_client_of_the_same_name_is_a_different_client(box):
 CLIENTS = [ANYBODY, LAMP, replace(DOOR, registration="r1 t"), replace(DOOR, client="t", registration="t")]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(
         st.tuples(

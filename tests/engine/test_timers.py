@@ -26,6 +26,7 @@ from edge.protocol.access import Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
 from edge.protocol.timers import Timer
+from tests.support.examples import examples
 
 # Execution
 
@@ -603,7 +604,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS)
 def test_no_delay_ends_early_whatever_happens_to_the_clock(steps, tmp_path_factory):
     """A world with a known true time: its clock is set by people, lost in power cuts, and corrected by NTP."""

@@ -21,6 +21,7 @@ from edge.engine.sparql import plan_cache
 from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.protocol.syntax import tokenize
+from tests.support.examples import examples
 
 
 @pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
@@ -73,7 +74,7 @@ def variant(source: random.Random, text: str) -> str:
     return CONSTANT.sub(other, text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seeds)
 def test_updates_with_a_shared_plan_have_the_same_effect(seed):
     source = random.Random(seed)
@@ -94,7 +95,7 @@ def with_term(text: str, name: str, term: ox.NamedNode | ox.Literal) -> str:
     return text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seeds)
 def test_a_forced_binding_is_the_term_in_place_of_the_variable(seed):
     source = random.Random(seed)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.messages import GRAPHS, JSON, MEMBERS, SPARQL
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 GATE = "coap"
@@ -84,7 +85,7 @@ def damaged(draw):
     return whole[:place] + draw(st.binary(max_size=4)) + whole[place + draw(st.integers(0, 4)) :]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(messages() | damaged() | st.binary(max_size=60), min_size=1, max_size=15))
 def test_any_datagram(harness, concurrent_client, datagrams):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
@@ -105,7 +106,7 @@ def device(harness):
         yield device
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["query", "update", "subscribe", "reading/a"]),
     SPARQL.map(lambda text: text.encode("utf-8", "replace")) | st.binary(max_size=400),

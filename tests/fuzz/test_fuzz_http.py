@@ -24,6 +24,7 @@ from edge.security.clients import ACTIONS, Rights
 from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import SPARQL, is_error, sendable
 from tests.support.clients import clients_of
+from tests.support.examples import examples
 
 GATE = "http"
 
@@ -42,7 +43,7 @@ CHECKS = [
     status_code_conformance,
 ]
 BUDGET = settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -122,7 +123,7 @@ def requests(draw):
     return text
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(requests() | st.binary(max_size=40), min_size=1, max_size=3))
 def test_broken_requests(harness, concurrent_client, sent):
     with socket.create_connection(harness.address("http"), 20) as client, suppress(ConnectionError):
@@ -157,7 +158,7 @@ TYPES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["GET", "POST", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"]),
     st.sampled_from(["/query", "/update", "/sparql", "/explain", "/timers/a", "/api/engine"]),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from tests.fuzz.concurrent_clients import QUERY, UPDATE
 from tests.fuzz.messages import SPARQL, TEXTS
+from tests.support.examples import examples
 
 
 def spares_the_neighbour(text: str) -> bool:
@@ -36,7 +37,7 @@ def test_a_request_and_its_parts_do_not_affect_other_clients(text):
             assert spares_the_neighbour(" ".join(words[:first] + words[last:]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(SPARQL)
 def test_no_request_affects_other_clients(text):
     assert spares_the_neighbour(text.encode("utf-8", "replace").decode())

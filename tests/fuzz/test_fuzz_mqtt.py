@@ -20,6 +20,7 @@ from paho.mqtt.properties import Properties
 from tests.fuzz.concurrent_clients import open_client
 from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
+from tests.support.examples import examples
 from tests.support.processes import Mosquitto
 from tests.support.waiting import wait_for
 
@@ -78,7 +79,7 @@ def unknown_client(address: tuple[str, int], **options: Any) -> Iterator[Unknown
         client.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(MESSAGES, st.integers(0, 2), st.booleans()), min_size=1, max_size=8))
 def test_every_request_is_answered_once(harness, concurrent_client, messages):
     with unknown_client(harness.address("mqtt")) as client:
@@ -100,7 +101,7 @@ TOPICS = st.tuples(
 STATUSES = st.sampled_from([b"online", b"offline", b" OFFLINE\n", b"", b"{}", b"\xff"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(TOPICS, MESSAGES | STATUSES, st.booleans()), min_size=1, max_size=8))
 def test_any_topic(harness, concurrent_client, published):
     with unknown_client(harness.address("mqtt")) as client:
@@ -141,7 +142,7 @@ def packets(draw):
 CONNECT = bytes.fromhex("101000044d51545404020005000466757a7a")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.booleans(), st.lists(packets() | st.binary(max_size=20), max_size=5))
 def test_broken_packets_at_the_embedded_broker(harness, concurrent_client, connected, sent):
     with socket.create_connection(harness.address("mqtt"), 5) as client, suppress(OSError):
@@ -176,7 +177,7 @@ RESPONSE_TOPICS = st.sampled_from(
 """Topics that a broker accepts."""
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(MESSAGES, RESPONSE_TOPICS, st.binary(min_size=1, max_size=30)), min_size=1, max_size=6))
 def test_answers_go_to_the_clients_own_topics_alone(at_mosquitto, messages):
     harness, concurrent_client = at_mosquitto

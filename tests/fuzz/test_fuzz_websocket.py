@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from websockets.sync.client import connect
 
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 GATE = "ws"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, min_size=1, max_size=12))
 def test_every_message_is_answered_once(harness, concurrent_client, messages):
     with connect(harness.endpoints["ws"], proxy=None) as client:
@@ -67,7 +68,7 @@ def openings(draw):
     return HANDSHAKE[:place] + draw(st.binary(max_size=8)) + HANDSHAKE[place + draw(st.integers(0, 8)) :]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.just(HANDSHAKE) | openings() | st.binary(max_size=50), st.lists(frames(), max_size=5))
 def test_broken_frames(harness, concurrent_client, opening, sent):
     with socket.create_connection(harness.address("ws"), 5) as client, contextlib.suppress(OSError):

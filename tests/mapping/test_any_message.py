@@ -15,6 +15,7 @@ from edge.mapping.jsonpath import parse_path
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.terms import is_iri
 from edge.mapping.values import BadValueError, Converter, JsonNumber
+from tests.support.examples import examples
 
 OWN = """
 [[mapping]]
@@ -74,7 +75,7 @@ PAYLOADS = (
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(ROOTS, TOPICS, PAYLOADS)
 @example("h/", "../..", b"1")
 @example("h/", "x/\ud800", b"1")
@@ -114,7 +115,7 @@ NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value
 FACTORS = st.decimals(allow_nan=False, allow_infinity=False, places=5, min_value=-1000, max_value=1000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(NUMBERS, FACTORS, FACTORS)
 @example(Decimal(223), Decimal("0.1"), Decimal(0))
 @example(Decimal("0.1"), Decimal(3), Decimal("0.2"))

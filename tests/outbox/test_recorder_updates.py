@@ -24,6 +24,7 @@ from edge.outbox.sqlite_tables import Damaged
 from edge.protocol.access import Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
+from tests.support.examples import examples
 from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
@@ -346,7 +347,7 @@ actions = st.lists(
 
 
 @given(actions)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_acknowledged_observations_are_stored_in_order_in_every_story(story):
     texts = {
         "good": "INSERT DATA {}",

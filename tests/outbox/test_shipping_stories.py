@@ -12,6 +12,7 @@ from memory_outbox import MemoryOutbox, ToldShipper, Zone
 from edge.outbox.directory import DirectoryLanding
 from edge.outbox.landing import LandingFailed
 from edge.outbox.settings import OffloadSettings
+from tests.support.examples import examples
 
 
 class Unsteady:
@@ -123,5 +124,5 @@ class Stories(RuleBasedStateMachine):
         assert all(last < first for (_, last), (first, _) in pairwise(ranges))
 
 
-Stories.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
+Stories.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=20)
 test_each_observation_is_known_once_whatever_happens = Stories.TestCase

@@ -20,6 +20,7 @@ from secured import Harness, settings
 
 from edge.gateway import Gateway
 from edge.security.clients import Rights
+from tests.support.examples import examples
 
 QUERY = "SELECT * { ?s ?p ?o }"
 FOREIGN = generate_private_key(public_exponent=65537, key_size=2048)
@@ -154,7 +155,7 @@ async def test_token_in_the_url_is_ignored(harness, forger):
     assert answer.status_code == 401
 
 
-@bounded(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@bounded(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 async def test_no_token_with_another_character_is_valid(harness, forger, data):
     position = data.draw(st.integers(0, len(forger.token) - 1))

@@ -17,6 +17,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden
+from tests.support.examples import examples
 from tests.support.waiting import wait_for
 
 MINE, OTHER, THEIRS = "urn:g:mine", "urn:g:other", "urn:g:theirs"
@@ -356,7 +357,7 @@ def test_load_and_service_are_off(plain):
 GRAPHS = ["", "urn:g:a", "urn:g:b", "urn:g:c"]
 
 
-@bounded(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@bounded(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     quads=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(GRAPHS)), max_size=12),
     read=st.frozensets(st.sampled_from(GRAPHS)),

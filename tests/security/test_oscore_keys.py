@@ -15,6 +15,7 @@ from edge.protocol.errors import InvalidClient
 from edge.security.clients import NoSuchClient, Rights
 from edge.security.security import Security
 from edge.security.settings import SecuritySettings
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_key_ids_are_not_reused(security):
     assert max(map(len, seen)) == 2
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.integers(1, 2000) | st.none(), max_size=12))
 def test_sequence_numbers_are_not_reused(tmp_path_factory, story):
     """The gateway is killed, and no number repeats."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.gates.coap.deduplication import Deduplication
+from tests.support.examples import examples
 from tests.support.waiting import eventually
 
 PLAIN = 860
@@ -36,7 +37,7 @@ async def test_stored_answers_expire():
     recent.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1200)), max_size=60), st.integers(1, 20))
 def test_the_memory_of_stored_answers_is_bounded(story, limit):
     async def received():
@@ -88,7 +89,7 @@ async def test_a_device_that_restarts_its_message_ids_sends_new_requests(gate):
     assert gate.came == [("a", b"1"), ("a", b"2"), ("a", b"1")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=1)), max_size=30))
 def test_a_repeated_request_is_recognised_by_message_id_and_content(story):
     async def received():

@@ -11,6 +11,7 @@ from oscore_device import ASK, Device, protected_gate
 
 from edge.protocol.errors import StorageFailed
 from edge.security.oscore import SharedContext
+from tests.support.examples import examples
 
 WINDOW = 32
 CLEAR = "DELETE WHERE { <urn:a> ?p ?o } ;"
@@ -178,7 +179,9 @@ async def test_a_protected_message_that_makes_no_sense_inside(gate, device):
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     st.lists(
