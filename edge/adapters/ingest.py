@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from edge.adapters.observations import Done, Observations
-from edge.adapters.planner import Arrival, Plan
+from edge.adapters.planner import Arrival, PlannedUpdates
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.evaluate import FIRST_NUMBER
@@ -89,7 +89,7 @@ class Ingest:
         """
         self._observations.submit(arrivals, receipt, done)
 
-    def written(self, plan: Plan) -> bool:
+    def written(self, plan: PlannedUpdates) -> bool:
         """Count the readings that were refused. False: all were; nothing was committed, and no receipt is stored."""
         for arrival, reason in plan.refused:
             self._refuse(arrival, reason)

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 
 from edge.adapters import updates
 from edge.adapters.observation_cache import ObservationCache
-from edge.adapters.planner import Arrival, History, Plan, Planner
+from edge.adapters.planner import Arrival, History, PlannedUpdates, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES
 from edge.engine.requests import (
@@ -35,7 +35,7 @@ from edge.protocol.errors import EdgeError
 _log = logging.getLogger(__name__)
 
 
-Done = Callable[[Plan | Exception], None]
+Done = Callable[[PlannedUpdates | Exception], None]
 """Receives the plan of committed readings, or the error."""
 
 
@@ -127,9 +127,9 @@ class Observations:
         else:
             done(plan)
 
-    def write(self, arrivals: Iterable[Arrival]) -> Future[Plan]:
+    def write(self, arrivals: Iterable[Arrival]) -> Future[PlannedUpdates]:
         """Write readings in one transaction. The future completes after the commit, or raises an `EdgeError`."""
-        answer: Future[Plan] = Future()
+        answer: Future[PlannedUpdates] = Future()
         self.submit(arrivals, b"", partial(_complete, answer))
         return answer
 
@@ -138,7 +138,7 @@ class Observations:
         self._engine.write([], receipt, done)
         self._engine.carry_out()
 
-    def declare(self, readings: Iterable[Reading]) -> Plan:
+    def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Add the observations that mappings declare, before their first values (the initial mappings of the paper).
 
         The values of the readings are ignored. Existing, unchanged observations stay as they are. Waits for the
@@ -230,14 +230,14 @@ class Observations:
         else:
             _log.warning("observations.subscribed_again", extra={"reason": failure})
 
-    def _queue(self, plan: Plan, receipt: bytes, done: Done) -> None:
+    def _queue(self, plan: PlannedUpdates, receipt: bytes, done: Done) -> None:
         try:
             self._engine.write(plan.requests, receipt, partial(self._settle, plan, done))
         except BaseException:
             self._planner.give_up(plan)
             raise
 
-    def _settle(self, plan: Plan, done: Done, error: Exception | None) -> None:
+    def _settle(self, plan: PlannedUpdates, done: Done, error: Exception | None) -> None:
         """Complete a write. Runs on the thread that carried it out, so it must not block."""
         if error is not None:
             self._inbox.append(lambda: self._planner.give_up(plan))
@@ -246,12 +246,12 @@ class Observations:
             self._count(plan)
             done(plan)
 
-    def _count(self, plan: Plan) -> None:
+    def _count(self, plan: PlannedUpdates) -> None:
         self.added += len(plan.given)
         self.values += len(plan.requests)
 
 
-def _complete(answer: Future[Plan], outcome: Plan | Exception) -> None:
+def _complete(answer: Future[PlannedUpdates], outcome: PlannedUpdates | Exception) -> None:
     if isinstance(outcome, Exception):
         answer.set_exception(outcome)
     else:

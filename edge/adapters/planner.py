@@ -42,7 +42,7 @@ class History(Protocol):
 
 
 @dataclass(slots=True)
-class Plan:
+class PlannedUpdates:
     """The updates for some readings, and the data to roll them back."""
 
     requests: list[UpdateRequest] = field(default_factory=list)
@@ -65,9 +65,9 @@ class Planner:
         self._new_name = new_name
         self._datatypes: dict[str, ox.NamedNode] = {}
 
-    def plan(self, arrivals: Iterable[Arrival]) -> Plan:
+    def plan(self, arrivals: Iterable[Arrival]) -> PlannedUpdates:
         """Return the updates that write these readings, and those that clean up after clients."""
-        plan = Plan()
+        plan = PlannedUpdates()
         self._clean_up(plan)
         for arrival in arrivals:
             try:
@@ -79,9 +79,9 @@ class Planner:
                 self.known.forget_if_gone(arrival.reading.observation)
         return plan
 
-    def declare(self, readings: Iterable[Reading]) -> Plan:
+    def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Return the updates that add missing observations and replace changed descriptions."""
-        plan = Plan()
+        plan = PlannedUpdates()
         for reading in readings:
             try:
                 known = self.known.get(reading.observation)
@@ -92,7 +92,7 @@ class Planner:
                 self.known.forget_if_gone(reading.observation)
         return plan
 
-    def give_up(self, plan: Plan) -> None:
+    def give_up(self, plan: PlannedUpdates) -> None:
         """Roll back a plan that was not executed."""
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
@@ -108,7 +108,7 @@ class Planner:
             datatype = self._datatypes[reading.datatype] = ox.NamedNode(reading.datatype)
         return ox.Literal(reading.value, datatype=datatype)
 
-    def _plan_one(self, plan: Plan, arrival: Arrival) -> None:
+    def _plan_one(self, plan: PlannedUpdates, arrival: Arrival) -> None:
         reading = arrival.reading
         known = self.known.get(reading.observation)
         if arrival.value_only:
@@ -139,7 +139,7 @@ class Planner:
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
-    def _note(self, plan: Plan, arrival: Arrival, history: History) -> None:
+    def _note(self, plan: PlannedUpdates, arrival: Arrival, history: History) -> None:
         """Attach the note for the history to the last update of the reading."""
         note = history.note(arrival.reading, arrival.reading.time or arrival.received)
         if note is not None:
@@ -164,7 +164,7 @@ class Planner:
         same_source = reading.topic in known.topics if reading.topic is not None else not known.topics
         return same_source and known.digest is not None and known.digest != _digest(description)
 
-    def _add(self, plan: Plan, known: CachedObservation, reading: Reading, measured: dict[str, Term]) -> None:
+    def _add(self, plan: PlannedUpdates, known: CachedObservation, reading: Reading, measured: dict[str, Term]) -> None:
         description = _description(reading)
         quantity = quantity_iri(self._new_name())
         bindings: dict[str, Term] = {
@@ -191,7 +191,7 @@ class Planner:
         self.known.plan(known, quantity)
         known.described[reading.topic] = description
 
-    def _give_quantity(self, plan: Plan, known: CachedObservation, arrival: Arrival) -> None:
+    def _give_quantity(self, plan: PlannedUpdates, known: CachedObservation, arrival: Arrival) -> None:
         quantity = quantity_iri(self._new_name())
         bindings: dict[str, Term] = {"observation": known.iri, "quantity": quantity, **self._measured(arrival)}
         if arrival.reading.unit is not None:
@@ -202,7 +202,7 @@ class Planner:
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
 
-    def _clean_up(self, plan: Plan) -> None:
+    def _clean_up(self, plan: PlannedUpdates) -> None:
         """Delete the instants of quantities that clients deleted."""
         for quantity in self.known.lost:
             plan.requests.append(UpdateRequest(updates.FORGET_INSTANT, bindings={"instant": instant_iri(quantity)}))

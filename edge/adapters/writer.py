@@ -13,7 +13,7 @@ from typing import Protocol
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import Inbox, MqttMessage
-from edge.adapters.planner import Arrival, Plan
+from edge.adapters.planner import Arrival, PlannedUpdates
 from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT
 from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
@@ -44,7 +44,7 @@ class WriterSettings(Protocol):
 
 
 @dataclass(slots=True)
-class Transaction:
+class MessageBatch:
     """Messages that are committed together, with their readings."""
 
     messages: list[MqttMessage] = field(default_factory=list)
@@ -68,11 +68,11 @@ class Transaction:
 
 
 class ReadingWriter:
-    """Writes the messages of a queue to the engine in order, one transaction at a time.
+    """Writes the messages of a queue to the engine in order, one batch at a time.
 
-    The owner calls `turn` from one thread, which maps, submits, and usually carries out the transaction as well. If
-    the engine is busy, its writer thread completes the transaction and calls `done`; only if more waits, or if the
-    transaction failed, it calls `wake`, so that the owner calls `turn` again.
+    The owner calls `turn` from one thread, which maps, submits, and usually carries out the batch as well. If
+    the engine is busy, its writer thread completes the batch and calls `done`; only if more waits, or if the
+    batch failed, it calls `wake`, so that the owner calls `turn` again.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class ReadingWriter:
         self._taken: deque[MqttMessage] = deque()
         """Messages of the queue that are mapped next."""
         self._mapped: tuple[MqttMessage, list[Arrival]] | None = None
-        """A message whose readings did not fit into the last transaction."""
-        self._alone: deque[Transaction] = deque()
-        """Messages of a refused transaction, one by one."""
-        self._failed: Transaction | None = None
-        """A transaction to be tried again."""
+        """A message whose readings did not fit into the last batch."""
+        self._alone: deque[MessageBatch] = deque()
+        """Messages of a refused batch, one by one."""
+        self._failed: MessageBatch | None = None
+        """A batch to be tried again."""
         self._again = 0.0
         """Time of that attempt."""
         self._retry = Retry(Backoff(settings.retry_min, settings.retry_max))
         self._busy = False
-        """Whether the engine works on a transaction. Until then, `turn` leaves all other attributes alone."""
+        """Whether the engine works on a batch. Until then, `turn` leaves all other attributes alone."""
         self._submitting = False
         self._unstored = bytearray()
         """Receipts of messages that had no reading or were refused. They are stored with the next commit, so that the
@@ -121,40 +121,40 @@ class ReadingWriter:
         return bool(self._failed or self._alone or self._mapped or self._taken or len(self._inbox))
 
     def turn(self) -> float:
-        """Map and submit waiting messages until a transaction is under way.
+        """Map and submit waiting messages until a batch is under way.
 
-        Returns the seconds until a failed transaction is tried again, or infinity.
+        Returns the seconds until a failed batch is tried again, or infinity.
         """
         while not self._busy and self._waits:
             pause = self._again - time.monotonic() if self._failed else 0.0
             if pause > 0:
                 return pause
-            transaction = self._failed or self._next()
-            if transaction is None:
+            batch = self._failed or self._next()
+            if batch is None:
                 break
             self._failed = None
-            self._submit(transaction)
+            self._submit(batch)
         return math.inf
 
-    def _next(self) -> Transaction | None:
-        """Return the next transaction. A message is never split: its receipt must be in the commit of its readings."""
+    def _next(self) -> MessageBatch | None:
+        """Return the next batch. A message is never split: its receipt must be in the commit of its readings."""
         if self._alone:
             return self._alone.popleft()
-        transaction, size = Transaction(), 0
-        while len(transaction.messages) < self._settings.max_batch:
+        batch, size = MessageBatch(), 0
+        while len(batch.messages) < self._settings.max_batch:
             mapped, self._mapped = self._mapped or self._map_next(), None
             if mapped is None:
                 break
             message, arrivals = mapped
             size += len(arrivals)
             ends = message.receipt == NEW_SESSION or size > self._settings.max_batch
-            if transaction.messages and ends:
+            if batch.messages and ends:
                 self._mapped = mapped
                 break
-            transaction.add(message, arrivals)
+            batch.add(message, arrivals)
             if ends:
                 break
-        return transaction if transaction.messages else None
+        return batch if batch.messages else None
 
     def _map_next(self) -> tuple[MqttMessage, list[Arrival]] | None:
         if not self._taken:
@@ -174,16 +174,16 @@ class ReadingWriter:
             self._ingest.bad_values.add(message.topic, "", reason, message.payload, message.received)
             return []
 
-    def _submit(self, transaction: Transaction) -> None:
-        receipts = b"".join([message.receipt for message in transaction.messages])
-        arrivals = transaction.arrivals
+    def _submit(self, batch: MessageBatch) -> None:
+        receipts = b"".join([message.receipt for message in batch.messages])
+        arrivals = batch.arrivals
         # Messages without readings cause no commit of their own; their receipts follow with the next one.
-        if not (arrivals or transaction.is_new_session):
+        if not (arrivals or batch.is_new_session):
             self._keep(receipts)
-            self._done(transaction.messages)
+            self._done(batch.messages)
             return
         self._busy = self._submitting = True
-        settle = partial(self._settle, transaction, receipts)
+        settle = partial(self._settle, batch, receipts)
         try:
             if arrivals:
                 self._ingest.submit(arrivals, bytes(self._unstored) + receipts, settle)
@@ -193,52 +193,52 @@ class ReadingWriter:
             settle(error)
         self._submitting = False
 
-    def _settle(self, transaction: Transaction, receipts: bytes, outcome: Plan | Exception | None) -> None:
-        """Complete a transaction. `outcome`: its plan, None if it has no readings, or an error.
+    def _settle(self, batch: MessageBatch, receipts: bytes, outcome: PlannedUpdates | Exception | None) -> None:
+        """Complete a batch. `outcome`: its plan, None if it has no readings, or an error.
 
         Runs on the thread that carried it out, this one or the engine's writer thread, so it must not block.
         """
         try:
             if isinstance(outcome, Exception):
-                self._handle(transaction, receipts, outcome)
+                self._handle(batch, receipts, outcome)
             else:
-                self._complete(transaction, receipts, outcome)
+                self._complete(batch, receipts, outcome)
         finally:
             self._busy = False
             # While `turn` submits, it looks itself.
             if not self._submitting and (self._waits or self._inbox.closed):
                 self._wake()
 
-    def _complete(self, transaction: Transaction, receipts: bytes, plan: Plan | None) -> None:
+    def _complete(self, batch: MessageBatch, receipts: bytes, plan: PlannedUpdates | None) -> None:
         if self._retry.failures:
             self._retry.succeeded()
-            _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(transaction.arrivals)})
+            _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(batch.arrivals)})
         if plan is None or self._ingest.written(plan):
             self._unstored.clear()
         else:
             self._keep(receipts)
-        self._done(transaction.messages)
+        self._done(batch.messages)
 
-    def _handle(self, transaction: Transaction, receipts: bytes, error: BaseException) -> None:
-        """Handle a failed transaction: try it again, or its messages one by one, or count the message as bad."""
-        if isinstance(error, _LATER) or transaction.is_new_session:
+    def _handle(self, batch: MessageBatch, receipts: bytes, error: BaseException) -> None:
+        """Handle a failed batch: try it again, or its messages one by one, or count the message as bad."""
+        if isinstance(error, _LATER) or batch.is_new_session:
             # One log line for each outage, not for each attempt.
             if not self._retry.failures:
-                details = {"reason": _reason(error), "readings": len(transaction.arrivals)}
+                details = {"reason": _reason(error), "readings": len(batch.arrivals)}
                 _log.error(f"{self._name}.engine_behind", extra=details)
             self._again = time.monotonic() + self._retry.failed()
-            self._failed = transaction
+            self._failed = batch
             return
         reason = error.description if isinstance(error, EdgeError) else self._fault(error)
         # Alone, the message itself must be the cause. Otherwise each is tried alone, so that one bad message costs no
         # other.
-        if len(transaction.messages) == 1:
-            self._ingest.refuse(transaction.arrivals, reason)
+        if len(batch.messages) == 1:
+            self._ingest.refuse(batch.arrivals, reason)
             self._keep(receipts)
-            self._done(transaction.messages)
+            self._done(batch.messages)
             return
-        for message, arrivals in zip(transaction.messages, transaction.readings, strict=True):
-            self._alone.append(Transaction([message], [arrivals]))
+        for message, arrivals in zip(batch.messages, batch.readings, strict=True):
+            self._alone.append(MessageBatch([message], [arrivals]))
 
     def _fault(self, error: BaseException) -> str:
         _log.error(f"{self._name}.engine_fault", exc_info=error)
