@@ -13,6 +13,7 @@ import click
 from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED, USAGE, misused
+from edge.cli.source import read_payload
 
 if TYPE_CHECKING:
     from edge.config import Settings
@@ -114,9 +115,9 @@ def test(
 
     settings = load_settings(file, data_dir).settings
     if actuator:
-        _test_actuator(_mapper(settings, own), topic, _payload(payload), as_json=as_json)
+        _test_actuator(_mapper(settings, own), topic, read_payload(payload), as_json=as_json)
         return
-    given = _payload(payload)
+    given = read_payload(payload)
     explanation = explain(_mapper(settings, own), topic, _from_hex(given) if as_hex else given, datetime.now(UTC))
     if as_json:
         click.echo(json.dumps(_as_object(explanation), ensure_ascii=False, indent=2))
@@ -229,18 +230,6 @@ def _files_of(directory: Path, limits: Any) -> list[MappingPack]:  # noqa: ANN40
     if not directory.is_dir():
         return []
     return [load_file(file, limits=limits) for file in sorted(filter(is_mapping_file, directory.iterdir()))]
-
-
-def _payload(text: str) -> bytes:
-    try:
-        if text == "-":
-            return sys.stdin.buffer.read()
-        if text.startswith("@"):
-            return Path(text[1:]).expanduser().read_bytes()
-    except OSError as error:
-        raise misused(f"{text[1:] or 'standard input'} cannot be read: {error.strerror}") from None
-    # Bytes of the command line that are not UTF-8 stay as they are (PEP 383).
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _from_hex(text: bytes) -> bytes:

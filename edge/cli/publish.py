@@ -12,6 +12,7 @@ import click
 
 from edge.cli.exit_codes import EXIT_CODES, misused, refused, unreachable
 from edge.cli.locate import data_dir_option, locate
+from edge.cli.source import read_payload
 from edge.cli.token import TOKEN, token, unencrypted
 from edge.protocol.addresses import keeps_secrets
 
@@ -48,6 +49,8 @@ def publish(
 ) -> None:
     """Publish one reading to the gateway's MQTT broker.
 
+    PAYLOAD is the payload itself, @FILE a file that contains it, - standard input.
+
     \b
     edge publish senml/kitchen '[{"n":"kitchen/temperature","u":"Cel","v":21.5}]'
     """
@@ -55,8 +58,7 @@ def publish(
     # MQTT 3.1.1 (3.3.2.1): the topic of a message has no wildcards. Checked before anything is sent.
     if not topic or "+" in topic or "#" in topic or "\0" in topic:
         raise misused("TOPIC must be the name of one topic, without + and #")
-    # Bytes of the command line that are not UTF-8 stay as they are (PEP 383).
-    _send(address, topic, payload.encode("utf-8", "surrogateescape"), qos, retain, username, timeout)
+    _send(address, topic, read_payload(payload), qos, retain, username, timeout)
 
 
 def _send(

@@ -139,14 +139,16 @@ def test_subscribe_prints_a_table(ask, shared_edge, gateway):
     assert text.endswith("#1: 1 added, 1 removed\n- 1\n+ 10\n")
 
 
-def test_publish_reaches_the_subscriber(ask, shared_edge, gateway):
+def test_publish_reaches_the_subscriber(ask, shared_edge, gateway, tmp_path):
     query = "SELECT ?v { ?o <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
     query += " # of the kitchen"
     query = query.replace("{ ?o", '{ ?o <http://mml.arces.unibo.it/monitor#hasMqttTopic> "senml/kitchen" . ?o')
     watching = shared_edge.start("subscribe", "--json", "-n", 3, "--data-dir", gateway.data_dir, query)
     assert json.loads(watching.stdout.readline())["sequence"] == 0
     for value in ("21.5", "22"):
-        done = ask("publish", "senml/kitchen", f'[{{"n":"temperature","u":"Cel","v":{value}}}]')
+        payload = f'[{{"n":"temperature","u":"Cel","v":{value}}}]'
+        (tmp_path / "payload.json").write_text(payload)
+        done = ask("publish", "senml/kitchen", payload if value == "22" else f"@{tmp_path / 'payload.json'}")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         reported = json.loads(watching.stdout.readline())
         assert [b["v"]["value"] for b in reported["addedResults"]["results"]["bindings"]] == [value]
