@@ -155,7 +155,7 @@ def _await_shipped(landing: Path, readings: int) -> None:
     """Wait until the landing zone has each reading exactly once. Raises `ExperimentError`."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        manifests = [Manifest.from_json(path.read_bytes()) for path in landing.rglob(f"*{MANIFEST}")]
+        manifests = [Manifest.from_json(path.read_bytes()) for path in landing.rglob(f"[!.]*{MANIFEST}")]
         if sum(manifest.rows for manifest in manifests) == readings:
             return
         time.sleep(0.1)

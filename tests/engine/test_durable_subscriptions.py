@@ -413,7 +413,7 @@ def test_the_last_notified_rows_are_restored(make):
 
 def test_a_full_disk_ends_no_subscription(make):
     world = make()
-    with mock.patch.object(Journal, "_transaction", side_effect=sqlite3.OperationalError("disk is full")):
+    with mock.patch.object(Journal, "_begin", side_effect=sqlite3.OperationalError("disk is full")):
         follower = world.subscribe(VALUES)
         with pytest.raises(EdgeError):
             world.update(put(1))
