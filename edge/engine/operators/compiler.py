@@ -158,7 +158,13 @@ class Compiler:
         fixed = tuple((scope.place(variable), scope.place(constant)) for variable, constant in _fixed(node))
         triggers = [_at_top(trigger, sure | self.matched) for trigger in self.triggers]
         guards = self._assign_guards(triggers, node)
-        finished = tuple(self._with_own(trigger, node, scope, guards.get(trigger.scan, ())) for trigger in triggers)
+        # Most triggers have no guards. To walk the pattern for each of its triggers would take quadratic time.
+        plain = _uses(node, scope, ())
+        finished = tuple(
+            _with_own(trigger, _uses(node, scope, [each for _, each in own]) if own else plain, own)
+            for trigger in triggers
+            for own in (guards.get(trigger.scan, ()),)
+        )
         self._prepare_tables(finished)
         return Plan(operator, finished, fixed, self._shown(node), self.graph_names)
 
@@ -173,22 +179,6 @@ class Compiler:
                 guard.scan = matching[0].scan
                 found.setdefault(guard.scan, []).append((guard, expression))
         return found
-
-    def _with_own(
-        self, trigger: Trigger, node: Node, scope: Scope, guards: Sequence[tuple[Guard, Expression]]
-    ) -> Trigger:
-        """Return a trigger with its own places and its guards."""
-        tested = [expression for _, expression in guards]
-        used = usage(node, tested)
-        own = {scope.place(name) for name in possible(node) if used[name] == 1}
-        others = (references(expression) for expression in expressions(node) if expression not in tested)
-        looked = set(map(scope.place, frozenset[Name]().union(*others) & possible(node)))
-        return replace(
-            trigger,
-            own=frozenset(own.intersection(trigger.fixes)),
-            steady=looked.isdisjoint(trigger.fixes),
-            guards=tuple(guard.condition for guard, _ in guards),
-        )
 
     def _prepare_tables(self, triggers: Sequence[Trigger]) -> None:
         """Index long VALUES by the columns that other patterns bind: none, all, and those of a changed quad."""
@@ -222,6 +212,29 @@ def _at_top(trigger: Trigger, sure: Set[int]) -> Trigger:
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
     return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes)
+
+
+def _uses(node: Node, scope: Scope, without: Sequence[Expression]) -> tuple[set[int], set[int]]:
+    """Return the places of variables that occur in a single triple pattern, and of those that expressions read.
+
+    `without`: expressions that do not count.
+    """
+    used = usage(node, without)
+    own = {scope.place(name) for name in possible(node) if used[name] == 1}
+    others = (references(expression) for expression in expressions(node) if expression not in without)
+    read = set(map(scope.place, frozenset[Name]().union(*others) & possible(node)))
+    return own, read
+
+
+def _with_own(trigger: Trigger, uses: tuple[set[int], set[int]], guards: Sequence[tuple[Guard, Expression]]) -> Trigger:
+    """Return a trigger with its own places and its guards. `uses`: those of the pattern without the guards."""
+    own, read = uses
+    return replace(
+        trigger,
+        own=frozenset(own.intersection(trigger.fixes)),
+        steady=read.isdisjoint(trigger.fixes),
+        guards=tuple(guard.condition for guard, _ in guards),
+    )
 
 
 def _determined(trigger: Trigger) -> frozenset[int]:
