@@ -428,6 +428,7 @@ def test_merged_notifications_for_clients_that_do_not_read_are_bounded(harness):
     harness.serves()
 
 
+@pytest.mark.timeout(500)  # half a minute on an idle machine: a thousand subscriptions, whose rows all change
 def test_rows_that_subscriptions_keep_are_bounded(harness):
     with changes(harness) as change:
         before, numbers, refused = harness.rss, itertools.count(), 0
