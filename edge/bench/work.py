@@ -58,7 +58,7 @@ _NOT_COMPARED: Final = {"batch_switches", "batch_calls"}
 _LOADS: Final = {"reading": (300, 1), "batch": (20, _TOGETHER)}
 """Number and size of the batches of each load."""
 _WARM_UP: Final = 5
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 90.0
 """Time limit for the result of a reading (s)."""
 
 _MEANINGS: Final = {
@@ -199,6 +199,8 @@ def _sending(side: GatewaySide) -> Iterator[tuple[_Sender, int]]:
                     sender.close()
             except PeerError as error:
                 raise ExperimentError(str(error)) from None
+            except TimeoutError:
+                raise ExperimentError(f"a reading had no result within {_PATIENCE:g} s") from None
 
 
 def _count_load(name: str, readings_sent: int, work: Callable[[], None], pid: int, found: _Counts) -> None:
