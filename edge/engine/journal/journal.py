@@ -306,15 +306,15 @@ class Journal:
         return True
 
     def _replace_snapshot(self, bodies: Iterable[bytes], receipts: bytes, also: AlsoWrite | None) -> int:
-        connection = self._begin()
-        try:
+        size = 0
+
+        def replace(connection: sqlite3.Connection) -> None:
+            nonlocal size
             size = sqlite_schema.replace_snapshot(connection, self._sequence, bodies, receipts)
             if also is not None:
                 also(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
+
+        self._store(b"", replace)
         return size
 
     def snapshot_failed(self, reason: str) -> None:
