@@ -156,8 +156,8 @@ def test_frames_that_carry_nothing_take_neither_memory_nor_time(harness, first, 
     patience = PATIENCE if received else 0.5  # without an answer, the gateway stops reading
     assert received in flood(harness, first, frame, read=False, patience=patience)
     assert harness.rss - before < ROOM
-    if not SECONDS:  # at 2 us a frame, the frames would take 0.4 to 2.7 s; the gateway takes up to 1.3 s
-        assert harness.processor_seconds - busy < 3.0 * slowness()
+    if not SECONDS:  # a frame takes 2 us: the number of sent frames would take 0.4 to 2.7 s
+        assert harness.processor_seconds - busy < 2.0 * slowness()
     harness.serves()
 
 
