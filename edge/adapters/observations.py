@@ -150,7 +150,7 @@ class Observations:
             if plan.requests:
                 try:
                     self._engine.update(plan.requests).result()
-                except EdgeError:
+                except BaseException:
                     self._planner.give_up(plan)
                     raise
                 self._count(plan)

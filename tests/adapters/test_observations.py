@@ -1,6 +1,7 @@
 """Readings become observations through ADD_OBSERVATION and UPDATE_VALUE. Changes that clients made stay."""
 
 import threading
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -317,3 +318,15 @@ def test_the_texts_are_legal_and_change_nothing_in_an_empty_graph_but_what_add_a
 def test_time_stamps_are_utc_to_the_millisecond():
     assert time_stamp(NOON) == "2024-05-01T12:00:00Z"
     assert time_stamp(NOON + timedelta(microseconds=250_400)) == "2024-05-01T12:00:00.25Z"
+
+
+def test_a_declaration_that_fails_by_a_fault_is_rolled_back(engine, observations, monkeypatch):
+    failed: Future[object] = Future()
+    failed.set_exception(RuntimeError("a fault"))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "update", lambda _: failed)
+        with pytest.raises(RuntimeError, match="a fault"):
+            observations.declare([READING])
+    assert len(observations) == 0
+    assert observations.declare([READING]).requests
+    assert len(observations) == 1
