@@ -189,9 +189,13 @@ class ReadingWriter:
                 self._ingest.submit(arrivals, bytes(self._unstored) + receipts, settle)
             else:
                 self._ingest.remember(bytes(self._unstored) + receipts, settle)
-        except Exception as error:  # noqa: BLE001  handled like an error of the commit
+        except Exception as error:
+            # A turn of the engine can also fail after it has settled this batch, which must not be processed again.
+            if not self._busy:
+                raise
             settle(error)
-        self._submitting = False
+        finally:
+            self._submitting = False
 
     def _settle(self, batch: MessageBatch, receipts: bytes, outcome: PlannedUpdates | Exception | None) -> None:
         """Complete a batch. `outcome`: its plan, None if it has no readings, or an error.

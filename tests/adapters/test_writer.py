@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
 
+import pytest
 from adapter_parts import MAPPINGS, Values, value_of
 
 from edge.adapters.ingest import Ingest
@@ -151,3 +152,19 @@ def test_a_message_that_the_engine_refuses_costs_no_other_one(engine):
     [entry] = writing.ingest.bad_values.listed()
     assert (entry["reason"], entry["last_payload"]) == ("refused", "2")
     assert writing.ingest.readings == 3
+
+
+def test_a_fault_of_the_engine_after_the_commit_does_not_process_messages_twice(engine):
+    class Faulty(Refusing):
+        def carry_out(self) -> None:
+            self.engine.on_writer(lambda: None).result(10)
+            wait_for(lambda: writing.done or self.engine.carry_out())
+            raise RuntimeError("a fault")
+
+    writing = Writing(Faulty(engine, lambda _: None))
+    writing.put(1)
+    with pytest.raises(RuntimeError, match="a fault"):
+        writing.writer.turn()
+    assert writing.done == [["1"]]
+    assert writing.writer.idle
+    assert not writing.ingest.bad_values.listed()
