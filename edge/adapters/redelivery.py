@@ -7,6 +7,9 @@ readings. No unacknowledged message is forgotten, because a session has at most 
 
 A killed broker may also fall back to an older state. It then delivers earlier messages without the DUP flag. Brokers
 with ascending identifiers, such as Mosquitto, assign the same identifiers again: see `Receipts.repeats`.
+
+A message with many readings is committed in parts. Each part but the last stores the number of readings that are
+committed, and the receipt of the message (`part_of`). A later delivery continues after them.
 """
 
 from __future__ import annotations
@@ -47,8 +50,21 @@ def receipt_of(identifier: int, topic: str, payload: bytes) -> bytes:
     return identifier.to_bytes(2, "big") + (digest if any(digest) else b"\0\0\0\1")
 
 
+def part_of(count: int, receipt: bytes) -> bytes:
+    """Return the two records for a message of which only the first `count` readings are committed.
+
+    The first record is the count: its packet identifier is 0, and unlike `NEW_SESSION` it is not 0 itself. The second
+    one is the receipt of the message. A message of QoS 0 has none, and nothing is stored.
+    """
+    return count.to_bytes(RECEIPT, "big") + receipt if receipt else b""
+
+
 class Receipts:
-    """The last processed message of each packet identifier of one session. Not thread-safe."""
+    """The last processed message of each packet identifier of one session. Not thread-safe.
+
+    In addition, it knows the message that is committed in part. There is one at most, because messages are processed
+    in order.
+    """
 
     def __init__(self, stored: bytes = b"") -> None:
         """`stored`: receipts from before the start, the oldest first."""
@@ -62,6 +78,10 @@ class Receipts:
         self._last = 0
         self._count = 0
         self._falls = 0
+        self.partial = b""
+        """Receipt of the message that is committed in part; empty: none."""
+        self.committed = 0
+        """Number of its readings that are committed."""
 
     def __bool__(self) -> bool:
         return self._last != 0
@@ -70,15 +90,27 @@ class Receipts:
         return self._digests[_identifier(receipt)] == _digest(receipt)
 
     def add(self, receipts: Iterable[bytes]) -> None:
-        """Remember messages that were processed and committed."""
+        """Remember messages that were processed and committed, and a part that precedes the receipt of its message."""
+        count = 0
         for receipt in receipts:
-            if receipt == NEW_SESSION:
-                self.clear()
-                continue
             identifier = _identifier(receipt)
-            self._count_order(identifier)
+            if not identifier:
+                count = _digest(receipt)
+                if not count:
+                    self.clear()
+                continue
+            # The end of a message continues its parts, so its identifier does not count as one out of order.
+            if not self.partial or _identifier(self.partial) != identifier:
+                self._count_order(identifier)
+            elif not count:
+                self.partial, self.committed = b"", 0
             self._last = identifier
             self._digests[identifier] = _digest(receipt)
+            if count:
+                # Not complete. An older message with this identifier may be equal.
+                self._digests[identifier] = 0
+                self.partial, self.committed = receipt, count
+                count = 0
 
     def repeats(self, receipt: bytes) -> bool:
         """Whether a message without the DUP flag, among the first of a connection, was processed before.
@@ -87,9 +119,19 @@ class Receipts:
         recently used identifier reveals it, because the next new message has a later one. A new message that equals
         the one lost with the broker's state looks the same, and is dropped.
         """
+        return receipt in self and self._may_repeat(_identifier(receipt))
+
+    def continues(self, receipt: bytes, *, again: bool, replaying: bool) -> bool:
+        """Whether a message is the one that is committed in part.
+
+        `again`: its DUP flag. `replaying`: it is among the first of a connection, as in `repeats`.
+        """
+        return receipt == self.partial and (again or (replaying and self._may_repeat(_identifier(receipt))))
+
+    def _may_repeat(self, identifier: int) -> bool:
         # At most one identifier in 50 may fall, after the first ten.
         ascending = (self._falls - _FALLS) * _FEW <= self._count
-        return receipt in self and ascending and self._is_recent(_identifier(receipt))
+        return ascending and self._is_recent(identifier)
 
     def _is_recent(self, identifier: int) -> bool:
         """Whether an identifier equals the last one or precedes it, considering the wrap-around."""

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT, Receipts, receipt_of
+from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT, Receipts, part_of, receipt_of
 
 
 def of(identifier, payload=b"1"):
@@ -60,3 +60,62 @@ def test_a_broker_that_uses_the_lowest_free_identifier_repeats_nothing_without_s
         receipts.add([of(identifier) for identifier in range(1, chance.randint(2, 20))])
     assert of(1) in receipts
     assert not receipts.repeats(of(1))
+
+
+def test_a_partly_committed_message_is_known_with_its_count_and_is_not_complete():
+    receipts = Receipts(of(1) + of(2) + part_of(3, of(3)))
+    assert (receipts.partial, receipts.committed) == (of(3), 3)
+    assert of(2) in receipts
+    assert of(3) not in receipts
+
+
+def test_the_latest_part_of_a_message_counts():
+    receipts = Receipts(of(1) + part_of(3, of(2)) + part_of(6, of(2)))
+    assert (receipts.partial, receipts.committed) == (of(2), 6)
+
+
+def test_the_receipt_of_the_message_completes_it():
+    receipts = Receipts(of(1) + part_of(3, of(2)) + of(2))
+    assert (receipts.partial, receipts.committed) == (b"", 0)
+    assert of(2) in receipts
+    later = Receipts(of(1) + part_of(3, of(2)))
+    later.add([of(2)])
+    assert not later.partial
+    assert of(2) in later
+
+
+def test_a_partly_committed_message_ends_with_its_session_and_with_its_identifier():
+    assert not Receipts(part_of(3, of(2)) + NEW_SESSION).partial
+    assert not Receipts(part_of(3, of(2)) + of(2, b"another")).partial
+    assert Receipts(part_of(3, of(2)) + of(1)).partial == of(2)
+
+
+def test_receipts_that_hold_only_a_partly_committed_message_are_not_empty():
+    """A new session must invalidate this message too."""
+    assert Receipts(part_of(3, of(2)))
+
+
+def test_a_partly_committed_message_is_not_taken_for_an_equal_older_one_with_its_identifier():
+    receipts = Receipts(of(2) + of(3) + part_of(1, of(2)))
+    assert of(2) not in receipts
+    assert not receipts.repeats(of(2))
+
+
+def test_a_broker_that_fell_back_continues_a_partly_committed_message():
+    receipts = Receipts(b"".join(of(identifier) for identifier in range(1, 20)) + part_of(50, of(20)))
+    assert receipts.repeats(of(19))
+    assert receipts.continues(of(20), again=False, replaying=True)
+    assert receipts.continues(of(20), again=True, replaying=False)
+    assert not receipts.continues(of(20), again=False, replaying=False)
+    assert not receipts.continues(of(20, b"2"), again=True, replaying=True)
+    assert not receipts.repeats(of(21))
+
+
+def test_parts_do_not_count_as_identifiers_out_of_order():
+    receipts = Receipts(b"".join(part_of(50, of(identifier)) + of(identifier) for identifier in range(1, 200)))
+    assert receipts.repeats(of(199))
+
+
+def test_messages_of_qos_0_have_no_receipts_of_parts():
+    assert part_of(50, b"") == b""
+    assert len(part_of(50, of(1))) == 2 * RECEIPT
