@@ -103,6 +103,10 @@ class Ingest:
         """Store a receipt without readings. Raises the engine's `EdgeError`, or passes it to `done`."""
         self._observations.remember(receipt, done)
 
+    def carry_out_others(self) -> None:
+        """Carry out the updates of clients that wait: see `Observations.carry_out_others`."""
+        self._observations.carry_out_others()
+
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
         """Count readings that the engine refuses because of their content."""
         for arrival in arrivals:

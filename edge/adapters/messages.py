@@ -22,6 +22,8 @@ class MqttMessage:
     """Connection that may acknowledge it: the last one that delivered it."""
     receipt: bytes
     """Receipt that identifies a repeated delivery (`redelivery`); empty for QoS 0."""
+    committed: int = 0
+    """Number of its first readings that were committed after an earlier delivery."""
 
     @property
     def size(self) -> int:

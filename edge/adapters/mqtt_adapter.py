@@ -266,6 +266,8 @@ class MqttAdapter:
                 # The waiting message is acknowledged over the new connection, with the same identifier.
                 waiting.connection = message.connection
                 return True
+            if self._receipts.partial and self._receipts.continues(receipt, again=again, replaying=self._replaying):
+                message.committed = self._receipts.committed
             if not self._inbox.offer(message):
                 return False
             # The first message without DUP ends the repetition: the broker sends new messages from here on.

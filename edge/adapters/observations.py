@@ -138,6 +138,10 @@ class Observations:
         self._engine.write([], receipt, done)
         self._engine.carry_out()
 
+    def carry_out_others(self) -> None:
+        """Carry out the updates of clients that wait, on this thread if no other one does."""
+        self._engine.carry_out()
+
     def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Add the observations that mappings declare, before their first values (the initial mappings of the paper).
 

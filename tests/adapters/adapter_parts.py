@@ -27,6 +27,18 @@ topic = "room/{room}/temperature"
 observation = "http://example.org/{room}-temperature"
 unit = "http://qudt.org/1.1/vocab/unit#DegreeCelsius"
 label = "Temperature of {room}"
+
+[[mapping]]
+name = "log"
+topic = "room/{room}/log"
+path = "[*]"
+observation = "http://example.org/{room}-temperature"
+
+[[mapping]]
+name = "series"
+topic = "room/{room}/series"
+path = "[{number}]"
+observation = "http://example.org/{room}-{number}"
 """
 
 
