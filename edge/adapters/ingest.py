@@ -104,7 +104,7 @@ class Ingest:
         self._observations.remember(receipt, done)
 
     def carry_out_others(self) -> None:
-        """Carry out the updates of clients that wait: see `Observations.carry_out_others`."""
+        """Let waiting updates go before more readings: see `Observations.carry_out_others`."""
         self._observations.carry_out_others()
 
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:

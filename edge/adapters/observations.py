@@ -52,8 +52,8 @@ class Engine(Protocol):
         """Queue updates as one transaction with `receipt`; `done` is called after the commit. Then call `carry_out`."""
         ...
 
-    def carry_out(self) -> None:
-        """Carry out waiting updates on this thread, if no other thread does."""
+    def carry_out(self, *, wait: bool = False) -> None:
+        """Carry out waiting updates on this thread, if no other thread does, or `wait` for the end of its turn."""
         ...
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
@@ -139,8 +139,9 @@ class Observations:
         self._engine.carry_out()
 
     def carry_out_others(self) -> None:
-        """Carry out the updates of clients that wait, on this thread if no other one does."""
-        self._engine.carry_out()
+        """Let one turn of the writer carry out the updates that wait, before more readings are submitted."""
+        # Without waiting, the engine's thread could have begun its turn and still take the next readings first.
+        self._engine.carry_out(wait=True)
 
     def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Add the observations that mappings declare, before their first values (the initial mappings of the paper).

@@ -53,6 +53,18 @@ def test_a_caller_does_not_wait_for_a_busy_writer_which_then_does_the_work(harne
     assert future.result(WAIT) is None
 
 
+def test_a_caller_can_wait_for_the_turn_of_a_busy_writer(harness: Harness):
+    busy = harness.busy()
+    future = queue(harness, insert(1))
+    caller = threading.Thread(target=lambda: harness.scheduler.carry_out(wait=True))
+    caller.start()
+    assert not future.done()
+    harness.door.set()
+    caller.join(WAIT)
+    assert busy.done()
+    assert future.done()
+
+
 def test_the_writer_takes_over_what_a_turn_leaves(harness: Harness):
     """A turn carries out one task, here one that waits longer than the update."""
     tasks = [harness.scheduler.on_writer(lambda: None) for _ in range(3)]

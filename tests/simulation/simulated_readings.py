@@ -1,7 +1,8 @@
 """Readings in a simulated world: devices, a broker, a network, and the gateway's real MQTT adapter.
 
-Each message has a number. Messages on a mapped topic are readings, and each is stored for the history. Others have no
-mapping or an invalid payload: they have no effect, and are acknowledged as well.
+Messages on a mapped topic have one reading or several, and each is stored for the history. A message with more readings
+than the adapter writes in one transaction is committed in parts. Other messages have no mapping or an invalid payload:
+they have no effect, and are acknowledged as well. The readings and the other messages are numbered in one sequence.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -36,7 +37,15 @@ _MAPPING = f"""
 topic = "room/{{room}}/temperature"
 observation = "{SERIES}{{room}}"
 store = "all"
+
+[[mapping]]
+topic = "room/{{room}}/temperatures"
+path = "[*]"
+observation = "{SERIES}{{room}}"
+store = "all"
 """
+_MOST = 16
+"""Maximum readings of a message: the packets of the simulated broker are short."""
 _LETTERS = str.maketrans("0123456789", "abcdefghij")
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,8 +67,10 @@ class Readings:
         )
         self._connections: list[Connection] = []
         self._names = 0
-        self.published: list[tuple[int, bool]] = []
-        """Maps the numbers of messages to whether they are readings."""
+        self.published = 0
+        """Readings and messages without one that were published."""
+        self._messages: dict[int, range] = {}
+        """Maps the number of each message with readings to the numbers of its readings."""
         actions: dict[Callable[[], object], int] = {
             self._publish: 12,
             self._carry: 30,
@@ -134,7 +145,8 @@ class Readings:
         for _ in range(3000):
             if not (self._run() | self._carry()):
                 adapter = self.adapter
-                if adapter is not None and adapter.subscribed and not (self._broker.waiting or adapter.queued):
+                # A broker that lost its session waits for nothing, but the adapter may still write a message of it.
+                if adapter is not None and adapter.subscribed and not self._broker.waiting and adapter._writer.idle:
                     return
                 self._clock.advance(1_000_000)
             turn()
@@ -144,29 +156,37 @@ class Readings:
         """Check the readings. `stored`: the content of the history, in order."""
         assert all(one < next_ for one, next_ in itertools.pairwise(stored)), "not once and in order"
         there = set(stored)
-        readings = {number for number, mapped in self.published if mapped}
-        acknowledged = self._broker.acknowledged & readings
+        acknowledged = self._readings_of(self._broker.acknowledged)
         assert acknowledged <= there, f"readings that were acknowledged are gone: {acknowledged - there}"
         if at_rest:
-            missing = readings - there - self._broker.lost
+            missing = self._readings_of(self._messages) - there - self._readings_of(self._broker.lost)
             assert not missing, f"readings are missing: {missing}"
             assert self.adapter is not None
             assert not self.adapter._pending, "the adapter remembers messages that are carried out"
 
     # Events
 
+    def _readings_of(self, messages: Iterable[int]) -> set[int]:
+        """Return the numbers of the readings of messages."""
+        return {number for message in messages for number in self._messages.get(message, ())}
+
     def _publish(self) -> None:
         if self._broker.running and self._broker.subscribed:
-            number = len(self.published)
+            first = self.published
             kind = self._chance.random()
-            topic, payload = f"room/{self._chance.choice('abc')}/temperature", str(number)
+            name, payload, numbers = "temperature", str(first), range(first, first + 1)
             if kind < 0.1:
-                topic = "elsewhere"
+                name = "humidity"
             elif kind < 0.2:
-                payload = str(number).translate(_LETTERS)
-            self.published.append((number, kind >= 0.2))
-            qos = self._chance.choice((1, 2))
-            self._broker.publish(Message(number, topic.encode(), payload.encode(), qos))
+                payload = payload.translate(_LETTERS)
+            else:
+                if kind < 0.7:
+                    numbers = range(first, first + self._chance.randint(2, _MOST))
+                    name, payload = "temperatures", f"[{','.join(map(str, numbers))}]"
+                self._messages[first] = numbers
+            self.published = numbers.stop
+            topic, qos = f"room/{self._chance.choice('abc')}/{name}", self._chance.choice((1, 2))
+            self._broker.publish(Message(first, topic.encode(), payload.encode(), qos))
 
     def _carry(self) -> bool:
         """Deliver bytes. Return False if none are in flight."""

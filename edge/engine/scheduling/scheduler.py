@@ -171,9 +171,12 @@ class Scheduler:
         self._check_writable()
         self._queue.put(Write(self._engine, self._prepare(requests), receipt, done), wake=False)
 
-    def carry_out(self) -> None:
-        """Carry out waiting work on this thread if the writer is idle. For threads that may block."""
-        self._writer.carry_out()
+    def carry_out(self, *, wait: bool = False) -> None:
+        """Carry out waiting work on this thread if the writer is idle. For threads that may block.
+
+        `wait`: if it is busy, wait for the end of its turn first.
+        """
+        self._writer.carry_out(wait=wait)
 
     def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
         """Run an update later, exactly once, also across restarts. The future is done when the schedule is durable.

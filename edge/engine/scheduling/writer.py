@@ -137,19 +137,20 @@ class Writer:
         since = self._busy_since
         return 0.0 if since is None else (self._clock.steady() - since) / 1_000_000
 
-    def carry_out(self) -> None:
+    def carry_out(self, *, wait: bool = False) -> None:
         """Run a turn on this thread, unless another thread runs one; that thread then carries out the waiting work.
 
-        To be called after `RequestQueue.put` without `wake`. Does nothing if the writer has no thread.
+        To be called after `RequestQueue.put` without `wake`. Does nothing if the writer has no thread. `wait`: wait for
+        the end of the other thread's turn, and then run one.
         """
-        if not self.alive or not self._turn.acquire(blocking=False):
+        if not self.alive or not self._turn.acquire(blocking=wait):
             return
         try:
             if self._over:
                 return
             self.turn()
-            wait = self._wait()
-            sooner = math.isfinite(wait) and self._seconds() + wait < self._sleeps_until
+            pause = self._wait()
+            sooner = math.isfinite(pause) and self._seconds() + pause < self._sleeps_until
         except BaseException:
             self._failed = True
             raise
