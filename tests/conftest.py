@@ -28,8 +28,8 @@ KINDS = {
     "spark": ("history/",),
     "browser": ("web/",),
     "faults": (
-        *("faults/", "fuzz/", "simulation/", "adapters/test_exactly_once", "engine/test_journal_crash"),
-        *("test_clean_stop", "test_replay", "test_timers_crash"),
+        *("faults/", "fuzz/", "simulation/", "adapters/test_exactly_once", "adapters/test_kill_between_parts"),
+        *("engine/test_journal_crash", "test_clean_stop", "test_replay", "test_timers_crash"),
     ),
     "integration": (
         *("backup/", "bench/", "cli/", "client/", "doctor/", "documentation/", "examples/", "gates/"),

@@ -72,7 +72,9 @@ class MqttSettings(Section):
         unit="bytes",
         minimum=64 * KIB,
     )
-    max_batch: int = fixed(500, "Most readings that the adapter passes to the engine in one batch.")
+    max_batch: int = fixed(
+        500, "Readings with which a batch for the engine is full. A message is divided above 50 readings."
+    )
     retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
     retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
     max_connections: int = key(100, "Concurrent connections to the embedded broker.", minimum=1, maximum=10_000)
@@ -151,7 +153,9 @@ class SerialSettings(Section):
     max_queued: int = key(
         1000, "Frames of all ports that may wait. Beyond this number the gateway stops reading the ports.", minimum=1
     )
-    max_batch: int = fixed(500, "Most frames that the adapter passes to the engine in one batch.")
+    max_batch: int = fixed(
+        500, "Readings with which a batch for the engine is full. A frame is divided above 50 readings."
+    )
     retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
     retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
 
