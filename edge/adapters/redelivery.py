@@ -84,13 +84,13 @@ class Receipts:
         """Number of its readings that are committed."""
 
     def __bool__(self) -> bool:
-        return self._last != 0
+        return self._last != 0 or self.committed != 0
 
     def __contains__(self, receipt: bytes) -> bool:
         return self._digests[_identifier(receipt)] == _digest(receipt)
 
     def add(self, receipts: Iterable[bytes]) -> None:
-        """Remember messages that were processed and committed, and a part that precedes the receipt of its message."""
+        """Remember messages that were processed and committed, and the records of a part (`part_of`)."""
         count = 0
         for receipt in receipts:
             identifier = _identifier(receipt)
@@ -99,18 +99,17 @@ class Receipts:
                 if not count:
                     self.clear()
                 continue
-            # The end of a message continues its parts, so its identifier does not count as one out of order.
-            if not self.partial or _identifier(self.partial) != identifier:
-                self._count_order(identifier)
-            elif not count:
-                self.partial, self.committed = b"", 0
-            self._last = identifier
-            self._digests[identifier] = _digest(receipt)
             if count:
-                # Not complete. An older message with this identifier may be equal.
+                # It is not complete, and an older message with its identifier may be equal.
                 self._digests[identifier] = 0
                 self.partial, self.committed = receipt, count
                 count = 0
+                continue
+            if self.partial and _identifier(self.partial) == identifier:
+                self.partial, self.committed = b"", 0
+            self._count_order(identifier)
+            self._last = identifier
+            self._digests[identifier] = _digest(receipt)
 
     def repeats(self, receipt: bytes) -> bool:
         """Whether a message without the DUP flag, among the first of a connection, was processed before.
@@ -119,19 +118,21 @@ class Receipts:
         recently used identifier reveals it, because the next new message has a later one. A new message that equals
         the one lost with the broker's state looks the same, and is dropped.
         """
-        return receipt in self and self._may_repeat(_identifier(receipt))
+        return receipt in self and self._ascending and self._is_recent(_identifier(receipt))
 
     def continues(self, receipt: bytes, *, again: bool, replaying: bool) -> bool:
         """Whether a message is the one that is committed in part.
 
-        `again`: its DUP flag. `replaying`: it is among the first of a connection, as in `repeats`.
+        `again`: its DUP flag. `replaying`: it is among the first of a connection, as in `repeats`. No other message of
+        a broker with ascending identifiers has this identifier so soon, except after the broker lost its state.
         """
-        return receipt == self.partial and (again or (replaying and self._may_repeat(_identifier(receipt))))
+        return receipt == self.partial and (again or (replaying and self._ascending))
 
-    def _may_repeat(self, identifier: int) -> bool:
+    @property
+    def _ascending(self) -> bool:
+        """Whether the broker assigns ascending identifiers."""
         # At most one identifier in 50 may fall, after the first ten.
-        ascending = (self._falls - _FALLS) * _FEW <= self._count
-        return ascending and self._is_recent(identifier)
+        return (self._falls - _FALLS) * _FEW <= self._count
 
     def _is_recent(self, identifier: int) -> bool:
         """Whether an identifier equals the last one or precedes it, considering the wrap-around."""

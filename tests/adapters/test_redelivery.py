@@ -119,3 +119,9 @@ def test_parts_do_not_count_as_identifiers_out_of_order():
 def test_messages_of_qos_0_have_no_receipts_of_parts():
     assert part_of(50, b"") == b""
     assert len(part_of(50, of(1))) == 2 * RECEIPT
+
+
+def test_a_part_of_a_message_that_the_broker_lost_does_not_hide_later_messages():
+    """The log of receipts holds the part behind the receipts of these messages."""
+    receipts = Receipts(b"".join(of(identifier) for identifier in range(51, 20_000)) + part_of(50, of(50)))
+    assert receipts.repeats(of(19_000))
