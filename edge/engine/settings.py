@@ -36,7 +36,7 @@ class EngineSettings(Section):
     max_batch_time: float = key(
         0.05,
         "Time after which updates that share a commit are committed, even if others wait. While several clients send "
-        "updates, the limit is 4 times the duration of the last commit (at least 5 ms), if that is shorter. 0: each "
+        "updates, the limit is 4 times the usual duration of a commit (at least 5 ms), if that is shorter. 0: each "
         "update has its own commit.",
         unit="s",
         minimum=0,

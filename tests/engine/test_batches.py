@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from fake_clock import FakeClock
 from scheduler_harness import WAIT, commits
 
-from edge.engine.journal.journal import Journal
+from edge.engine.journal.journal import AlsoWrite, Journal, JournalEntry
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access, Priority
 from tests.support.settings import unchecked
+
+
+class Disk:
+    """A journal whose commits take as many milliseconds as the test says. It counts the updates of each commit."""
+
+    def __init__(self, journal: Journal, clock: FakeClock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self.times: dict[int, float] = {}
+        """Milliseconds by the number of the commit; 0 for all others."""
+        self.usual = 0.0
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    def commit(self, entries: Sequence[JournalEntry], also: AlsoWrite | None = None) -> int:
+        sequence = self._journal.commit(entries, also)
+        self.sizes.append(len(entries))
+        self._clock.advance(self.times.get(len(self.sizes), self.usual) / 1000)
+        return sequence
 
 
 class Site:
@@ -33,7 +54,8 @@ class Site:
         given = unchecked(EngineSettings, **settings)  # type: ignore[arg-type]
         engine = make_engine(given)
         engine.write_down(self)  # type: ignore[arg-type]  # it has what `execute` asks of a ledger
-        self.scheduler = Scheduler(engine, Journal.open(directory), given, self.clock)
+        self.disk = Disk(Journal.open(directory), self.clock)
+        self.scheduler = Scheduler(engine, self.disk, given, self.clock)  # type: ignore[arg-type]  # it has its methods
 
     graph = "urn:notes"
 
@@ -90,6 +112,27 @@ def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
     site.door.clear()
     site.run(*(site.send("flood", 20) for _ in range(3)))
     assert commits(tmp_path) == 6
+
+
+@pytest.mark.parametrize("slow", [range(2, 3), range(2, 4)])
+def test_a_slow_commit_among_fast_ones_does_not_lengthen_the_next_batch(site, slow):
+    """SQLite moves its log into the file in some commits: the next batch is no longer than usual, 5 ms."""
+    site.disk.times = dict.fromkeys(slow, 40.0)
+    first = site.send("flood", 2)
+    assert site.at_the_door.wait(WAIT)
+    site.run(first, *(site.send(source, 2) for _ in range(30) for source in ("usual", "flood")))
+    assert len(site.disk.sizes) > 10
+    assert max(site.disk.sizes) == 3
+
+
+def test_a_batch_is_four_times_as_long_as_the_commits_of_a_slow_disk(site):
+    """Commits take 4 ms: after some of them a batch collects 16 ms, so they take at most a fifth of the time."""
+    site.disk.usual = 4.0
+    first = site.send("flood", 2)
+    assert site.at_the_door.wait(WAIT)
+    site.run(first, *(site.send(source, 2) for _ in range(40) for source in ("usual", "flood")))
+    assert 8 in site.disk.sizes[:8]
+    assert max(site.disk.sizes) == 8
 
 
 def test_turns_are_decided_at_each_take_and_by_the_time_that_work_took(site):

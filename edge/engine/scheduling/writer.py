@@ -45,7 +45,12 @@ _RETRY: Final = 10.0
 _SHARED_TIME: Final = 5_000
 """Microseconds of a batch while several clients are active, on a fast disk."""
 _COMMITS: Final = 4
-"""On a slow disk: length of a batch as a multiple of the last commit time. So commits take at most a fifth of the time.
+"""On a slow disk: length of a batch as a multiple of the commit time. So commits take at most a fifth of the time."""
+_FAST_COMMIT: Final = _SHARED_TIME // (2 * _COMMITS)
+"""Microseconds that count for the first slow commit after fast ones. The count of each further one may double.
+
+Single commits are slow even on a fast disk: in one of many, SQLite moves its log into the file. A batch of 4 times that
+duration would delay clients for no gain.
 """
 _SEVERAL: Final = 1_000_000
 """Microseconds for which a client counts as active after its last work."""
@@ -81,9 +86,9 @@ class Writer:
         self._max_batch = settings.max_batch
         self._max_batch_time = int(settings.max_batch_time * 1_000_000)
         self._disk_time = 0
-        """Microseconds that the disk took for the last commit of a batch."""
+        """Microseconds that a commit of a batch takes at the moment."""
         self._written_at = 0
-        """Time at which all data of that commit had been passed to SQLite."""
+        """Time at which all data of the last commit had been passed to SQLite."""
         self._last_source: str | None = None
         """Client of the last work."""
         self._several_until = 0
@@ -294,7 +299,11 @@ class Writer:
             writes = bool(stored or timers.changed or ledger is not None)
             if writes:
                 self._commit(stored, self._write_others)
-                self._disk_time = self._progress() - self._written_at
+                time = self._progress() - self._written_at
+                # A rise counts fully only if later commits confirm it. Usually nothing is called here.
+                if time > _FAST_COMMIT and time > 2 * self._disk_time:
+                    time = max(2 * self._disk_time, _FAST_COMMIT)
+                self._disk_time = time
         except BaseException as raised:  # noqa: BLE001  after any error memory must not be ahead of the disk
             error = contained(raised)
             engine.undo(executed)
