@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from itertools import product
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
@@ -95,6 +98,36 @@ def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, sto
     for _ in merge.release():
         pass
     assert _state(into) == _state(_index(there | new))
+
+
+def _lines(action: Callable[[], object]) -> int:
+    """Return the number of executed lines of Python: a measure of work that does not depend on the machine."""
+    lines = 0
+
+    def trace(_: FrameType, event: str, __: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_no_piece_of_a_merge_is_longer_if_the_other_index_is_larger():
+    """Most triples of a predicate come with the merge: the work of a piece does not grow with them."""
+    into, other = _index({(1, 1, 1), (2, 1, 2)}), _index({(number, 1, number) for number in range(10, 5_010)})
+    merge = TripleMerge(into, other)
+    pieces = merge.prepare()
+    most = max(iter(lambda: _lines(lambda: next(pieces, None)), 1))
+    assert most < 10 * index_merge._PIECE
+    assert _lines(merge.apply) < 200
+    assert into.size == 5_002
+    assert set(into.match(None, 1, 4_000)) == {(4_000, 1, 4_000)}
 
 
 @given(_TRIPLES, _TRIPLES)

@@ -3,6 +3,8 @@
 Two nested dictionaries without common keys merge fast: `dict.update` does it in C. So the parts that both indexes have
 are joined ahead of time, as copies, and `merge` then replaces the parts of the larger index. A caller that changes the
 larger index before the merge must call `take_back`, which discards the joined copy.
+
+Copies of keys are tuples: the garbage collector visits the items of a new tuple of ints once, those of a list twice.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ class IndexMerge:
 
     def prepare(self) -> Iterator[None]:
         """Join the common parts. Yields after each piece."""
-        for number, first in enumerate(list(self._other), 1):
+        for number, first in enumerate(tuple(self._other), 1):
             branch = self._index.get(first)
             if branch is not None and first in self._other:
-                if len(branch) <= _SMALL and sum(map(_size, branch.values())) <= _SMALL:
+                if _is_small(branch) and len(self._other[first]) <= _SMALL:
                     self._join_branch(first, branch)
                 else:
                     yield from self._join_leaves(first)
@@ -80,12 +82,12 @@ class IndexMerge:
     def take_all_back(self) -> Iterator[None]:
         """Discard all joined copies. Yields after each piece."""
         self._prepared = False
-        for number, first in enumerate(list(self._own_branches), 1):
+        for number, first in enumerate(tuple(self._own_branches), 1):
             self.take_back(first, 0)
             if number % _PIECE == 0:
                 yield
         for first, own in self._own_leaves.items():
-            for number, second in enumerate(list(own), 1):
+            for number, second in enumerate(tuple(own), 1):
                 self.take_back(first, second)
                 if number % _PIECE == 0:
                     yield
@@ -112,7 +114,12 @@ class IndexMerge:
                         else:
                             leaf |= _set(further)
                         met[second] = met.get(second, 0) + 1
-                branch.update(more)
+                # Insert the smaller one into the larger one: that takes less time, and the larger one seldom grows.
+                if len(branch) < len(more):
+                    more.update(branch)
+                    index[first] = more
+                else:
+                    branch.update(more)
         index.update(other)
         return met
 
@@ -148,7 +155,8 @@ class IndexMerge:
 
     def _join_leaves(self, first: int) -> Iterator[None]:
         self._common.setdefault(first, set())
-        for number, second in enumerate(list(self._other[first]), 1):  # the other index may change between two pieces
+        # A copy, because the indexes may change between two pieces. `take_back` notes the seconds that become common.
+        for number, second in enumerate(_seconds(self._index[first], self._other[first]), 1):
             before, own = self._index.get(first, {}).get(second), self._other.get(first, {}).get(second)
             if before is not None and own is not None and _size(before) <= _SMALL:
                 del self._other[first][second]
@@ -161,6 +169,15 @@ class IndexMerge:
                 self._leave(first, second)
             if number % _PIECE == 0:
                 yield
+
+
+def _seconds(branch: Branch, other: Branch) -> tuple[int, ...]:
+    """Return the seconds of the smaller branch: those that are in both are among them."""
+    return tuple(other if len(other) < len(branch) else branch)
+
+
+def _is_small(branch: Branch) -> bool:
+    return len(branch) <= _SMALL and sum(map(_size, branch.values())) <= _SMALL
 
 
 def _size(leaf: Leaf) -> int:
