@@ -150,6 +150,46 @@ def test_concurrent_changes_of_others_are_respected(turns, tmp_path, others):
     assert again.close(WAIT)
 
 
+class Counted(tuple):
+    """A quad that counts how often it is looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Counted.looked_up += 1
+        return hash(tuple(self))
+
+
+def test_quads_of_another_large_change_are_looked_up_in_pieces(turns, monkeypatch):
+    """All of them at once would make the other change, and all clients, wait."""
+    monkeypatch.setattr(staged_change, "_SEARCHED", 500)
+    world = turns()
+    large = world.stage(LARGE)
+    ((attempt),) = world.engine._staged
+    changed = {Counted(quad): True for quad in attempt.staged._wanted}
+    counts = []
+    Counted.looked_up = 0
+    attempt.staged.note(changed)
+    while not large.done():
+        counts.append(Counted.looked_up)
+        Counted.looked_up = 0
+        world.scheduler.turn()
+    assert counts[0] == 0
+    assert max(counts) == 2 * 500  # in this change, and in the set of those to compare again
+    assert sum(counts) == 2 * COUNT
+    assert large.result(0)[0].added == COUNT
+
+
+def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
+    monkeypatch.setattr(staged_change, "_SEARCHED", 500)
+    world = turns()
+    first = world.stage(LARGE)
+    second = world.stage(data(*range(100, COUNT + 100)), "other")
+    world.finish()
+    assert first.result(0)[0].added + second.result(0)[0].added == COUNT + 100
+    assert len(world.engine.graph) == COUNT + 100
+
+
 def test_other_clients_cannot_prevent_a_staged_change(turns):
     world = turns()
     large = world.stage(LARGE)
@@ -505,6 +545,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         "updates.staged_change._PIECE": [3, 10, 40],
         "updates.staged_change._ENCODED": [2, 50],
         "updates.staged_change._MOST_STALE": [0, 5, 1_000],
+        "updates.staged_change._SEARCHED": [2, 20, 5_000],
         "updates.staged_change._FEW_TURNED": [0, 5, 1_000],
         "updates.staged_change._MOST_TURNED": [5, 1_000],
         "engine.STAGED_FROM": [2, 20],

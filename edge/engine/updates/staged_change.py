@@ -32,6 +32,8 @@ _COMPARED: Final = 250
 """Quads in a piece of the comparison, which also encodes them and takes longer."""
 _MOST_STALE: Final = 1_000
 """Limit of quads that are compared again when the change is applied. Beyond it, all quads are compared again."""
+_SEARCHED: Final = 5_000
+"""Quads of another change that are looked up at once: about 1 ms."""
 _ENCODED: Final = 50
 """Quads that are encoded together: about 0.2 ms."""
 _FEW_TURNED: Final = 250
@@ -96,6 +98,8 @@ class StagedChange:
         """Terms and quads that would all be freed together with the update. `release` frees them piece by piece."""
         self._stale: set[Quad] = set()
         """Quads that other updates have changed since the comparison began."""
+        self._unsearched: list[list[Quad]] = []
+        """Quads of other large changes since then, which may be among the quads of this one."""
         self._reset()
         self._steps: Iterator[None] | None = self._prepare()
 
@@ -125,6 +129,11 @@ class StagedChange:
         """
         if self._unsettled:
             self._settle()
+        if self._unsearched:
+            self._search()
+            # Further ones come more slowly: a change of that size takes many pieces itself.
+            if self._unsearched:
+                return False
         # `next` returns the default `self` when the generator has ended.
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
@@ -149,7 +158,11 @@ class StagedChange:
         elif self._merges:
             for quad in changed:
                 self._take_back(quad)
-        if self._compared:
+        if self._compared and len(changed) > _SEARCHED:
+            # A copy, because the other change releases its quads meanwhile. An id that then stands for another term
+            # causes an unnecessary comparison at most.
+            self._unsearched.append(list(changed))
+        elif self._compared:
             self._stale.update(changed.keys() & self._wanted.keys())
         if self._whole is not None:
             followed = {name for name in {g for _, _, _, g in changed} if self._whole.follows(name)}
@@ -233,6 +246,14 @@ class StagedChange:
         while held:
             held.pop()
             yield
+
+    def _search(self) -> None:
+        """Look up a piece of the quads of other large changes."""
+        quads = self._unsearched[-1]
+        self._stale.update(filter(self._wanted.__contains__, quads[-_SEARCHED:]))
+        del quads[-_SEARCHED:]
+        if not quads:
+            self._unsearched.pop()
 
     def _prepare(self) -> Iterator[None]:
         whole = any(isinstance(operation, Manage | Transfer) for operation in self._operations)
@@ -371,6 +392,7 @@ class StagedChange:
         """Compare the goal with the graph, and build and encode the difference."""
         self._compared += 1
         self._stale.clear()
+        self._unsearched.clear()
         self._turned.clear()
         self._reset()
         quads = list(self._wanted)
