@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from functools import partial
@@ -188,6 +189,29 @@ def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
     world.finish()
     assert first.result(0)[0].added + second.result(0)[0].added == COUNT + 100
     assert len(world.engine.graph) == COUNT + 100
+
+
+def test_no_long_list_of_a_staged_change_is_young(turns):
+    """The garbage collector would visit all its items, and stop all threads meanwhile."""
+    longest = 0
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal longest
+        if phase == "start":
+            young = [each for age in range(info["generation"] + 1) for each in gc.get_objects(age)]
+            longest = max(longest, *(len(each) for each in young if type(each) is list))
+
+    world = turns()
+    large = world.send(LARGE)
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        while not large.done():
+            world.scheduler.turn()
+        gc.collect(1)
+    finally:
+        gc.callbacks.remove(note)
+    assert longest < COUNT
 
 
 def test_other_clients_cannot_prevent_a_staged_change(turns):
