@@ -39,8 +39,7 @@ def without_frames(error: Exception) -> Exception:
 class Incidents:
     """Log of the faults of one update. It logs the same fault of several subscriptions once."""
 
-    def __init__(self) -> None:
-        self._reasons: dict[tuple[type, object], str] = {}
+    _reasons: dict[tuple[type, object], str] | None = None
 
     def reason(self, error: Exception, doing: str) -> str:
         """Log a fault with its traceback. Return the description for the subscribers.
@@ -51,6 +50,8 @@ class Incidents:
             return error.description
         # One defect can hit a thousand subscriptions of the same update.
         key = type(error), _place(error)
+        if self._reasons is None:  # one object for each update, nearly all of which have no fault
+            self._reasons = {}
         reason = self._reasons.get(key)
         if reason is None:
             incident = uuid.uuid4().hex[:12]

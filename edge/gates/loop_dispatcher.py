@@ -70,7 +70,10 @@ class LoopDispatcher:
         try:
             for _ in range(min(len(items), _BATCH)):
                 receiver, item = items.popleft()
-                _attempt(receiver, item)
+                try:
+                    receiver(item)
+                except Exception:  # noqa: BLE001  a defect in one receiver must not block the items after it
+                    _log.exception("bridge.fault")
         finally:
             self._delivering = False
         self._end_turn()
@@ -79,8 +82,8 @@ class LoopDispatcher:
             self._loop.call_soon(self._deliver)
 
 
-def _attempt(call: Callable[..., object], *arguments: object) -> None:
+def _attempt(call: Callable[[], object]) -> None:
     try:
-        call(*arguments)
-    except Exception:  # noqa: BLE001  a defect in one receiver must not block the items after it
+        call()
+    except Exception:  # noqa: BLE001  as for receivers
         _log.exception("bridge.fault")

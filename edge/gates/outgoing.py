@@ -201,7 +201,7 @@ class Outgoing:
 
     def _text(self, message: Message) -> str:
         text = to_text(message)
-        if self._sent.add(message, len(text)):
+        if self._sent.spuids and self._sent.add(message, len(text)):
             # Kept notifications give way to waiting messages when the quota is exhausted.
             while self._sent and not self._account():
                 self._sent.drop()
@@ -260,12 +260,13 @@ class Outgoing:
 class _SentNotifications:
     """The last sent notifications of resumable subscriptions. The client may not have received them."""
 
-    __slots__ = ("_limit", "_sent", "_spuids", "size")
+    __slots__ = ("_limit", "_sent", "size", "spuids")
 
     def __init__(self, limit: int) -> None:
         """`limit` in characters."""
         self._limit = limit
-        self._spuids: set[str] = set()
+        self.spuids: set[str] = set()
+        """The resumable subscriptions."""
         self._sent: deque[tuple[Notification, int]] = deque()
         """Each with the length of its text."""
         self.size = 0
@@ -279,18 +280,18 @@ class _SentNotifications:
 
     def remember(self, spuid: str) -> None:
         """Keep the notifications of a subscription from now on."""
-        self._spuids.add(spuid)
+        self.spuids.add(spuid)
 
     def forget(self, spuid: str) -> None:
         """Add no more notifications of a subscription."""
-        self._spuids.discard(spuid)
+        self.spuids.discard(spuid)
 
     def add(self, message: Message, length: int) -> bool:
         """Add a sent message if it is a notification of such a subscription, and drop the oldest ones beyond the limit.
 
         Returns whether it is one.
         """
-        if not self._spuids or isinstance(message, str) or message.spuid not in self._spuids:
+        if isinstance(message, str) or message.spuid not in self.spuids:
             return False
         self._sent.append((message, length))
         self.size += length

@@ -44,31 +44,43 @@ def results_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
     Unbound variables are omitted from a binding. The text is joined from parts, because it is written for each
     notification: an encoder in C over dictionaries takes twice as long, and that of Python ten times.
     """
-    return whole_to_json(variables, [bindings_to_json(variables, rows)])
+    parts = _format(tuple(variables))
+    return parts[2] + _bindings(parts, rows) + _END
 
 
 def bindings_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
     """Format some bindings of a result, separated by commas."""
-    members, binding, _ = _format(tuple(variables))
-    text = _term_texts.get
-    bindings = []
-    for row in rows:
-        cells = [text(term) or _term_text(term) for term in row]
-        if None in row:
-            bound = [member + cell for member, cell in zip(members, cells, strict=True) if cell is not None]
-            bindings.append("{" + ",".join(bound) + "}")
-        else:
-            bindings.append(binding % tuple(cells))
-    return ",".join(bindings)
+    return _bindings(_format(tuple(variables)), rows)
 
 
 def whole_to_json(variables: Sequence[str], pieces: Iterable[str]) -> str:
     """Format a complete SELECT result as JSON from pieces of its bindings (`bindings_to_json`)."""
-    return _format(tuple(variables))[2] + ",".join(pieces) + "]}}"
+    return _format(tuple(variables))[2] + ",".join(pieces) + _END
+
+
+def _bindings(parts: _Format, rows: Iterable[Row]) -> str:
+    members, binding, _ = parts
+    text = _term_texts.get
+    bindings = []
+    for row in rows:
+        cells = tuple(map(text, row))
+        # Unbound, or a term that is not in the cache.
+        if None in cells:
+            cells = tuple([cell or _term_text(term) for cell, term in zip(cells, row, strict=True)])
+        if None in cells:
+            bound = [member + cell for member, cell in zip(members, cells, strict=True) if cell is not None]
+            bindings.append("{" + ",".join(bound) + "}")
+        else:
+            bindings.append(binding % cells)
+    return ",".join(bindings)
+
+
+_Format = tuple[list[str], str, str]
+_END: Final = "]}}"
 
 
 @lru_cache(maxsize=1024)
-def _format(variables: tuple[str, ...]) -> tuple[list[str], str, str]:
+def _format(variables: tuple[str, ...]) -> _Format:
     """Return the parts of a result with these variables.
 
     The parts are the names of the members of a binding, a format string for a binding without unbound variables, and

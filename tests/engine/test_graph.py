@@ -18,13 +18,29 @@ IDS = st.integers(1, 4)
 TRIPLES = st.tuples(IDS, IDS, IDS)
 
 
-@given(st.lists(st.tuples(st.booleans(), TRIPLES), max_size=60))
+def _replaced(index: TripleIndex, triples: set[tuple[int, int, int]], triple: tuple[int, int, int], new: int) -> bool:
+    """Replace the object of a triple in both forms. Returns whether the index did."""
+    s, p, old = triple
+    only = {o for *rest, o in triples if rest == [s, p]} == {old}
+    assert index.replace(s, p, old, new) == only
+    if only:
+        triples.discard(triple)
+        triples.add((s, p, new))
+    return only
+
+
+@given(st.lists(st.tuples(st.sampled_from(("add", "remove", "replace")), TRIPLES, IDS), max_size=60))
 def test_an_index_is_a_set_of_triples(changes):
     index = TripleIndex()
     triples: set[tuple[int, int, int]] = set()
-    for adding, triple in changes:
+    for change, triple, new in changes:
+        if change == "replace":
+            _replaced(index, triples, triple, new)
+            continue
+        adding = change == "add"
         assert (index.add if adding else index.remove)(*triple) == (adding != (triple in triples))
         (triples.add if adding else triples.discard)(triple)
+    assert _state(index) == _state(_index(triples))
     assert index.size == len(triples)
     for pattern in product((None, 1, 2, 3, 4), repeat=3):
         expected = {t for t in triples if all(given in (None, term) for given, term in zip(pattern, t, strict=True))}
@@ -53,10 +69,11 @@ def _index(triples) -> TripleIndex:
 
 def _state(index: TripleIndex) -> tuple[object, ...]:
     further = {p: count for p, count in index._further.items() if count}
-    return index._spo, index._pos, index._predicates, further, index.size
+    return index.spo, index.pos, index._predicates, further, index.size
 
 
-_STORY = st.lists(st.tuples(st.sampled_from(("piece", "there", "new", "undone", "all back")), TRIPLES), max_size=60)
+_MOVES = ("piece", "there", "new", "undone", "replaced", "all back")
+_STORY = st.lists(st.tuples(st.sampled_from(_MOVES), TRIPLES), max_size=60)
 
 
 @pytest.mark.parametrize("small", [64, 2, 0])
@@ -89,6 +106,12 @@ def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, sto
                 (into.remove if triple in there else into.add)(*triple)
                 there ^= {triple}
                 merge.take_back(*triple)
+            elif move == "replaced":
+                s, p, o = triple
+                other_one = (s, p, o % 4 + 1)
+                if other_one not in new and _replaced(into, there, triple, other_one[2]):
+                    merge.take_back(*triple)
+                    merge.take_back(*other_one)
             elif move == "new" and triple not in there:
                 merge.take_back(*triple)
                 (other.remove if triple in new else other.add)(*triple)

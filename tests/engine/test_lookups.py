@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pyoxigraph as ox
 import pytest
 from engine_client import PREFIX, engine_with, ex
 from engine_world import NOW, new_engine, run
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from edge.engine.engine import Engine
 from edge.engine.operators.lookups import Lookups
 from edge.engine.requests import UpdateRequest
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates import straight_line
 from edge.engine.updates.attempt import Attempt, LongUpdate
 from edge.engine.updates.update_plan import Modify, OperatorWhere
 from edge.protocol.access import ANYBODY, Access
@@ -61,11 +64,20 @@ class Author:
         triples = " . ".join(self.triple() for _ in range(self.random.randint(1, 2)))
         return f"GRAPH {self.pick(('ex:g', 'ex:h', '?z'))} {{ {triples} }}" if self.random.random() < 0.2 else triples
 
+    def inserted(self, deleted: str) -> str:
+        """Return the quads of INSERT. Often they replace the objects of those of DELETE."""
+        if self.random.random() < 0.5 and "{" not in deleted:
+            triples = (triple.rsplit(" ", 1)[0] for triple in deleted.split(" . "))
+            replaced = [f"{triple} {self.pick((*THINGS, *VARIABLES, '7'))}" for triple in triples]
+            return " . ".join([*replaced, self.triple()])
+        return self.quads()
+
     def update(self) -> str:
         optional = "".join(f" OPTIONAL {{ {self.quads()} }}" for _ in range(self.random.randint(0, 2)))
         where = f"{self.quads()}{optional}" if self.random.random() < 0.9 else optional
         using = self.pick(("", "", "", "WITH ex:g "))
-        return f"{PREFIX} {using}DELETE {{ {self.quads()} }} INSERT {{ {self.quads()} }} WHERE {{ {where} }}"
+        deleted = self.quads()
+        return f"{PREFIX} {using}DELETE {{ {deleted} }} INSERT {{ {self.inserted(deleted)} }} WHERE {{ {where} }}"
 
     def bindings(self) -> dict[str, object]:
         names = self.random.sample(VARIABLES, self.random.randint(0, 2))
@@ -74,6 +86,15 @@ class Author:
 
 def searching(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lookups, "of", classmethod(lambda *_: None))
+    patch.setattr(straight_line, "OFTEN", 1_000_000)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def generate_at_once():
+    """Generate straight-line code at the first run of an operation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(straight_line, "OFTEN", 1)
+        yield
 
 
 def outcome(engine: Engine, text: str, **more: object) -> object:
@@ -98,6 +119,26 @@ def test_look_ups_have_the_effect_of_a_search(seed):
             searching(patch)
             expected = outcome(searched, text, **more)
         assert outcome(found, text, **more) == expected, (text, more)
+    assert_consistent(found.graph)
+
+
+def assert_consistent(graph: LiveGraph) -> None:
+    """Assert that the indexes and the reference counts equal those of a new graph with the same quads."""
+    other = LiveGraph()
+    for name in graph.named_graphs():
+        other.create(other.intern_graph(name))
+    other.add_all(other.intern_quads(graph.quads()))
+    for name, index in graph.graphs.items():
+        copy = other.graphs[other.intern_graph(graph.decode_graph(name))]
+        assert (index.size, len(index.spo), len(index.pos)) == (copy.size, len(copy.spo), len(copy.pos))
+        assert sorted(index._predicates.values()) == sorted(copy._predicates.values())
+    for dictionary in (graph.dictionary, other.dictionary):
+        dictionary.sweep()
+    counts = [
+        {term: dictionary._references[term_id] for term, term_id in dictionary._ids.items() if type(term) is ox.Literal}
+        for dictionary in (graph.dictionary, other.dictionary)
+    ]
+    assert counts[0] == counts[1]
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -113,6 +154,7 @@ def test_an_update_by_look_ups_can_be_undone(seed):
         return
     engine.undo(executed)
     assert set(engine.graph.quads()) == before
+    assert_consistent(engine.graph)
 
 
 def where(engine: Engine, text: str) -> OperatorWhere:
@@ -159,3 +201,49 @@ def test_look_ups_take_steps():
         engine.execute(prepared, NOW, Attempt())
     with pytest.raises(EdgeError, match="max_steps"):
         engine.execute(prepared, NOW)
+
+
+CODE = """DELETE { ex:a ex:p ?old . ?x ex:q ?y } INSERT { ex:a ex:p 5 . ?x ex:q 6 . ex:a ex:r ?x }
+WHERE { ex:a ex:to ?x . OPTIONAL { ex:a ex:p ?old } OPTIONAL { ?x ex:q ?y . ?y ex:r ?z } }"""
+
+
+def test_an_operation_gets_straight_line_code_when_it_runs_often(monkeypatch):
+    monkeypatch.setattr(straight_line, "OFTEN", 3)
+    engine = engine_with("ex:a ex:to ex:b ; ex:p 1 . ex:b ex:q ex:c . ex:c ex:r 2")
+    (operation,) = engine.prepare(UpdateRequest(PREFIX + CODE)).plan.operations
+    compiled = []
+    monkeypatch.setattr(straight_line._Code, "compile", lambda code: compiled.append(code) or (lambda *_: None))
+    for _ in range(5):
+        run(engine, PREFIX + CODE)
+    assert len(compiled) == 1
+    assert operation.code.text.startswith("def modify(")
+
+
+def test_two_replacements_of_one_predicate_are_not_made_one_after_the_other():
+    """The second one would delete what the first one has inserted."""
+    engine = engine_with("ex:a ex:p 1 . ex:a ex:q 2")
+    text = """DELETE { ex:a ex:p ?x . ex:a ex:q ?y } INSERT { ex:a ex:p ?y . ex:a ex:q ?x }
+    WHERE { ex:a ex:p ?x . ex:a ex:q ?y }"""
+    run(engine, PREFIX + text)
+    same = text.replace("ex:q", "ex:p")
+    changes = run(engine, PREFIX + same)
+    assert not changes.added
+    assert not changes.removed
+    assert_consistent(engine.graph)
+
+
+@pytest.mark.parametrize("text", ["", "?x ex:q 1", "OPTIONAL { ex:a ex:q ?x } OPTIONAL { ex:a ex:r ?y }"])
+def test_straight_line_code_is_for_all_look_ups(text):
+    (operation,) = (
+        new_engine().prepare(UpdateRequest(f"{PREFIX} INSERT {{ ex:a ex:p 1 }} WHERE {{ {text} }}")).plan.operations
+    )
+    assert operation.code is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INSERT { ex:a ex:p [] } WHERE { ex:a ex:q 1 }", "INSERT { GRAPH ?x { ex:a ex:p 1 } } WHERE { ex:a ex:q ?x }"],
+)
+def test_operations_without_straight_line_code(text):
+    (operation,) = new_engine().prepare(UpdateRequest(f"{PREFIX} {text}")).plan.operations
+    assert operation.code is None

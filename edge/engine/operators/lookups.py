@@ -15,7 +15,7 @@ from edge.engine.operators.operators import Operator, Scan
 from edge.engine.store.graph import LiveGraph
 
 
-class _Step(NamedTuple):
+class LookupStep(NamedTuple):
     """Look-up of one triple pattern: the places of its positions, and the place that it binds (None: it only tests)."""
 
     subject: int
@@ -25,10 +25,10 @@ class _Step(NamedTuple):
     free: int | None
 
 
-class _Group(NamedTuple):
+class LookupGroup(NamedTuple):
     """The triple patterns of the pattern itself, or of one OPTIONAL."""
 
-    steps: Sequence[_Step]
+    steps: Sequence[LookupStep]
     binds: Sequence[int]
     """The places that the look-ups bind."""
     optional: bool
@@ -37,13 +37,15 @@ class _Group(NamedTuple):
 class Lookups:
     """Look-ups of the only solution of a pattern."""
 
-    __slots__ = ("_budget", "_graphs", "_groups", "_size")
+    __slots__ = ("_budget", "_graphs", "groups", "size")
 
-    def __init__(self, graph: LiveGraph, groups: Sequence[_Group]) -> None:
+    def __init__(self, graph: LiveGraph, groups: Sequence[LookupGroup]) -> None:
         self._graphs = graph.graphs
         self._budget = graph.budget
-        self._groups = groups
-        self._size = sum(len(group.steps) for group in groups)
+        self.groups = groups
+        """The look-ups of the pattern itself, then those of each OPTIONAL."""
+        self.size = sum(len(group.steps) for group in groups)
+        """Steps that a solution takes."""
 
     @classmethod
     def of(cls, graph: LiveGraph, operator: Operator, constants: Collection[int]) -> Self | None:
@@ -52,7 +54,7 @@ class Lookups:
         if scans is None:
             return None
         certain, possible = set(constants), set[int]()
-        groups: list[_Group] = []
+        groups: list[LookupGroup] = []
         for number, group in enumerate(scans):
             places = {place for scan in group for place in scan.places}
             # `GRAPH ?g` excludes the default graph, and a variable of an earlier OPTIONAL may have no value.
@@ -62,7 +64,7 @@ class Lookups:
             if steps is None:
                 return None
             binds = [step.free for step in steps if step.free is not None]
-            groups.append(_Group(steps, binds, optional=number > 0))
+            groups.append(LookupGroup(steps, binds, optional=number > 0))
             (possible if number else certain).update(binds)
         return cls(graph, groups)
 
@@ -72,7 +74,7 @@ class Lookups:
         None: there may be several, and the frame is unchanged. May raise `ResultTooLarge`.
         """
         graphs = self._graphs
-        for steps, binds, optional in self._groups:
+        for steps, binds, optional in self.groups:
             for s, p, o, g, free in steps:
                 index = graphs.get(frame[g])  # type: ignore[arg-type]  # the places that a step reads are bound
                 if index is None:
@@ -92,33 +94,33 @@ class Lookups:
                 continue
             if not optional:
                 self._unbind(frame)
-                self._budget.spend(self._size)
+                self._budget.spend(self.size)
                 return False
             for place in binds:
                 frame[place] = None
-        self._budget.spend(self._size)
+        self._budget.spend(self.size)
         return True
 
     def _unbind(self, frame: Frame) -> None:
-        for group in self._groups:
+        for group in self.groups:
             for place in group.binds:
                 frame[place] = None
 
 
-def _steps(scans: Sequence[Scan], certain: Collection[int]) -> Sequence[_Step] | None:
+def _steps(scans: Sequence[Scan], certain: Collection[int]) -> Sequence[LookupStep] | None:
     """Order the patterns of a group so that each has one free position at most. None: there is no such order."""
     bound = set(certain)
     waiting = [scan.places for scan in scans]
-    steps: list[_Step] = []
+    steps: list[LookupStep] = []
     while waiting:
         # A variable in two positions of a pattern counts twice, because no look-up compares them.
         free = [[place for place in places if place not in bound] for places in waiting]
         number = min(range(len(waiting)), key=lambda each: len(free[each]))
         places, unbound = waiting.pop(number), free[number]
         if not unbound:
-            steps.append(_Step(*places, None))
+            steps.append(LookupStep(*places, None))
         elif len(unbound) == 1 and unbound[0] != places[1]:
-            steps.append(_Step(*places, unbound[0]))
+            steps.append(LookupStep(*places, unbound[0]))
             bound.add(unbound[0])
         else:
             return None

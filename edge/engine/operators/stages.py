@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import pyoxigraph as ox
@@ -64,14 +65,18 @@ class Columns(Stage):
     def __init__(self, places: Sequence[int | None]) -> None:
         """`places`: None for a variable that nothing can bind."""
         self._places = places
+        # For two columns or more, `itemgetter` returns a tuple, and runs in C.
+        self._pick = itemgetter(*places) if len(places) > 1 and None not in places else None
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
-        places = self._places
+        places, pick = self._places, self._pick
         out: Weights = Bag()
         for row, weight in weights.items():
-            cells = tuple([None if place is None else row[place] for place in places])
-            out.add(cells, weight)
+            if pick is not None:
+                out.add(pick(row), weight)
+            else:
+                out.add(tuple([None if place is None else row[place] for place in places]), weight)
         return out
 
 

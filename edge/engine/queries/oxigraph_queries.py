@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeVar
 
 import pyoxigraph as ox
@@ -44,7 +45,7 @@ _DEFAULTS: Final = EngineSettings()
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached properties
 class QueryRules:
     """The settings of the engine that the evaluation of queries and updates reads. Bounds do not apply here."""
 
@@ -72,12 +73,12 @@ class QueryRules:
         """Seconds for an evaluation by Oxigraph for an update or a subscription; no step budget stops it earlier."""
         return self.query_timeout / 3
 
-    @property
+    @cached_property
     def max_changes(self) -> int:
         """Limit of quads that one update changes; the engine cannot interrupt their application."""
         return self.max_steps // _STEPS_PER_QUAD
 
-    @property
+    @cached_property
     def max_solutions(self) -> int:
         """Limit of solutions of an update's WHERE and of a subscribed query."""
         return self.max_query_memory // _SOLUTION

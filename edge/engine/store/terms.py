@@ -250,6 +250,11 @@ class Dictionary:
                 self._idle.add(term_id)
 
     @property
+    def plain(self) -> bool:
+        """Whether there are neither long terms nor terms that the live graph cannot hold."""
+        return not (self.long or self.unstorable)
+
+    @property
     def idle(self) -> int:
         """Number of terms that are new, or have lost their last reference, since the last sweep."""
         return len(self._idle)

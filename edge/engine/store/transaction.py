@@ -35,16 +35,19 @@ class Transaction:
         self._ledger = ledger
         self.ledger_quads: dict[Quad, None] = {}
         """Quads that were added to the ledger."""
-        self._quads: dict[Quad, bool] = {}
+        # Only this class changes these two.
+        self.quads: dict[Quad, bool] = {}
+        """The combined change: True for an added quad, False for a removed one."""
         self.ids: tuple[Set[int], Set[int], Set[int], Set[int]] | None = None
         """Subjects, predicates, objects and graphs of the combined change, possibly more; None: not collected."""
-        self._graphs: dict[int, bool] = {}
+        self.graphs: dict[int, bool] = {}
+        """The named graphs that were created (True) or dropped (False)."""
         self._parts: Mapping[int, tuple[int, TripleIndex]] | None = None
         """Parts of a large change, by graph; None if the change is small or was made quad by quad."""
 
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
         """Remove existing quads, then add others, and create their graphs if needed."""
-        graph, quads = self._graph, self._quads
+        graph, quads = self._graph, self.quads
         if self.writable is not None:
             removed, added = list(removed), list(added)
             for name in {quad[3] for quad in (*removed, *added)}:
@@ -63,6 +66,28 @@ class Transaction:
             for quad in graph.insert(name, group):
                 if quads.pop(quad, True):
                     quads[quad] = True
+
+    def add(self, quad: Quad) -> None:
+        """Add a quad to an existing graph that the client may change."""
+        if self._graph.add(quad) and self.quads.pop(quad, True):
+            self.quads[quad] = True
+
+    def remove(self, quad: Quad) -> None:
+        """Remove a quad from a graph that the client may change, if it exists."""
+        if self._graph.remove(quad) and not self.quads.pop(quad, False):
+            self.quads[quad] = False
+
+    def replace(self, old: Quad, new: Quad) -> None:
+        """Remove a quad, and add another one with the same subject, predicate and graph."""
+        if not self._graph.replace(old, new):
+            self.remove(old)
+            self.add(new)
+        elif old != new:
+            quads = self.quads
+            if not quads.pop(old, False):
+                quads[old] = False
+            if quads.pop(new, True):
+                quads[new] = True
 
     def add_to_ledger(self, quad: Quad) -> None:
         """Add a quad to the ledger. Raises `ResultTooLarge` if the request adds too many."""
@@ -83,19 +108,19 @@ class Transaction:
 
         `parts`: by graph, the number of added triples and an index of the removed ones.
         """
-        self._quads, self.ids, self._parts = quads, ids, parts
+        self.quads, self.ids, self._parts = quads, ids, parts
 
     def create(self, graph: int) -> None:
         """Create a named graph unless it exists."""
         self.check(graph)
-        if graph != self._ledger and self._graph.create(graph) and self._graphs.pop(graph, True):
-            self._graphs[graph] = True
+        if graph != self._ledger and self._graph.create(graph) and self.graphs.pop(graph, True):
+            self.graphs[graph] = True
 
     def drop(self, graph: int) -> None:
         """Remove a graph's triples, and the graph if it has a name."""
         self.clear(graph)
-        if self._graph.drop(graph) and not self._graphs.pop(graph, False):
-            self._graphs[graph] = False
+        if self._graph.drop(graph) and not self.graphs.pop(graph, False):
+            self.graphs[graph] = False
 
     def clear(self, graph: int) -> None:
         """Remove a graph's triples."""
@@ -124,16 +149,6 @@ class Transaction:
         """Return whether quads for this graph are added to the ledger."""
         return graph == self._ledger
 
-    @property
-    def quads(self) -> Mapping[Quad, bool]:
-        """The combined change: True for an added quad, False for a removed one."""
-        return self._quads
-
-    @property
-    def graphs(self) -> Mapping[int, bool]:
-        """The named graphs that were created (True) or dropped (False)."""
-        return self._graphs
-
     def entries(self) -> list[Statement]:
         """Return the quads added to the ledger, as terms."""
         terms = self._graph.dictionary.terms
@@ -144,19 +159,19 @@ class Transaction:
         terms = self._graph.dictionary.terms
         added: list[Statement] = []
         removed: list[Statement] = []
-        for (s, p, o, g), present in self._quads.items():
+        for (s, p, o, g), present in self.quads.items():
             statement = (terms[s], terms[p], terms[o], terms[g] if g else None)  # 0 is the default graph
             (added if present else removed).append(statement)  # type: ignore[arg-type]
-        if not self._graphs:
+        if not self.graphs:
             return ChangeSet(added, removed)
-        created = [terms[graph] for graph, present in self._graphs.items() if present]
-        dropped = [terms[graph] for graph, present in self._graphs.items() if not present]
+        created = [terms[graph] for graph, present in self.graphs.items() if present]
+        dropped = [terms[graph] for graph, present in self.graphs.items() if not present]
         return ChangeSet(added, removed, created, dropped)  # type: ignore[arg-type]
 
     def undo(self) -> None:
         """Restore the live graph to its state before the transaction. Nothing else may have changed it since."""
         self._set(forward=False)
-        self._quads, self._graphs, self.ledger_quads, self._parts = {}, {}, {}, None
+        self.quads, self.graphs, self.ledger_quads, self._parts = {}, {}, {}, None
 
     @contextmanager
     def reverted(self) -> Iterator[None]:
@@ -175,15 +190,15 @@ class Transaction:
     def _earlier(self, parts: Mapping[int, tuple[int, TripleIndex]]) -> Iterator[None]:
         """Show the state before a large change. Views replace the indexes of the changed graphs; nothing is undone."""
         graphs = self._graph.graphs
-        names = parts.keys() | self._graphs.keys()
+        names = parts.keys() | self.graphs.keys()
         now = {name: graphs[name] for name in names if name in graphs}
         try:
             for name in names:
-                if self._graphs.get(name):  # the graph did not exist
+                if self.graphs.get(name):  # the graph did not exist
                     del graphs[name]
                     continue
                 added, removed = parts.get(name, (0, TripleIndex()))
-                graphs[name] = EarlierIndex(now.get(name, TripleIndex()), name, self._quads, added, removed)
+                graphs[name] = EarlierIndex(now.get(name, TripleIndex()), name, self.quads, added, removed)
             yield
         finally:
             for name in names - now.keys():
@@ -192,12 +207,12 @@ class Transaction:
 
     def _set(self, *, forward: bool) -> None:
         # Graphs must exist before their quads are added, and be empty before they are dropped.
-        for graph, present in self._graphs.items():
+        for graph, present in self.graphs.items():
             if present == forward:
                 self._graph.create(graph)
-        for quad, present in self._quads.items():
+        for quad, present in self.quads.items():
             (self._graph.add if present == forward else self._graph.remove)(quad)
-        for graph, present in self._graphs.items():
+        for graph, present in self.graphs.items():
             if present != forward:
                 self._graph.drop(graph)
 

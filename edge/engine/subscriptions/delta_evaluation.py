@@ -85,7 +85,10 @@ class DeltaEvaluation:
 
     def _follow(self, entry: GroupTrigger[IncrementalSpu], changes: Changes) -> None:
         members = self._members(entry.group)
-        if entry.complete:
+        if entry.complete and not entry.group.open:  # the only member
+            for only in members.values():
+                self._follow_member(entry, only, changes)
+        elif entry.complete:
             theirs: dict[IncrementalSpu, list[tuple[Quad, bool]]] = {}
             for change in changes:
                 member = members.get(entry.deciding(change[0]))

@@ -33,6 +33,11 @@ class Changed:
     faults: dict[IncrementalSpu, Exception] = field(default_factory=dict)
     """Unexpected errors, by subscription."""
 
+    def add(self, evaluation: DeltaEvaluation) -> None:
+        """Add the result of the evaluation of a part."""
+        self.weights.update(evaluation.weights)
+        self.failures.update(evaluation.failures)
+
 
 class FaultIsolation:
     """Evaluation of all incremental subscriptions that one update hits."""
@@ -51,48 +56,50 @@ class FaultIsolation:
         self._rules = rules
         self._hits = hits
         self._everything = everything
-        self._changed = Changed()
 
     def run(self) -> Changed:
         """Evaluate. Errors of single subscriptions become part of the result."""
-        if self._attempt(self._hits, self._everything) is None:
-            return self._changed
+        evaluation = self._attempt(self._hits, self._everything)
+        if isinstance(evaluation, DeltaEvaluation):  # nearly always
+            return Changed(evaluation.weights, evaluation.failures)
+        changed = Changed()
         groups = dict.fromkeys(entry.group for entry in self._hits)
         groups.update(dict.fromkeys(spu.group for spu in self._everything))
         for group in groups:
-            self._run_group(group)
-        return self._changed
+            self._run_group(group, changed)
+        return changed
 
-    def _run_group(self, group: PlanGroup[IncrementalSpu]) -> None:
+    def _run_group(self, group: PlanGroup[IncrementalSpu], changed: Changed) -> None:
         hits = {entry: changes for entry, changes in self._hits.items() if entry.group is group}
         everything = [spu for spu in self._everything if spu.group is group]
         group.forget()  # the failed run may have skipped the invalidation of some caches
-        error = self._attempt(hits, everything)
-        if error is None:
+        outcome = self._attempt(hits, everything)
+        if isinstance(outcome, DeltaEvaluation):
+            changed.add(outcome)
             return
         group.forget()
         members = list(group.members.values())
         for member in members:
             own = self._attempt(hits, [spu for spu in everything if spu is member], only=member)
-            if own is not None:
-                self._changed.faults[member] = own
+            if isinstance(own, DeltaEvaluation):
+                changed.add(own)
+            else:
+                changed.faults[member] = own
         group.forget()
-        if not group.fault_logged and not any(member in self._changed.faults for member in members):
+        if not group.fault_logged and not any(member in changed.faults for member in members):
             group.fault_logged = True  # only once: every update that hits the group may fail like this
-            _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=error)
+            _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=outcome)
 
     def _attempt(
         self,
         hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
         everything: Collection[IncrementalSpu],
         only: IncrementalSpu | None = None,
-    ) -> Exception | None:
-        """Evaluate a part and record its result. Return the error if it raised one."""
+    ) -> DeltaEvaluation | Exception:
+        """Evaluate a part. Return the evaluation, or the error that it raised."""
         try:
             evaluation = DeltaEvaluation(self._transaction, self._rules, only, self._steps)
             evaluation.run(hits, everything)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             return contained(error)
-        self._changed.weights.update(evaluation.weights)
-        self._changed.failures.update(evaluation.failures)
-        return None
+        return evaluation

@@ -16,6 +16,7 @@ from edge.engine.subscriptions.spu import Spu
 from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.bag import Bag
 from edge.protocol.errors import ResultTooLarge, TooManyRequests
+from edge.protocol.results import Row as TermRow
 
 
 class IncrementalSpu(Spu):
@@ -50,8 +51,17 @@ class IncrementalSpu(Spu):
     def delta(self, world: World, changed: Weights) -> Delta:
         """Convert changed rows to terms."""
         terms = world.graph.dictionary.terms
-        rows = [(tuple([None if cell is None else terms[cell] for cell in row]), n) for row, n in changed.items()]
-        return Delta.of(self.variables, rows)
+        term = terms.__getitem__
+        added: list[TermRow] = []
+        removed: list[TermRow] = []
+        for row, count in changed.items():
+            # `map` runs in C, but cannot skip unbound cells.
+            cells = tuple([None if cell is None else terms[cell] for cell in row] if None in row else map(term, row))  # type: ignore[arg-type]
+            if count > 0:
+                added += (cells,) * count
+            else:
+                removed += (cells,) * -count
+        return Delta(self.group.plan.variables, tuple(added), tuple(removed))
 
     def stages(self) -> Sequence[Stage]:
         """Return new stages."""

@@ -313,10 +313,8 @@ def every_solution(group: PlanGroup[M], open_: Row, rules: QueryRules, steps: in
 
 
 def _picker(positions: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """Return a function that extracts these positions of a quad as a tuple. For several it runs in C."""
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    if positions:
+    """Return a function that extracts these positions of a quad as a tuple. It runs in C."""
+    if len(positions) == 1:
         (position,) = positions
-        return lambda quad: (quad[position],)
-    return lambda quad: ()
+        return itemgetter(slice(position, position + 1))  # a slice, because the result has to be a tuple
+    return itemgetter(*positions) if positions else itemgetter(slice(0))

@@ -142,12 +142,9 @@ class SpuManager:
         as a failure of that SPU. If the method raises an error, no SPU has changed.
         """
         began = clock()
-        hits = self.registry.triggers.hits(transaction.quads, transaction.ids)
-        whole = (
-            dict.fromkeys(self.registry.watchers.hits(transaction.quads, transaction.ids))
-            if self.registry.watchers
-            else {}
-        )
+        quads, ids, watchers = transaction.quads, transaction.ids, self.registry.watchers
+        hits = self.registry.triggers.hits(quads, ids)
+        whole = dict.fromkeys(watchers.hits(quads, ids)) if watchers else {}
         everything: list[IncrementalSpu] = []
         if transaction.graphs:
             for spu in self.registry.graph_watchers:
@@ -185,14 +182,16 @@ class SpuManager:
             activations += self._failed(spu, fault, incidents)
         for spu, failure in changed.failures.items():
             activations += self._failed(spu, ResultTooLarge(failure), incidents)
+        failed = bool(changed.failures)
         for spu, moved in changed.weights.items():
             if moved and not spu.failure:
                 try:
                     activations.append(Activation(spu, spu.move(self._world, moved), moved))
                     spu.half_moved = False
                 except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
+                    failed = True
                     activations += self._failed(spu, contained(error), incidents)
-        if any(activation.exceeded for activation in activations):
+        if failed and any(activation.exceeded for activation in activations):
             self.replacement.begin_demotion(transaction, activations)
 
     def _failed(self, spu: Spu, error: Exception, incidents: Incidents) -> Sequence[Activation]:

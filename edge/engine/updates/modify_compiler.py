@@ -22,6 +22,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import canonical
 from edge.engine.updates import forced_bindings
+from edge.engine.updates.straight_line import MOST, StraightLine, Template
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
 from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
@@ -155,8 +156,10 @@ class ModifyCompiler:
         graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
         deleted = self._quads(clauses.delete, parameters, graph)
         inserted = self._quads(clauses.insert, parameters, graph)
-        deletes = tuple(QuadTemplate(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
-        inserts = tuple(QuadTemplate(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
+        deletes, inserts = (
+            tuple(QuadTemplate(itemgetter(*(at := layout.quad(triple))), at, _legal(triple)) for triple in triples)
+            for triples in (deleted, inserted)
+        )
         named: list[Slot | None] = [
             triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)
         ]
@@ -173,7 +176,7 @@ class ModifyCompiler:
         if isinstance(where, OperatorWhere):
             constants = {place for place, _ in (*terms, *places)} | {layout.places.get(None, -1)}
             where = replace(where, lookups=Lookups.of(self._graph, where.operator, constants))
-        return Modify(
+        modify = Modify(
             blank,
             terms,
             places,
@@ -184,9 +187,34 @@ class ModifyCompiler:
             inserts,
             where,
         )
+        return replace(modify, code=_straight_line(modify))
 
     def _quads(self, group: Sequence[Token], parameters: Parameters, graph: Slot | None) -> Sequence[Triple]:
         return forced_bindings.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
+
+
+def _straight_line(modify: Modify) -> StraightLine | None:
+    """Return generated code for an operation, or None."""
+    where = modify.where
+    if modify.fresh or modify.size > MOST or isinstance(where, OxigraphWhere):
+        return None
+    if where is not None and where.lookups is None:
+        return None
+    default_graph = next((place for place, term_id in enumerate(modify.blank) if term_id is not None), None)
+    deletes, inserts = (
+        [Template(places, legal) for _, places, legal in templates] for templates in (modify.deletes, modify.inserts)
+    )
+    constants = {default_graph, *(place for place, _ in (*modify.terms, *modify.parameters))}
+    if not constants.issuperset(each.places[3] for each in (*deletes, *inserts)):
+        return None
+    return StraightLine(
+        modify.terms,
+        modify.parameters,
+        default_graph,
+        deletes,
+        inserts,
+        where.lookups.groups if where is not None and where.lookups is not None else (),
+    )
 
 
 def _unsteady(node: Node) -> bool:

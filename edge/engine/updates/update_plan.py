@@ -8,17 +8,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
 import pyoxigraph as ox
 
 from edge.engine.operators.expression import Now
-from edge.engine.operators.layout import Frame
+from edge.engine.operators.layout import Frame, Places
 from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.operators import Operator
 from edge.engine.requests import Dataset
 from edge.engine.store.graph import DEFAULT_GRAPH, Quad
 from edge.engine.store.terms import Dictionary
+from edge.engine.updates.straight_line import StraightLine
 from edge.protocol.results import Term
 
 Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
@@ -57,11 +59,13 @@ class QuadTemplate(NamedTuple):
 
     instance: Callable[[Frame], tuple[int | None, int | None, int | None, int | None]]
     """Return the ids of the quad for a frame; None for unbound positions."""
+    places: Places
+    """Frame positions of subject, predicate, object and graph."""
     legal: bool
     """Whether the quad is legal RDF for all values of its variables."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Modify:
     """DELETE / INSERT / WHERE in all its forms. Short INSERT DATA and DELETE DATA have no WHERE (None)."""
 
@@ -80,6 +84,8 @@ class Modify:
     deletes: tuple[QuadTemplate, ...]
     inserts: tuple[QuadTemplate, ...]
     where: OperatorWhere | OxigraphWhere | None
+    code: StraightLine | None = None
+    """Generated code for this operation; None if it may have several solutions or creates blank nodes."""
 
     def frame(self, dictionary: Dictionary, constants: Sequence[int]) -> Frame:
         """Return a new frame with all constants. `constants`: term ids."""
@@ -90,10 +96,16 @@ class Modify:
             frame[place] = constants[index]
         return frame
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of quads that the templates create for each solution."""
         return len(self.deletes) + len(self.inserts)
+
+    @cached_property
+    def lookups(self) -> int:
+        """Steps of the look-ups that find the only solution; 0 without WHERE."""
+        where = self.where
+        return 0 if not isinstance(where, OperatorWhere) or where.lookups is None else where.lookups.size
 
     def data(self, constants: Sequence[Term]) -> Data:
         """Convert an operation without WHERE to `Data`. `constants`: the values of the parameters, in value form."""

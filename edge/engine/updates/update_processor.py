@@ -137,6 +137,8 @@ class UpdateProcessor:
         begun = budget.left
         self._changed = 0
         first = mode.on_writer and not to_ledger
+        # Generated code checks neither permissions nor terms, and records nothing.
+        straight = writable is None and recorded is None and not to_ledger and self._graph.dictionary.plain
         try:
             for number, operation in enumerate(plan.operations):
                 known = None if found is None else found[number]
@@ -144,6 +146,8 @@ class UpdateProcessor:
                 if known is not None:
                     removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
                 elif isinstance(operation, Modify):
+                    if straight and self._straight(operation, ids, transaction, mode):
+                        continue
                     removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
                 elif isinstance(operation, Data):
                     for name in operation.empty:
@@ -257,6 +261,18 @@ class UpdateProcessor:
     def _ids(self, graphs: Collection[str]) -> Collection[int]:
         return {self._graph.intern_graph(ox.NamedNode(iri) if iri else ox.DefaultGraph()) for iri in graphs}
 
+    def _straight(self, operation: Modify, constants: Sequence[int], transaction: Transaction, mode: Mode) -> bool:
+        """Apply an operation by its generated code. False: there is none, or it cannot apply the operation."""
+        if operation.code is None:
+            return False
+        found = operation.code.run(constants, self._graph, transaction)
+        if found is None:
+            return False
+        lookups, size = operation.lookups, operation.size if found else 0
+        self._graph.budget.spend(lookups + size if lookups and mode.on_writer else lookups)
+        self._count(size, first=mode.on_writer)
+        return True
+
     def _modify(
         self,
         operation: Modify,
@@ -320,7 +336,7 @@ class UpdateProcessor:
     def _instances(self, templates: Sequence[QuadTemplate], frame: Frame) -> list[Quad]:
         """Instantiate templates for one solution. Quads with unbound or illegal positions are left out."""
         quads: list[Quad] = []
-        for instance, legal in templates:
+        for instance, _, legal in templates:
             quad = instance(frame)
             if None not in quad and (legal or self._graph.legal(quad)):  # type: ignore[arg-type]
                 quads.append(quad)  # type: ignore[arg-type]
