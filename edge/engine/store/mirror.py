@@ -91,7 +91,8 @@ class Mirror:
 
         It costs a few dictionary entries, and nothing before the first use.
         """
-        self._replace_staged(changes)
+        if self._store is not None or self._copy is not None:
+            self._replace_staged(changes)
         self._staged = NO_CHANGE
 
     @property
@@ -111,7 +112,8 @@ class Mirror:
 
     def stage(self, changes: ChangeSet) -> None:
         """Show an uncommitted change set, in place of the one staged before. Only for the writer's mirror."""
-        self._replace_staged(changes)
+        if self._store is not None or self._copy is not None:
+            self._replace_staged(changes)
         self._staged = changes
 
     def note_undone(self, changes: ChangeSet) -> None:
@@ -233,8 +235,6 @@ class Mirror:
             self.fill_step()
 
     def _replace_staged(self, changes: ChangeSet) -> None:
-        if self._store is None and self._copy is None:
-            return
         with self._noting:
             for each in (self._staged.inverse(), changes):
                 if self._store is not None:

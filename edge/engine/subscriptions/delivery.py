@@ -30,7 +30,11 @@ class Delivery:
     def notify(self, subscribers: Sequence[Subscriber], delta: Delta, incidents: Incidents) -> int:
         """Notify subscribers, and end subscriptions with a failed sink. Return the number of notifications."""
         sent = len(subscribers)
-        lost = [(each, fault) for each in subscribers if (fault := each.notify(delta)) is not None]
+        lost: list[tuple[Subscriber, Exception]] = []
+        for subscriber in subscribers:
+            fault = subscriber.notify(delta)
+            if fault is not None:
+                lost.append((subscriber, fault))
         for subscriber, fault in lost:
             self.faults += 1
             subscriber.fail(incidents.reason(fault, "notifying"))

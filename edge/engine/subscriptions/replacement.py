@@ -71,7 +71,7 @@ class Replacement:
 
     def steps(self, transaction: Transaction) -> int | None:
         """Return the step budget of an update for one subscription; None, for no limit of its own, without demotion."""
-        if not self._can_demote:
+        if self._first_results.steps is None or self.processes >= DEMOTIONS:  # as `_can_demote`, for each update
             return None
         return demotion.STEPS + demotion.STEPS_PER_QUAD * len(transaction.quads)
 

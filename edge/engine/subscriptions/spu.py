@@ -34,9 +34,12 @@ class Subscriber:
 
     def notify(self, delta: Delta) -> Exception | None:
         """Send the next notification. Return the error of the sink if the notification was lost."""
-        lost = self._send(Notification(self.spuid, self.alias, self.sequence, delta))
-        self.sequence += 1
-        return lost
+        number, self.sequence = self.sequence, self.sequence + 1
+        try:  # as `_send`, without its call
+            self.sink(Notification(self.spuid, self.alias, number, delta))
+        except BaseException as error:  # noqa: BLE001  a faulty sink must not affect the update or other subscribers
+            return contained(error)
+        return None
 
     def fail(self, description: str) -> None:
         """Notify the subscriber that the query could not be evaluated, and that the subscription ends."""

@@ -246,11 +246,11 @@ class SpuManager:
                 self.replacement.demote(spu, activation, incidents)
             elif activation.failure:
                 self.delivery.end(spu, activation.failure)
-            elif isinstance(spu, ReevaluatedSpu):
-                if not spu.ended:
+            # Not `ReevaluatedSpu` first: `isinstance` of an abstract class runs in Python for objects of other classes.
+            elif not isinstance(spu, IncrementalSpu):
+                if isinstance(spu, ReevaluatedSpu) and not spu.ended:
                     self.reevaluation.mark(spu, activation.at)
             elif activation.rows and spu.subscribers:
-                assert isinstance(spu, IncrementalSpu)  # noqa: S101
                 try:
                     delta = spu.delta(self._world, activation.rows)
                 except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again

@@ -48,8 +48,10 @@ def with_values(constants: Sequence[Term], bindings: Mapping[str, Term]) -> Sequ
     if not bindings:
         return constants
     # Most values are IRIs, which have one form only.
-    values = [term if type(term) is ox.NamedNode else canonical(term) for term in bindings.values()]
-    return [*constants, *reversed(values)]
+    found = list(constants)
+    for term in reversed([*bindings.values()]):
+        found.append(term if type(term) is ox.NamedNode else canonical(term))  # noqa: PERF401  a comprehension is a call
+    return found
 
 
 def bound(part: T, forced: Forced) -> T:

@@ -18,7 +18,7 @@ from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import long_texts
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import too_long, too_many
-from edge.engine.requests import UpdateRequest
+from edge.engine.requests import STORE_DATASET, UpdateRequest
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, PlanCache
 from edge.engine.store.changes import NO_CHANGE, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
@@ -89,7 +89,9 @@ class UpdateProcessor:
         if not bindings:
             return self._plan(request)
         # A text with forced bindings is usually the same one again, so it needs no comparison with a template.
-        key = (request.sparql, request.dataset, request.access.read, *bindings, *map(type, bindings.values()))
+        # Hashing a dataset takes longer than hashing the rest, and nearly all requests have that of the store.
+        dataset = None if request.dataset is STORE_DATASET else request.dataset
+        key = (request.sparql, dataset, request.access.read, *bindings, *map(type, bindings.values()))
         known = self._bound.get(key)
         if known is None:
             known = self._plan(request)
@@ -246,7 +248,8 @@ class UpdateProcessor:
     def _count(self, quads: int, *, first: bool) -> None:
         """Count changed quads. Raises `ResultTooLarge`, and `LargeUpdate` in a first attempt."""
         self._changed += quads
-        self.check_size(self._changed)
+        if self._changed > self._rules.max_changes:
+            self.check_size(self._changed)
         if first and self._changed > FIRST_QUADS:
             raise LargeUpdate
 
