@@ -33,10 +33,14 @@ Explanation = dict[str, Any]
     \b
     edge explain 'SELECT ?lamp ?state {{ ?lamp <urn:is> ?state }}'
     edge explain --json @lamps.rq | jq .kept
+
+    With --code, TEXT is an update. The command prints the Python code that a gateway generates for it when it runs
+    often, and needs no gateway.
     """,
 )
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="The JSON object, for programs.")
+@click.option("--code", is_flag=True, help="Print the generated code of an update.")
 @dataset_options("default-graph-uri", "named-graph-uri")
 @url_option
 @data_dir_option
@@ -44,6 +48,7 @@ Explanation = dict[str, Any]
 def explain(
     text: str,
     as_json: bool,
+    code: bool,
     default_graphs: tuple[str, ...],
     named_graphs: tuple[str, ...],
     url: str | None,
@@ -51,6 +56,9 @@ def explain(
     timeout: float,
 ) -> None:
     """Request an explanation and print it."""
+    if code:
+        _print_code(read_source(text))
+        return
     parameters = [("query", read_source(text))]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
@@ -66,6 +74,18 @@ def explain(
         return
     for line, style in lines:
         click.secho(printable(line), **style)
+
+
+def _print_code(text: str) -> None:
+    # Here, because the engine takes a second to import on a small machine.
+    from edge.gateway.explain_code import explain_code
+    from edge.protocol.errors import EdgeError
+
+    try:
+        for part in explain_code(text):
+            click.echo(part)
+    except EdgeError as error:
+        raise refused(error.description) from None
 
 
 Line = tuple[str, dict[str, Any]]

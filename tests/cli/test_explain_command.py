@@ -37,6 +37,20 @@ def test_an_incremental_query_is_explained(ask):
     assert "Good to know" not in reported
 
 
+def test_the_code_of_an_update_is_printed(ask):
+    update = "DELETE { <urn:a> <urn:p> ?old } INSERT { <urn:a> <urn:p> 2 } WHERE { OPTIONAL { <urn:a> <urn:p> ?old } }"
+    text = ask("explain", "--code", f"{update} ; DELETE WHERE {{ ?s <urn:p> ?o }} ; CLEAR DEFAULT").stdout
+    assert "# Operation 1 of 3\ndef modify(" in text
+    assert "# Operation 2 of 3\n# interpreted" in text
+    assert "# Operation 3 of 3\n# not a DELETE" in text
+
+
+def test_the_code_of_an_illegal_update_is_an_error(ask):
+    done = ask("explain", "--code", "INSRT DATA {}")
+    assert done.returncode == 1
+    assert "INSERT" in done.stderr
+
+
 def test_a_reevaluated_query_is_explained(ask):
     reported = words(ask("explain", PREFIX + "SELECT ?x { :r1 :next+ ?x }"))
     assert reported.startswith("SELECT. Re-evaluated.")
