@@ -15,7 +15,7 @@ from spark_offload.sparql.content import Content
 from spark_offload.sparql.evaluation import Evaluation
 from spark_offload.sparql.explain_query import explained
 from spark_offload.sparql.parsing import parse
-from spark_offload.sparql.values import Term
+from spark_offload.sparql.values import TermValue
 from spark_offload.table import open_table
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from spark_offload.live import Gateway
-    from spark_offload.sparql.algebra import Query
+    from spark_offload.sparql.relational import TranslatedQuery
 
 
 class History:
@@ -99,20 +99,20 @@ class History:
     def _evaluation(self) -> Evaluation:
         return Evaluation(self._spark, self._content, wide=self._wide)
 
-    def _solutions(self, query: Query) -> DataFrame:
+    def _solutions(self, query: TranslatedQuery) -> DataFrame:
         solutions = self._evaluation.frame(query.pattern)
-        unbound = Term(F.lit(None).cast("string"))
+        unbound = TermValue(F.lit(None).cast("string"))
         return solutions.rows.select(
             *(solutions.values.get(name, unbound).term().alias(name) for name in query.variables)
         )
 
-    def _parsed(self, text: str, form: str, method: str) -> Query:
+    def _parsed(self, text: str, form: str, method: str) -> TranslatedQuery:
         query = self._answered(text)
         if query.form != form:
             raise QueryRefused(f"History.{method} answers a {form}, and this query is a {query.form}")
         return query
 
-    def _answered(self, text: str) -> Query:
+    def _answered(self, text: str) -> TranslatedQuery:
         """Parse a query after replacing each SERVICE clause with the gateway's solutions."""
         asked = answered(text, among(self._live))
         return parse(asked.text, asked.answers)

@@ -21,7 +21,7 @@ COLUMNS: Final = ("subject", "predicate", "object", "graph")
 """Columns of a table of triples, all texts. `graph` is null for the default graph."""
 
 
-class Triple(NamedTuple):
+class RowTriple(NamedTuple):
     """Expression for one triple of a row. If `object` is null, the row does not have the triple."""
 
     subject: Column
@@ -78,7 +78,7 @@ def shaped() -> Column:
     return F.col("quads").isNull() & F.col("lost").isNull()
 
 
-def shape() -> tuple[Triple, ...]:
+def shape() -> tuple[RowTriple, ...]:
     """Return the triples of a row of the standard form, in the order of `edge.outbox.observation.quads`."""
     derived = F.concat("series", F.lit("/"), "epoch", F.lit("-"), F.col("seq").cast("string"))
     observation = iri(F.coalesce("observation", derived))
@@ -89,19 +89,19 @@ def shape() -> tuple[Triple, ...]:
         F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP)),
     )
     return (
-        Triple(observation, RDF + "type", F.lit(f"<{SOSA}Observation>")),
-        Triple(observation, SOSA + "hasFeatureOfInterest", iri(F.col("feature"))),
-        Triple(observation, SOSA + "observedProperty", iri(F.col("property"))),
-        Triple(observation, SOSA + "madeBySensor", iri(F.col("sensor"))),
-        Triple(observation, DCTERMS + "isVersionOf", iri(F.col("series"))),
-        Triple(observation, MONITOR + "hasMqttTopic", literal(F.col("topic"), F.lit(STRING))),
-        Triple(observation, SOSA + "hasResult", result),
-        Triple(result, RDF + "type", F.lit(f"<{QUDT}QuantityValue>")),
-        Triple(result, QUDT + "unit", iri(F.col("unit"))),
-        Triple(result, QUDT + "numericValue", literal(F.coalesce("value_text", F.lit("")), F.col("datatype"))),
-        Triple(result, OWL_TIME + "hasTime", instant),
-        Triple(instant, RDF + "type", F.lit(f"<{OWL_TIME}Instant>")),
-        Triple(instant, OWL_TIME + "inXSDDateTimeStamp", time),
+        RowTriple(observation, RDF + "type", F.lit(f"<{SOSA}Observation>")),
+        RowTriple(observation, SOSA + "hasFeatureOfInterest", iri(F.col("feature"))),
+        RowTriple(observation, SOSA + "observedProperty", iri(F.col("property"))),
+        RowTriple(observation, SOSA + "madeBySensor", iri(F.col("sensor"))),
+        RowTriple(observation, DCTERMS + "isVersionOf", iri(F.col("series"))),
+        RowTriple(observation, MONITOR + "hasMqttTopic", literal(F.col("topic"), F.lit(STRING))),
+        RowTriple(observation, SOSA + "hasResult", result),
+        RowTriple(result, RDF + "type", F.lit(f"<{QUDT}QuantityValue>")),
+        RowTriple(result, QUDT + "unit", iri(F.col("unit"))),
+        RowTriple(result, QUDT + "numericValue", literal(F.coalesce("value_text", F.lit("")), F.col("datatype"))),
+        RowTriple(result, OWL_TIME + "hasTime", instant),
+        RowTriple(instant, RDF + "type", F.lit(f"<{OWL_TIME}Instant>")),
+        RowTriple(instant, OWL_TIME + "inXSDDateTimeStamp", time),
     )
 
 

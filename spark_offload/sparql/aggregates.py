@@ -14,12 +14,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
-from spark_offload.sparql.algebra import Aggregate, hidden
 from spark_offload.sparql.arithmetic import number, rank_of, ranked
 from spark_offload.sparql.frames import Frame, frame, grouping_key
 from spark_offload.sparql.functions import nothing
 from spark_offload.sparql.ordering import sorting
-from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Measured, Number, Text, Value
+from spark_offload.sparql.relational import ColumnAggregate, hidden
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, MeasuredValue, NumberValue, TextValue, Value
 
 _RESULT: Final = "aggregate"
 
@@ -34,7 +34,7 @@ class _Made:
 
 
 def grouped(
-    solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[Aggregate, Value | None]]
+    solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[ColumnAggregate, Value | None]]
 ) -> Frame:
     """Return one solution for each group. `aggregates` come with the values of their arguments."""
     keyed = solutions.extended({name: grouping_key(value) for name, value in keys.items()})
@@ -51,7 +51,7 @@ def grouped(
     return frame(rows, values, [name for name, one in made.items() if one.certain])
 
 
-def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Frame) -> _Made:
+def _made(name: str, aggregate: ColumnAggregate, argument: Value | None, solutions: Frame) -> _Made:
     if argument is None:
         if not aggregate.distinct:
             return _count(name, F.count(F.lit(1)))
@@ -79,10 +79,10 @@ def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Fr
 
 
 def _count(name: str, column: Column) -> _Made:
-    return _Made({name: column}, Number(F.col(name), INTEGER), certain=True)
+    return _Made({name: column}, NumberValue(F.col(name), INTEGER), certain=True)
 
 
-def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+def _sum(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:
     one = number(argument)
     numbers, type_ = one.column, rank_of(argument)
     columns = {
@@ -107,17 +107,17 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
         result = F.when(whole, F.coalesce(total.cast("double"), F.lit(0.0)))
         if one.whole and not aggregate.distinct:
             return _Made(
-                columns, Number(F.when(whole, F.coalesce(total, F.lit(0).cast("bigint"))), INTEGER), certain=False
+                columns, NumberValue(F.when(whole, F.coalesce(total, F.lit(0).cast("bigint"))), INTEGER), certain=False
             )
-        return _Made(columns, Number(result, ranked(kind)), certain=False)
+        return _Made(columns, NumberValue(result, ranked(kind)), certain=False)
     mean = F.when(whole, F.coalesce(F.try_divide(total.cast("double"), how_many.cast("double")), F.lit(0.0)))
     # The average of no numbers is the integer 0 (18.5.1.4). The numbers below are ranks of types.
     empty = how_many == 0
     averaged = F.when(empty, INTEGER).when(kind == 3, DOUBLE).when(kind == 2, FLOAT).otherwise(DECIMAL)
-    return _Made(columns, Number(mean, averaged), certain=False)
+    return _Made(columns, NumberValue(mean, averaged), certain=False)
 
 
-def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+def _extreme(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:
     pick = F.min_by if aggregate.name == "MIN" else F.max_by
     packed, order = _packed(argument), F.struct(*sorting(argument))
     columns = {
@@ -125,7 +125,7 @@ def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
         f"{name} bound": F.count(F.when(argument.bound(), 1)),
         f"{name} hashed": F.expr(_HASHED),
     }
-    if isinstance(argument, Measured):  # numbers come first, and most are; which of equal ones it is, is open
+    if isinstance(argument, MeasuredValue):  # numbers come first, and most are; which of equal ones it is, is open
         columns[f"{name} number"] = pick(packed, argument.value)
         columns[f"{name} other"] = pick(packed, F.when(argument.value.isNull(), order))
         found = F.coalesce(*(f"{name} {kind}" for kind in ("number", "other")[:: 1 if aggregate.name == "MIN" else -1]))
@@ -154,7 +154,7 @@ def _unpacked(value: Value, column: Column) -> Value:
     return value.of(*(column[f"col{place}"] for place in range(1, len(value.columns()) + 1)))
 
 
-def _concatenated(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+def _concatenated(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:
     known = [face for face in (argument.text(), argument.iri()) if face is not None]
     text = F.coalesce(*known) if known else nothing("string")
     if aggregate.distinct:
@@ -169,4 +169,4 @@ def _concatenated(name: str, aggregate: Aggregate, argument: Value) -> _Made:
         name: F.array_join(F.sort_array(texts), aggregate.separator),
     }
     whole = F.col(f"{name} all") == F.col(f"{name} texts")
-    return _Made(columns, Text(F.when(whole, F.col(name))), certain=False)
+    return _Made(columns, TextValue(F.when(whole, F.col(name))), certain=False)

@@ -8,37 +8,37 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.sparql import terms
-from spark_offload.sparql.constants import Literal
-from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Value
+from spark_offload.sparql.constants import LiteralValue
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, NumberValue, Value
 
 _RANKS: Final = (INTEGER, DECIMAL, FLOAT, DOUBLE)
 """Numeric types in the order of promotion."""
 
 
-def number(value: Value) -> Number:
+def number(value: Value) -> NumberValue:
     """Return a value as a number; null for other values."""
-    if isinstance(value, Number):
+    if isinstance(value, NumberValue):
         return value
     known = value.number()
     if known is None:
-        return Number(F.lit(None).cast("double"), DOUBLE)
-    if isinstance(value, Literal):
+        return NumberValue(F.lit(None).cast("double"), DOUBLE)
+    if isinstance(value, LiteralValue):
         kind = terms.datatype_of(value.constant)
-        return Number(known, kind if kind in _RANKS else INTEGER)
+        return NumberValue(known, kind if kind in _RANKS else INTEGER)
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  a number is a literal
-    return Number(known.cast("double"), F.when(datatype.isin(DECIMAL, FLOAT, DOUBLE), datatype).otherwise(INTEGER))
+    return NumberValue(known.cast("double"), F.when(datatype.isin(DECIMAL, FLOAT, DOUBLE), datatype).otherwise(INTEGER))
 
 
 def rank_of(value: Value) -> Column:
     """Return the rank of a number's type in the order of promotion."""
     datatype = value.datatype()
-    if isinstance(value, Number) or datatype is None:
+    if isinstance(value, NumberValue) or datatype is None:
         return rank(number(value).type)
     return rank(datatype)
 
 
-def calculated(name: str, left: Value, right: Value) -> Number:
+def calculated(name: str, left: Value, right: Value) -> NumberValue:
     """Apply one of `+ - * /`; null means an error."""
     one, other = number(left), number(right)
     type_ = _promoted(one.type, other.type)
@@ -46,16 +46,16 @@ def calculated(name: str, left: Value, right: Value) -> Number:
         quotient = F.try_divide(one.column.cast("double"), other.column.cast("double"))
         if isinstance(type_, str):
             # The quotient of two integers is a decimal (section 17.3, op:numeric-divide).
-            return Number(quotient, DECIMAL if type_ == INTEGER else type_)
-        return Number(quotient, F.when(type_ == INTEGER, DECIMAL).otherwise(type_))
+            return NumberValue(quotient, DECIMAL if type_ == INTEGER else type_)
+        return NumberValue(quotient, F.when(type_ == INTEGER, DECIMAL).otherwise(type_))
     operation = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}[name]
-    return Number(operation(one.column, other.column), type_)
+    return NumberValue(operation(one.column, other.column), type_)
 
 
-def negative(value: Value) -> Number:
+def negative(value: Value) -> NumberValue:
     """Apply the unary minus."""
     one = number(value)
-    return Number(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.whole else -one.column, one.type)
+    return NumberValue(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.whole else -one.column, one.type)
 
 
 def rank(type_: Column | str) -> Column:

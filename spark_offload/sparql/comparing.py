@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from edge.outbox.observation import STRING
 from spark_offload.sparql import lexical
 from spark_offload.sparql.arithmetic import number
-from spark_offload.sparql.constants import Literal
+from spark_offload.sparql.constants import LiteralValue
 from spark_offload.sparql.frames import equal_terms
 from spark_offload.sparql.terms import LANG_STRING
-from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Measured, Number, Value
+from spark_offload.sparql.values import BOOLEAN, DATE_TIME, MeasuredValue, NumberValue, Value
 
 _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     "<": operator.lt,
@@ -108,11 +108,11 @@ def _number(value: Value) -> Column | None:
 def _nan(value: Value) -> bool:
     """Return whether a value may be NaN."""
     match value:
-        case Literal():
+        case LiteralValue():
             return value.constant.value == "NaN"
-        case Number():
+        case NumberValue():
             return not value.whole
-        case Measured():
+        case MeasuredValue():
             return not value.finite
         case _:
             return value.number() is not None

@@ -11,33 +11,33 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from edge.outbox.observation import DATE_TIME_STAMP, STRING
 from edge.sparql import terms as rdf
 from spark_offload.sparql import lexical, terms
-from spark_offload.sparql.algebra import Constant
+from spark_offload.sparql.relational import ConstantTerm
 from spark_offload.sparql.values import (
     BOOLEAN,
     DATE_TIME,
     DECIMAL,
     DOUBLE,
     FLOAT,
-    Iri,
-    Term,
-    Text,
+    IriValue,
+    TermValue,
+    TextValue,
     Value,
 )
 
 
 @dataclass(frozen=True)
-class Literal(Term):
+class LiteralValue(TermValue):
     """A literal of a query."""
 
     constant: rdf.Literal
 
     def of(self, *columns: Column) -> Value:
         """Return a general term: a value read from columns is not a constant."""
-        return Term(*columns)
+        return TermValue(*columns)
 
     def kind(self) -> tuple[object, ...]:
         """Return the kind of a term, because the column holds a term."""
-        return Term(self.column).kind()
+        return TermValue(self.column).kind()
 
     def text(self) -> Column:
         """The lexical form."""
@@ -75,10 +75,10 @@ class Literal(Term):
         return None if truth is None or terms.datatype_of(self.constant) != BOOLEAN else F.lit(truth)
 
 
-def value_of(constant: Constant) -> Value:
+def value_of(constant: ConstantTerm) -> Value:
     """Return a constant as a value."""
     if isinstance(constant, rdf.Iri):
-        return Iri(F.lit(constant.value))
+        return IriValue(F.lit(constant.value))
     if terms.datatype_of(constant) == STRING:
-        return Text(F.lit(constant.value))
-    return Literal(F.lit(terms.written(constant)), constant)
+        return TextValue(F.lit(constant.value))
+    return LiteralValue(F.lit(terms.written(constant)), constant)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from edge.sparql.algebra import Variable
 from spark_offload.sparql import terms
-from spark_offload.sparql.algebra import Node, TriplePattern, Variable, hidden
 from spark_offload.sparql.frames import Frame
+from spark_offload.sparql.relational import PatternTerm, TriplePattern, hidden
 from spark_offload.sparql.values import Value
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFr
     return triples.where(reduce(Column.__and__, whole)).distinct()
 
 
-def _term(node: Node, values: Mapping[str, Value], blanks: Mapping[str, int]) -> Column:
+def _term(node: PatternTerm, values: Mapping[str, Value], blanks: Mapping[str, int]) -> Column:
     if not isinstance(node, Variable):
         return F.lit(terms.written(node))
     if hidden(node.name):

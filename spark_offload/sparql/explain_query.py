@@ -1,4 +1,4 @@
-"""Description of the evaluation of a query: the algebra, scans and joins, and Spark's plan."""
+"""Description of the evaluation of a query: the operations, scans and joins, and Spark's plan."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from edge.sparql import terms as rdf
-from spark_offload.sparql import algebra, terms
-from spark_offload.sparql.algebra import Expression, Node, Pattern, TriplePattern, Variable
+from edge.sparql.algebra import Variable
+from spark_offload.sparql import relational, terms
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.optionals import in_rows
+from spark_offload.sparql.relational import Expression, Pattern, PatternTerm, TriplePattern
 from spark_offload.sparql.stars import PREDICATES, Star, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def explained(query: algebra.Query, content: Content, plan: DataFrame, *, wide: bool) -> str:
+def explained(query: relational.TranslatedQuery, content: Content, plan: DataFrame, *, wide: bool) -> str:
     """Return the description as a text of several lines."""
     # PySpark only prints the plan. The JVM object returns it as a text.
     formatted = str(plan._jdf.queryExecution().explainString(_mode(plan)))
@@ -46,44 +47,52 @@ def _reading(formatted: str) -> Iterator[str]:
 
 
 def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
-    """Yield a line for each node of the algebra, indented by depth."""
+    """Yield a line for each operation, indented by depth."""
     match pattern:
-        case algebra.Basic(triples, graph):
+        case relational.Basic(triples, graph):
             yield from _basic(triples, graph, content, wide=wide)
             return
-        case algebra.LeftJoin() if wide and content.plain and (found := in_rows(pattern)):
+        case relational.LeftOuterJoin() if wide and content.plain and (found := in_rows(pattern)):
             yield from _stars(found.stars, found.rest, found.graph, content)
             return
-        case algebra.Values(variables, rows):
+        case relational.InlineRows(variables, rows):
             yield f"VALUES of {_names(variables)}: {len(rows)} rows"
-        case algebra.Graphs():
+        case relational.NamedGraphs():
             yield "the named graphs, from all triples"
-        case algebra.LeftJoin(_, _, condition):
+        case relational.LeftOuterJoin(_, _, condition):
             yield "OPTIONAL" if condition is None else f"OPTIONAL where {_text(condition)}"
-        case algebra.Filter(_, condition):
+        case relational.Selection(_, condition):
             yield f"FILTER {_text(condition)}"
-        case algebra.Extend(_, variable, expression):
+        case relational.ComputedColumn(_, variable, expression):
             yield f"BIND {_text(expression)} AS ?{variable}"
-        case algebra.Group(_, keys, aggregates):
+        case relational.Aggregation(_, keys, aggregates):
             by = ", ".join(_text(expression) for _, expression in keys) or "nothing"
             listed = ", ".join(
                 f"{one.name}({'*' if one.argument is None else _text(one.argument)})" for _, one in aggregates
             )
             yield f"GROUP BY {by}: {listed}"
-        case algebra.OrderBy(_, conditions):
+        case relational.Sort(_, conditions):
             yield "ORDER BY " + ", ".join(f"{_text(one)}{' descending' if down else ''}" for one, down in conditions)
-        case algebra.Project(_, variables):
+        case relational.Projection(_, variables):
             yield f"only {_names(variables)}"
-        case algebra.Slice(_, offset, limit):
+        case relational.RowRange(_, offset, limit):
             yield f"rows from {offset + 1}" + ("" if limit is None else f", {limit} at most")
-        case other:
-            yield type(other).__name__.upper()
+        case relational.InnerJoin():
+            yield "JOIN"
+        case relational.UnionAll():
+            yield "UNION"
+        case relational.AntiJoin():
+            yield "MINUS"
+        case relational.DistinctRows():
+            yield "DISTINCT"
     for inner in (getattr(pattern, name, None) for name in ("pattern", "left", "right")):
         if inner is not None:
             yield from (f"  {line}" for line in _lines(inner, content, wide=wide))
 
 
-def _basic(triples: tuple[TriplePattern, ...], graph: algebra.Graph, content: Content, *, wide: bool) -> Iterator[str]:
+def _basic(
+    triples: tuple[TriplePattern, ...], graph: relational.Graph, content: Content, *, wide: bool
+) -> Iterator[str]:
     if not wide or content.crossing:
         why = "some quads describe mapped observations" if wide else "requested with wide=False"
         yield f"{len(triples)} patterns{_where(graph)}, each over all triples, joined ({why})"
@@ -93,7 +102,7 @@ def _basic(triples: tuple[TriplePattern, ...], graph: algebra.Graph, content: Co
 
 
 def _stars(
-    stars: Iterable[Star], rest: Iterable[TriplePattern], graph: algebra.Graph, content: Content
+    stars: Iterable[Star], rest: Iterable[TriplePattern], graph: relational.Graph, content: Content
 ) -> Iterator[str]:
     where = _where(graph)
     for star in stars:
@@ -109,7 +118,7 @@ def _stars(
         yield f"over {'all triples' if every else 'triples that clients wrote'}{where}: {_triple(triple)}"
 
 
-def _where(graph: algebra.Graph) -> str:
+def _where(graph: relational.Graph) -> str:
     return "" if graph is None else f" in graph {_node(graph)}"
 
 
@@ -117,25 +126,25 @@ def _triple(triple: TriplePattern) -> str:
     return " ".join(map(_node, (triple.subject, triple.predicate, triple.object)))
 
 
-def _node(node: Node) -> str:
+def _node(node: PatternTerm) -> str:
     if isinstance(node, Variable):
-        return "?" + node.name.split(" ")[0] if not algebra.hidden(node.name) else "(a node without a name)"
+        return "?" + node.name.split(" ")[0] if not relational.hidden(node.name) else "(a node without a name)"
     return terms.written(node)
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return " ".join(f"?{name}" for name in names if not algebra.hidden(name)) or "nothing"
+    return " ".join(f"?{name}" for name in names if not relational.hidden(name)) or "nothing"
 
 
 def _text(expression: Expression) -> str:
     match expression:
         case Variable(name):
-            return f"?{name}" if not algebra.hidden(name) else name
-        case algebra.Call(name, (one, other)) if not name[0].isalpha():
+            return f"?{name}" if not relational.hidden(name) else name
+        case relational.FunctionCall(name, (one, other)) if not name[0].isalpha():
             return f"({_text(one)} {name} {_text(other)})"
-        case algebra.Call(name, arguments):
+        case relational.FunctionCall(name, arguments):
             return f"{name}({', '.join(map(_text, arguments))})"
-        case algebra.Exists(_, negated):
+        case relational.ExistsTest(_, negated):
             return "NOT EXISTS {…}" if negated else "EXISTS {…}"
         case _:
             return terms.written(expression)

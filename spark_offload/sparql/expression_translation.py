@@ -1,4 +1,4 @@
-"""Translation of expressions from the algebra of `edge.sparql` to that of this package."""
+"""Translation of expressions from the SPARQL algebra to the relational form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final, cast
 
 from edge.sparql import algebra as source
 from edge.sparql import terms as rdf
-from spark_offload.sparql.algebra import Aggregate, Call, Exists, Expression, Pattern, Variable
+from edge.sparql.algebra import Variable
+from spark_offload.sparql.relational import ColumnAggregate, ExistsTest, Expression, FunctionCall, Pattern
 
 _SIGNS: Final = {"unary-": "-", "unary+": "+"}
 
@@ -18,19 +19,19 @@ class Expressions:
     def __init__(self, pattern: Callable[[source.Node], Pattern]) -> None:
         """Create a translator. `pattern` translates the pattern of EXISTS."""
         self._pattern = pattern
-        self._aggregates: dict[source.Variable, str] = {}
+        self._aggregates: dict[Variable, str] = {}
 
-    def name(self, variable: source.Variable) -> str:
+    def name(self, variable: Variable) -> str:
         """Return the name of a variable. Those that the parser adds become hidden ones."""
         if not variable.name.startswith("."):
             return variable.name
         return self._aggregates.get(variable) or f"key {variable.name[1:]}"
 
-    def aggregate(self, variable: source.Variable, aggregate: source.Aggregate) -> tuple[str, Aggregate]:
+    def aggregate(self, variable: Variable, aggregate: source.Aggregate) -> tuple[str, ColumnAggregate]:
         """Translate an aggregate, and give the variable that stands for it a name."""
         name = self._aggregates.setdefault(variable, f"aggregate {len(self._aggregates) + 1}")
         argument = None if aggregate.expression is None else self.expression(aggregate.expression)
-        return name, Aggregate(aggregate.name, argument, aggregate.distinct, aggregate.separator)
+        return name, ColumnAggregate(aggregate.name, argument, aggregate.distinct, aggregate.separator)
 
     def expression(self, expression: source.Expression) -> Expression:
         """Translate an expression. Raises `QueryRefused` for a pattern in EXISTS."""
@@ -40,7 +41,7 @@ class Expressions:
             case source.Constant(term):
                 return cast("rdf.Iri | rdf.Literal", term)
             case source.Exists(pattern, negated):
-                return Exists(self._pattern(pattern), negated)
+                return ExistsTest(self._pattern(pattern), negated)
             case source.Call(name, arguments, function):
                 called = _SIGNS.get(name, name) if function is None else function.value
-                return Call(called, tuple(map(self.expression, arguments)))
+                return FunctionCall(called, tuple(map(self.expression, arguments)))

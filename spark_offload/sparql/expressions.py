@@ -1,4 +1,4 @@
-"""Translation of algebra expressions into column values."""
+"""Translation of expressions of the relational form into column values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.sparql import terms as rdf
+from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql import scans
-from spark_offload.sparql.algebra import Call, Exists, Expression, Variable
 from spark_offload.sparql.arithmetic import calculated, negative, number
 from spark_offload.sparql.comparing import compared, equal, true
-from spark_offload.sparql.constants import Literal, value_of
+from spark_offload.sparql.constants import LiteralValue, value_of
 from spark_offload.sparql.frames import either
 from spark_offload.sparql.functions import FUNCTIONS, nothing
-from spark_offload.sparql.values import Boolean, Term, Value
+from spark_offload.sparql.relational import ExistsTest, Expression, FunctionCall
+from spark_offload.sparql.values import BooleanValue, TermValue, Value
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -29,10 +30,10 @@ def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
     """Return the value of an expression. Raises `QueryRefused`."""
     match expression:
         case Variable(name):
-            return values.get(name) or Term(nothing("string"))
-        case Call(name, arguments):
+            return values.get(name) or TermValue(nothing("string"))
+        case FunctionCall(name, arguments):
             return _called(name, arguments, values)
-        case Exists():
+        case ExistsTest():
             raise QueryRefused("EXISTS in this place is not supported")
         case _:
             return value_of(expression)
@@ -41,13 +42,13 @@ def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
 def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
     """Return whether a condition holds. Null counts as false, which permits simple SQL that Spark can push down."""
     match expression:
-        case Call("&&", arguments):
+        case FunctionCall("&&", arguments):
             return reduce(Column.__and__, [holds(one, values) for one in arguments])
-        case Call("||", arguments):
+        case FunctionCall("||", arguments):
             return reduce(Column.__or__, [holds(one, values) for one in arguments])
-        case Call(name, (left, right)) if name in _COMPARISONS:
+        case FunctionCall(name, (left, right)) if name in _COMPARISONS:
             return _compared(name, evaluated(left, values), evaluated(right, values))
-        case Call("IN", (one, *others)) if all(isinstance(other, rdf.Iri) for other in others) and others:
+        case FunctionCall("IN", (one, *others)) if all(isinstance(other, rdf.Iri) for other in others) and others:
             iri = evaluated(one, values).iri()
             return (
                 F.lit(False)
@@ -60,7 +61,7 @@ def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
     """Yield the operands of a conjunction."""
-    if isinstance(expression, Call) and expression.name == "&&":
+    if isinstance(expression, FunctionCall) and expression.name == "&&":
         for one in expression.arguments:
             yield from conjuncts(one)
     else:
@@ -73,35 +74,35 @@ def _compared(name: str, left: Value, right: Value) -> Column:
     if name == "=":
         for one, other in ((left, right), (right, left)):
             known, constant = one.number(), other.number()
-            if isinstance(other, Literal) and constant is not None and known is not None:
+            if isinstance(other, LiteralValue) and constant is not None and known is not None:
                 # The plain comparison, which Spark can push down to the files. An error counts as false here.
                 return known == constant
     condition = compared(name, left, right)
     if name in _MIRRORED:
         for operator, one, other in ((name, left, right), (_MIRRORED[name], right, left)):
             place, timestamp = one.placed(), other.timestamp()
-            if place is not None and isinstance(other, Literal) and timestamp is not None:
+            if place is not None and isinstance(other, LiteralValue) and timestamp is not None:
                 return condition & scans.pushed(operator, place, timestamp)
     return condition
 
 
 def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, Value]) -> Value:
     if name == "BOUND":
-        return Boolean(evaluated(arguments[0], values).bound())
+        return BooleanValue(evaluated(arguments[0], values).bound())
     given = [evaluated(argument, values) for argument in arguments]
     if name in _COMPARISONS:
         _check_dates(given)
-        return Boolean(compared(name, *given))
+        return BooleanValue(compared(name, *given))
     match name:
         case "&&":
-            return Boolean(reduce(Column.__and__, map(true, given)))
+            return BooleanValue(reduce(Column.__and__, map(true, given)))
         case "||":
-            return Boolean(reduce(Column.__or__, map(true, given)))
+            return BooleanValue(reduce(Column.__or__, map(true, given)))
         case "!":
-            return Boolean(~true(given[0]))
+            return BooleanValue(~true(given[0]))
         case "IN" | "NOT IN":
             found = reduce(Column.__or__, [equal(given[0], other) for other in given[1:]], F.lit(False))
-            return Boolean(found if name == "IN" else ~found)
+            return BooleanValue(found if name == "IN" else ~found)
         case "+" | "-" | "*" | "/" if len(given) == 2:
             return calculated(name, *given)
         case "-":
@@ -111,7 +112,7 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
         case "IF":
             return _chosen(*given)
         case "COALESCE":
-            return reduce(lambda one, other: either(one.bound(), one, other), given or [Term(nothing("string"))])
+            return reduce(lambda one, other: either(one.bound(), one, other), given or [TermValue(nothing("string"))])
     if name not in FUNCTIONS:
         raise QueryRefused(f"the function {name} is not supported")
     least, most, function = FUNCTIONS[name]
@@ -129,5 +130,5 @@ def _chosen(condition: Value, one: Value, other: Value) -> Value:
 
 def _check_dates(values: list[Value]) -> None:
     """Raise `QueryRefused` for comparisons with xsd:date, which would silently find nothing."""
-    if any(isinstance(value, Literal) and value.constant.datatype == _DATE for value in values):
+    if any(isinstance(value, LiteralValue) and value.constant.datatype == _DATE for value in values):
         raise QueryRefused("comparing with an xsd:date is not supported: compare with an xsd:dateTime")

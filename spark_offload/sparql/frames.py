@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from spark_offload.sparql.algebra import hidden
-from spark_offload.sparql.values import KnownValue, Measured, Term, TimeValue, Value, known
+from spark_offload.sparql.relational import hidden
+from spark_offload.sparql.values import KnownValue, MeasuredValue, TermValue, TimeValue, Value, known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -130,7 +130,7 @@ def as_kind(value: Value, kind: Value) -> Value:
     """Convert a value to another kind."""
     if value.kind() == kind.kind():
         return value
-    return known(value) if isinstance(kind, KnownValue) else Term(value.term())
+    return known(value) if isinstance(kind, KnownValue) else TermValue(value.term())
 
 
 def _common(values: list[Value]) -> Value:
@@ -140,8 +140,8 @@ def _common(values: list[Value]) -> Value:
         return first
     return (
         known(first)
-        if any(isinstance(value, (Measured, TimeValue, KnownValue)) for value in values)
-        else Term(first.term())
+        if any(isinstance(value, (MeasuredValue, TimeValue, KnownValue)) for value in values)
+        else TermValue(first.term())
     )
 
 
@@ -158,7 +158,7 @@ def grouping_key(value: Value) -> Value:
 
     The typed columns of a `KnownValue` do not qualify: rows may have several representations of one term.
     """
-    return Term(value.term()) if value.keys() is None or isinstance(value, KnownValue) else value
+    return TermValue(value.term()) if value.keys() is None or isinstance(value, KnownValue) else value
 
 
 def _shared(left: Frame, right: Frame) -> list[str]:

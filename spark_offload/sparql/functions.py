@@ -20,11 +20,11 @@ from spark_offload.sparql.values import (
     DOUBLE,
     FLOAT,
     INTEGER,
-    Boolean,
-    Iri,
-    Number,
-    Term,
-    Text,
+    BooleanValue,
+    IriValue,
+    NumberValue,
+    TermValue,
+    TextValue,
     TimeValue,
     Value,
 )
@@ -34,43 +34,43 @@ Function = Callable[..., Value]
 
 def _string(value: Value) -> Value:
     known = [face for face in (value.text(), value.iri()) if face is not None]
-    return Text(F.coalesce(*known))
+    return TextValue(F.coalesce(*known))
 
 
 def _lang(value: Value) -> Value:
     lang = value.lang()
-    return Text(nothing("string") if lang is None else lang)
+    return TextValue(nothing("string") if lang is None else lang)
 
 
 def _langmatches(tag: Value, ranges: Value) -> Value:
     lang, wanted = texts.plain(tag), F.lower(texts.plain(ranges))
     # Basic filtering of RFC 4647, section 3.3.1: a range matches whole subtags only.
     basic = (F.lower(lang) == wanted) | F.lower(lang).startswith(F.concat(wanted, F.lit("-")))
-    return Boolean(F.when(wanted == "*", lang != "").otherwise(basic))
+    return BooleanValue(F.when(wanted == "*", lang != "").otherwise(basic))
 
 
 def _datatype(value: Value) -> Value:
     datatype = value.datatype()
-    return Iri(nothing("string") if datatype is None else datatype)
+    return IriValue(nothing("string") if datatype is None else datatype)
 
 
 def _iri(value: Value) -> Value:
     known = [face for face in (value.iri(), value.plain()) if face is not None]
     text = F.coalesce(*known) if known else nothing("string")
     # A relative reference is an error: the base IRI of the query is not known here.
-    return Iri(F.when(text.rlike(r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*$'), text))
+    return IriValue(F.when(text.rlike(r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*$'), text))
 
 
 def _is_iri(value: Value) -> Value:
-    return Boolean(_is(value, value.iri()))
+    return BooleanValue(_is(value, value.iri()))
 
 
 def _is_literal(value: Value) -> Value:
-    return Boolean(_is(value, value.text()))
+    return BooleanValue(_is(value, value.text()))
 
 
 def _is_numeric(value: Value) -> Value:
-    return Boolean(_is(value, value.number()))
+    return BooleanValue(_is(value, value.number()))
 
 
 def _is(value: Value, face: Column | None) -> Column:
@@ -79,17 +79,17 @@ def _is(value: Value, face: Column | None) -> Column:
 
 def _strdt(text: Value, datatype: Value) -> Value:
     iri = datatype.iri()
-    return Term(triples.literal(texts.plain(text), nothing("string") if iri is None else iri))
+    return TermValue(triples.literal(texts.plain(text), nothing("string") if iri is None else iri))
 
 
 def _strlang(text: Value, lang: Value) -> Value:
     tag = F.lower(texts.plain(lang))
-    return Term(F.concat(triples.literal(texts.plain(text), F.lit(STRING)), F.lit("@"), tag))
+    return TermValue(F.concat(triples.literal(texts.plain(text), F.lit(STRING)), F.lit("@"), tag))
 
 
 def _abs(value: Value) -> Value:
     one = number(value)
-    return Number(F.abs(one.column), one.type)
+    return NumberValue(F.abs(one.column), one.type)
 
 
 def _round(value: Value) -> Value:
@@ -110,7 +110,7 @@ def _whole(value: Value, rounded: Callable[[Column], Column]) -> Value:
     if one.whole:
         return one
     finite = F.abs(one.column) < 2.0**52  # a larger double has no fraction, and no long might hold it
-    return Number(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type)
+    return NumberValue(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type)
 
 
 def _part(pick: Callable[[Column], Column]) -> Function:
@@ -118,7 +118,7 @@ def _part(pick: Callable[[Column], Column]) -> Function:
 
     def function(value: Value) -> Value:
         timestamp = _as_written(value)
-        return Number(nothing("bigint") if timestamp is None else pick(timestamp).cast("bigint"), INTEGER)
+        return NumberValue(nothing("bigint") if timestamp is None else pick(timestamp).cast("bigint"), INTEGER)
 
     return function
 
@@ -126,8 +126,8 @@ def _part(pick: Callable[[Column], Column]) -> Function:
 def _seconds(value: Value) -> Value:
     timestamp = _as_written(value)
     if timestamp is None:
-        return Number(nothing("double"), DECIMAL)
-    return Number(F.pmod(F.unix_micros(timestamp), F.lit(60_000_000)) / 1e6, DECIMAL)
+        return NumberValue(nothing("double"), DECIMAL)
+    return NumberValue(F.pmod(F.unix_micros(timestamp), F.lit(60_000_000)) / 1e6, DECIMAL)
 
 
 def _as_written(value: Value) -> Column | None:
@@ -149,8 +149,8 @@ def _as_written(value: Value) -> Column | None:
 def _tz(value: Value) -> Value:
     timestamp, text = value.timestamp(), value.text()
     if timestamp is None or text is None:
-        return Text(nothing("string"))
-    return Text(F.when(timestamp.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
+        return TextValue(nothing("string"))
+    return TextValue(F.when(timestamp.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
 
 
 def _now() -> Value:
@@ -158,7 +158,7 @@ def _now() -> Value:
 
 
 def _hash(digest: Callable[[Column], Column]) -> Function:
-    return lambda value: Text(digest(texts.plain(value).cast("binary")))
+    return lambda value: TextValue(digest(texts.plain(value).cast("binary")))
 
 
 def _to_string(value: Value) -> Value:
@@ -176,7 +176,7 @@ def _to_number(datatype: str) -> Function:
             ways.append(boolean.cast("int").cast(whole))
         if (plain := value.plain()) is not None:
             ways.append(F.when(plain.rlike(form), plain.try_cast(whole)))
-        return Number(F.coalesce(*ways) if ways else nothing(whole), datatype)
+        return NumberValue(F.coalesce(*ways) if ways else nothing(whole), datatype)
 
     return cast
 
@@ -199,7 +199,7 @@ def _to_boolean(value: Value) -> Value:
         ways.append((known != 0) & ~F.isnan(known.cast("double")))
     if (plain := value.plain()) is not None:
         ways.append(lexical.truth(plain))
-    return Boolean(F.coalesce(*ways) if ways else nothing("boolean"))
+    return BooleanValue(F.coalesce(*ways) if ways else nothing("boolean"))
 
 
 def _to_timestamp(datatype: str) -> Function:
@@ -227,10 +227,10 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     "DATATYPE": (1, 1, _datatype),
     "IRI": (1, 1, _iri),
     "ISIRI": (1, 1, _is_iri),
-    "ISBLANK": (1, 1, lambda value: Boolean(value.is_blank())),
+    "ISBLANK": (1, 1, lambda value: BooleanValue(value.is_blank())),
     "ISLITERAL": (1, 1, _is_literal),
     "ISNUMERIC": (1, 1, _is_numeric),
-    "SAMETERM": (2, 2, lambda left, right: Boolean(equal_terms(left, right))),
+    "SAMETERM": (2, 2, lambda left, right: BooleanValue(equal_terms(left, right))),
     "STRDT": (2, 2, _strdt),
     "STRLANG": (2, 2, _strlang),
     "ABS": (1, 1, _abs),

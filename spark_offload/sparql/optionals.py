@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from spark_offload.sparql.algebra import Basic, Graph, LeftJoin, Pattern, TriplePattern, visible
+from spark_offload.sparql.relational import Basic, Graph, LeftOuterJoin, Pattern, TriplePattern, visible
 from spark_offload.sparql.stars import Star, split
 
 
@@ -17,12 +17,12 @@ class InRows(NamedTuple):
     graph: Graph
 
 
-def in_rows(pattern: LeftJoin) -> InRows | None:
+def in_rows(pattern: LeftOuterJoin) -> InRows | None:
     """Return the stars with their optional parts, or None if the pattern requires a join."""
     # OPTIONAL nests to the left: the innermost left side is the required part, `rights` has the last OPTIONAL first.
     rights: list[Basic] = []
     left: Pattern = pattern
-    while isinstance(left, LeftJoin):
+    while isinstance(left, LeftOuterJoin):
         if left.condition is not None or not isinstance(left.right, Basic):
             return None
         rights.append(left.right)

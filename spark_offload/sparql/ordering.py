@@ -8,12 +8,12 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from spark_offload.sparql.values import Boolean, Iri, Measured, Number, Text, Value
+from spark_offload.sparql.values import BooleanValue, IriValue, MeasuredValue, NumberValue, TextValue, Value
 
 
 def sorting(value: Value) -> list[Column]:
     """Return the sort columns of a value, null first. A known type needs fewer columns."""
-    if isinstance(value, (Boolean, Iri, Number, Text)):
+    if isinstance(value, (BooleanValue, IriValue, NumberValue, TextValue)):
         return [value.column]
     number, timestamp, plain, boolean = value.number(), value.timestamp(), value.plain(), value.boolean()
     place = F.when(~value.bound(), 0).when(value.is_blank(), 1)
@@ -25,5 +25,5 @@ def sorting(value: Value) -> list[Column]:
     faces = [
         face for face in (None if number is None else number.cast("double"), boolean, timestamp) if face is not None
     ]
-    texts = value.keys() if isinstance(value, Measured) else (value.term(),)
+    texts = value.keys() if isinstance(value, MeasuredValue) else (value.term(),)
     return [place.otherwise(7), *faces, *texts]

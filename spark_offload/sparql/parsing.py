@@ -1,4 +1,4 @@
-"""Translation of query texts to the algebra (SPARQL 1.1 Query, section 18.2).
+"""Translation of query texts to the relational form (SPARQL 1.1 Query, section 18.2).
 
 `edge.sparql` parses the text. Its algebra names the graph of each triple; here each basic pattern has a graph, and
 GRAPH with a variable becomes a hidden variable. Unsupported features raise `QueryRefused` with their name.
@@ -12,17 +12,18 @@ from typing import NoReturn, cast
 
 from edge.sparql import algebra as source
 from edge.sparql import terms as rdf
+from edge.sparql.algebra import Variable
 from edge.sparql.errors import LimitOfText, SparqlError
 from edge.sparql.query import read_query
 from spark_offload.errors import QueryRefused
 from spark_offload.solutions import Solutions
-from spark_offload.sparql import algebra
-from spark_offload.sparql.algebra import Graph, Pattern, Query, Variable
+from spark_offload.sparql import relational
 from spark_offload.sparql.expression_translation import Expressions
 from spark_offload.sparql.paths import expanded
+from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
 
 
-def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Query:
+def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> TranslatedQuery:
     """Parse a query. Raises `QueryRefused`.
 
     `answers` are the solutions of gateways, by the name that replaces their SERVICE (see `spark_offload.services`).
@@ -53,18 +54,18 @@ class _Translation:
         self._expressions = Expressions(self._pattern)
         self._dataset(query.default_graphs, query.named_graphs)
 
-    def query(self) -> Query:
-        """Return the algebra of the whole query."""
+    def query(self) -> TranslatedQuery:
+        """Return the relational form of the whole query."""
         asked = self._query
         pattern = self._pattern(asked.pattern)
         if asked.form == "SELECT":
-            return Query(asked.form, pattern, self._selected(asked.variables))
-        if isinstance(pattern, algebra.Slice):
-            pattern = algebra.Slice(_all_shown(pattern.pattern), pattern.offset, pattern.limit)
+            return TranslatedQuery(asked.form, pattern, self._selected(asked.variables))
+        if isinstance(pattern, relational.RowRange):
+            pattern = relational.RowRange(_all_shown(pattern.pattern), pattern.offset, pattern.limit)
         else:
             pattern = _all_shown(pattern)
         template = tuple(self._triple(triple) for triple in asked.template)
-        return Query(asked.form, pattern, (), template)
+        return TranslatedQuery(asked.form, pattern, (), template)
 
     def _dataset(self, defaults: tuple[rdf.Iri, ...] | None, named: tuple[rdf.Iri, ...] | None) -> None:
         if defaults is None or named is None:
@@ -80,29 +81,33 @@ class _Translation:
         """Translate a node. The order of the modifiers of a SELECT is that of section 18.2.4."""
         match node:
             case source.Triple():
-                return algebra.Basic((self._triple(node),), self._graph)
+                return relational.Basic((self._triple(node),), self._graph)
             case source.Path(subject, path, object_):
                 return expanded(self._node(subject), path, self._node(object_), self._graph, self._new)
             case source.Join(parts):
-                pattern: Pattern = algebra.UNIT
+                pattern: Pattern = relational.UNIT
                 for part in parts:
                     pattern = joined(pattern, self._pattern(part))
                 return pattern
             case source.LeftJoin(left, right, condition):
                 first, second = self._pattern(left), self._pattern(right)
-                return algebra.LeftJoin(first, second, None if condition is None else self._expression(condition))
+                return relational.LeftOuterJoin(
+                    first, second, None if condition is None else self._expression(condition)
+                )
             case source.Union(branches):
-                return reduce(algebra.Union, map(self._pattern, branches))
+                return reduce(relational.UnionAll, map(self._pattern, branches))
             case source.Minus(left, right):
-                return algebra.Minus(self._pattern(left), self._pattern(right))
+                return relational.AntiJoin(self._pattern(left), self._pattern(right))
             case source.Filter(inner, conditions):
                 pattern = self._pattern(inner)
                 for condition in conditions:
-                    pattern = algebra.Filter(pattern, self._expression(condition, inner))
+                    pattern = relational.Selection(pattern, self._expression(condition, inner))
                 return pattern
             case source.Extend(inner, variable, expression):
                 pattern = self._pattern(inner)
-                return algebra.Extend(pattern, self._expressions.name(variable), self._expression(expression))
+                return relational.ComputedColumn(
+                    pattern, self._expressions.name(variable), self._expression(expression)
+                )
             case source.Values():
                 return self._inline(node)
             case source.GraphPattern(name, inner):
@@ -113,20 +118,20 @@ class _Translation:
                 return self._grouped(node)
             case source.OrderBy(inner, order):
                 pattern = self._pattern(inner)
-                return algebra.OrderBy(pattern, tuple((self._expression(one, inner), down) for one, down in order))
+                return relational.Sort(pattern, tuple((self._expression(one, inner), down) for one, down in order))
             case source.Project(inner, variables):
                 pattern = self._pattern(inner)
-                shown = self._selected(one for one in variables if isinstance(one, source.Variable))
+                shown = self._selected(one for one in variables if isinstance(one, Variable))
                 if isinstance(self._graph, Variable):
                     # The graph must survive the projection: patterns outside the subquery are joined by it.
                     shown = (*shown, self._graph.name)
-                return algebra.Project(pattern, shown)
+                return relational.Projection(pattern, shown)
             case source.Distinct(inner):
-                return algebra.Distinct(self._pattern(inner))
+                return relational.DistinctRows(self._pattern(inner))
             case source.Slice(inner, offset, limit):
                 if isinstance(self._graph, Variable):
                     _refuse("LIMIT inside GRAPH with a variable")
-                return algebra.Slice(self._pattern(inner), offset, limit)
+                return relational.RowRange(self._pattern(inner), offset, limit)
 
     def _grouped(self, group: source.Group) -> Pattern:
         pattern = self._pattern(group.pattern)
@@ -136,24 +141,26 @@ class _Translation:
             if not keys:
                 _refuse("an aggregate of everything inside GRAPH with a variable")
             keys = (*keys, (self._graph.name, self._graph))
-        return algebra.Group(pattern, keys, tuple(self._expressions.aggregate(*one) for one in group.aggregates))
+        return relational.Aggregation(
+            pattern, keys, tuple(self._expressions.aggregate(*one) for one in group.aggregates)
+        )
 
-    def _expression(self, expression: source.Expression, below: source.Node | None = None) -> algebra.Expression:
+    def _expression(self, expression: source.Expression, below: source.Node | None = None) -> relational.Expression:
         """Translate an expression. If `below` is a GROUP BY, it may only use its keys and aggregates."""
         translated = self._expressions.expression(expression)
-        known: list[source.Variable] = []
+        known: list[Variable] = []
         while isinstance(below, source.Filter | source.Extend):
             if isinstance(below, source.Extend):
                 known.append(below.variable)
             below = below.pattern
         if isinstance(below, source.Group):
             known += (*below.keys, *(variable for variable, _ in below.aggregates))
-            outside = sorted(algebra.free(translated) - {self._expressions.name(variable) for variable in known})
+            outside = sorted(relational.free(translated) - {self._expressions.name(variable) for variable in known})
             if outside:
                 _refuse(f"?{outside[0]}, as it is neither in GROUP BY nor in an aggregate")
         return translated
 
-    def _selected(self, variables: Iterable[source.Variable]) -> tuple[str, ...]:
+    def _selected(self, variables: Iterable[Variable]) -> tuple[str, ...]:
         """Return the distinct names of variables. The name of an answer stands for all of its variables."""
         names = [
             name
@@ -162,14 +169,14 @@ class _Translation:
         ]
         return tuple(dict.fromkeys(names))
 
-    def _inline(self, values: source.Values) -> algebra.Values:
+    def _inline(self, values: source.Values) -> relational.InlineRows:
         """Return the rows of VALUES, or the solutions of a gateway if VALUES replaces its SERVICE."""
         names = tuple(variable.name for variable in values.variables)
         found = self._answers.get(names[0]) if names else None
         if found is not None:
-            return algebra.Values(found.variables, found.rows)
+            return relational.InlineRows(found.variables, found.rows)
         rows = cast("tuple[tuple[rdf.Iri | rdf.Literal | None, ...], ...]", values.rows)
-        return algebra.Values(names, rows)
+        return relational.InlineRows(names, rows)
 
     def _in_graph(self, graph: source.Slot, inner: source.Node) -> Pattern:
         """Return the pattern of GRAPH.
@@ -178,39 +185,41 @@ class _Translation:
         bind ?g, too.
         """
         outside = self._graph
-        if not isinstance(graph, source.Variable):
+        if not isinstance(graph, Variable):
             if self._named is not None and graph not in self._named:
-                return algebra.NOTHING
+                return relational.NOTHING
             self._graph = cast("rdf.Iri", graph)
             try:
                 return self._pattern(inner)
             finally:
                 self._graph = outside
-        self._graph = Variable(self._new(algebra.GRAPH.strip()))
+        self._graph = Variable(self._new(relational.GRAPH.strip()))
         name, shown = self._graph.name, graph.name
         try:
             pattern = self._pattern(inner)
         finally:
             self._graph = outside
-        if name not in algebra.certain(pattern):
-            pattern = algebra.Join(pattern, algebra.Graphs(name))
+        if name not in relational.certain(pattern):
+            pattern = relational.InnerJoin(pattern, relational.NamedGraphs(name))
         if self._named is not None:
             named = sorted(self._named, key=lambda iri: iri.value)
-            pattern = algebra.Filter(pattern, algebra.Call("IN", (Variable(name), *named)))
-        if shown not in algebra.visible(pattern):
-            pattern = algebra.Extend(pattern, shown, Variable(name))
-        elif shown in algebra.certain(pattern):
-            pattern = algebra.Filter(pattern, algebra.Call("SAMETERM", (Variable(name), Variable(shown))))
+            pattern = relational.Selection(pattern, relational.FunctionCall("IN", (Variable(name), *named)))
+        if shown not in relational.visible(pattern):
+            pattern = relational.ComputedColumn(pattern, shown, Variable(name))
+        elif shown in relational.certain(pattern):
+            pattern = relational.Selection(
+                pattern, relational.FunctionCall("SAMETERM", (Variable(name), Variable(shown)))
+            )
         else:
             _refuse(f"?{shown} inside of GRAPH ?{shown} where it may be unbound")
-        return algebra.Project(pattern, tuple(sorted(algebra.visible(pattern) - {name})))
+        return relational.Projection(pattern, tuple(sorted(relational.visible(pattern) - {name})))
 
-    def _triple(self, triple: source.Triple) -> algebra.TriplePattern:
-        return algebra.TriplePattern(*map(self._node, (triple.subject, triple.predicate, triple.object)))
+    def _triple(self, triple: source.Triple) -> relational.TriplePattern:
+        return relational.TriplePattern(*map(self._node, (triple.subject, triple.predicate, triple.object)))
 
-    def _node(self, slot: source.Slot) -> algebra.Node:
+    def _node(self, slot: source.Slot) -> relational.PatternTerm:
         match slot:
-            case source.Variable():
+            case Variable():
                 return Variable(self._expressions.name(slot))
             # A blank node in a query is a variable that is not visible (section 4.1.4). Its name becomes the name of a
             # column, in which a dot would be the access to a field.
@@ -231,33 +240,41 @@ def joined(left: Pattern, right: Pattern) -> Pattern:
 
     For this, a basic pattern also moves into the basic left side of a join, or below a BIND that does not depend on it.
     """
-    if left == algebra.UNIT:
+    if left == relational.UNIT:
         return right
-    if right == algebra.UNIT:
+    if right == relational.UNIT:
         return left
-    if isinstance(left, algebra.Basic) and isinstance(right, algebra.Basic) and left.graph == right.graph:
-        return algebra.Basic(left.triples + right.triples, left.graph)
-    if isinstance(left, algebra.Extend) and isinstance(right, algebra.Basic) and _late(left, right):
-        return algebra.Extend(joined(left.pattern, right), left.variable, left.expression)
-    if isinstance(left, algebra.Basic) and isinstance(right, algebra.Join) and isinstance(right.left, algebra.Basic):
+    if isinstance(left, relational.Basic) and isinstance(right, relational.Basic) and left.graph == right.graph:
+        return relational.Basic(left.triples + right.triples, left.graph)
+    if isinstance(left, relational.ComputedColumn) and isinstance(right, relational.Basic) and _late(left, right):
+        return relational.ComputedColumn(joined(left.pattern, right), left.variable, left.expression)
+    if (
+        isinstance(left, relational.Basic)
+        and isinstance(right, relational.InnerJoin)
+        and isinstance(right.left, relational.Basic)
+    ):
         return joined(joined(left, right.left), right.right)
-    if isinstance(left, algebra.Join) and isinstance(right, algebra.Basic) and isinstance(left.left, algebra.Basic):
+    if (
+        isinstance(left, relational.InnerJoin)
+        and isinstance(right, relational.Basic)
+        and isinstance(left.left, relational.Basic)
+    ):
         return joined(joined(left.left, right), left.right)
-    return algebra.Join(left, right)
+    return relational.InnerJoin(left, right)
 
 
-def _late(bind: algebra.Extend, right: Pattern) -> bool:
+def _late(bind: relational.ComputedColumn, right: Pattern) -> bool:
     """Return whether BIND may be evaluated after a join with `right` without a change of its result."""
     # The join must neither bind the variable of BIND nor add bindings that its expression uses.
-    others = algebra.visible(right)
-    new = others - algebra.certain(bind.pattern)
-    return bind.variable not in others and not algebra.mentioned(bind.expression) & new
+    others = relational.visible(right)
+    new = others - relational.certain(bind.pattern)
+    return bind.variable not in others and not relational.mentioned(bind.expression) & new
 
 
 def _all_shown(pattern: Pattern) -> Pattern:
     """Return a pattern without its hidden variables."""
-    return algebra.Project(
-        pattern, tuple(sorted(name for name in algebra.visible(pattern) if not algebra.hidden(name)))
+    return relational.Projection(
+        pattern, tuple(sorted(name for name in relational.visible(pattern) if not relational.hidden(name)))
     )
 
 

@@ -8,13 +8,14 @@ from typing import cast
 
 from edge.sparql import algebra as source
 from edge.sparql import terms as rdf
+from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
-from spark_offload.sparql import algebra
-from spark_offload.sparql.algebra import Basic, Graph, Node, Pattern, TriplePattern, Variable
+from spark_offload.sparql import relational
+from spark_offload.sparql.relational import Basic, Graph, Pattern, PatternTerm, TriplePattern
 
 
 def expanded(
-    subject: Node, path: source.PathExpression, object_: Node, graph: Graph, new: Callable[[str], str]
+    subject: PatternTerm, path: source.PathExpression, object_: PatternTerm, graph: Graph, new: Callable[[str], str]
 ) -> Pattern:
     """Return the pattern of a path between two nodes. `new` creates names of hidden variables.
 
@@ -28,7 +29,7 @@ def expanded(
         case source.Sequence(steps):
             # A hidden variable for each node between two steps.
             *before, last = steps
-            middle: Node = subject
+            middle: PatternTerm = subject
             patterns = []
             for one in before:
                 begin, middle = middle, Variable(new("path"))
@@ -36,15 +37,16 @@ def expanded(
             return reduce(_both, [*patterns, expanded(middle, last, object_, graph, new)])
         case source.Alternative(choices):
             ways = [expanded(subject, one, object_, graph, new) for one in choices]
-            return reduce(algebra.Union, ways)
+            return reduce(relational.UnionAll, ways)
         case source.Negated(others, inverse):
             # !(p1|p2) matches a triple with any other predicate.
             if inverse:
                 raise QueryRefused("a path of the form !(^iri) is not supported")
             predicate = Variable(new("path"))
             triple = TriplePattern(subject, predicate, object_)
-            return algebra.Filter(
-                Basic((triple,), graph), algebra.Call("NOT IN", (predicate, *cast("tuple[rdf.Iri, ...]", others)))
+            return relational.Selection(
+                Basic((triple,), graph),
+                relational.FunctionCall("NOT IN", (predicate, *cast("tuple[rdf.Iri, ...]", others))),
             )
         case source.Repeat(_, least, once):
             mark = "?" if once else "+" if least else "*"
@@ -55,4 +57,4 @@ def _both(left: Pattern, right: Pattern) -> Pattern:
     # One basic pattern instead of a join: only the triples of one basic pattern can form a star.
     if isinstance(left, Basic) and isinstance(right, Basic):
         return Basic(left.triples + right.triples, left.graph)
-    return algebra.Join(left, right)
+    return relational.InnerJoin(left, right)

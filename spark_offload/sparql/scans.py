@@ -13,13 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import DATE_TIME_STAMP, EPOCH_LENGTH, STRING
 from edge.sparql import terms as rdf
+from edge.sparql.algebra import Variable
 from spark_offload.sparql import lexical
-from spark_offload.sparql.algebra import Constant, Graph, Node, Variable
 from spark_offload.sparql.constants import value_of
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.frames import Frame, equal_terms, frame
+from spark_offload.sparql.relational import ConstantTerm, Graph, PatternTerm
 from spark_offload.sparql.stars import INSTANT, OBSERVATION, RESULT, Star
-from spark_offload.sparql.values import Derived, Iri, Measured, Text, TimeValue, Value
+from spark_offload.sparql.values import DerivedValue, IriValue, MeasuredValue, TextValue, TimeValue, Value
 
 _ENDS: Final = {OBSERVATION: "", RESULT: "/result", INSTANT: "/instant"}
 _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0,17}})(/result|/instant)?", re.DOTALL)
@@ -39,7 +40,7 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
             conditions.append(F.col("graph").isNull())
     else:
         conditions.append(F.col("graph").isNotNull())
-        _meet(graph, Iri(F.col("graph")), bound, conditions)
+        _meet(graph, IriValue(F.col("graph")), bound, conditions)
     row.answer(star, bound, conditions)
     bound_values = dict(bound)
     # An optional star binds all its variables or none: `found` is true if all its conditions hold.
@@ -82,10 +83,10 @@ class _Row:
 
     def _resource(self, role: str) -> Value:
         # Rows with IRIs chosen by a client have these in columns. For other rows, the IRI follows from the key.
-        derived = Derived(F.col("series"), F.col("epoch"), F.col("seq"), _ENDS[role])
-        return Iri(F.coalesce(role, derived.iri())) if self._content.whole_chosen else derived
+        derived = DerivedValue(F.col("series"), F.col("epoch"), F.col("seq"), _ENDS[role])
+        return IriValue(F.coalesce(role, derived.iri())) if self._content.whole_chosen else derived
 
-    def _named(self, role: str, constant: Constant) -> list[Column]:
+    def _named(self, role: str, constant: ConstantTerm) -> list[Column]:
         """Return the conditions under which a resource is `constant`.
 
         The IRI of a mapped observation contains the key of its row, so the conditions compare the key's columns.
@@ -98,7 +99,7 @@ class _Row:
         return [F.lit(False)]
 
 
-def _meet(node: Node, value: Value, bound: dict[str, Value], conditions: list[Column]) -> None:
+def _meet(node: PatternTerm, value: Value, bound: dict[str, Value], conditions: list[Column]) -> None:
     """Bind a variable to a value, or add the condition that the value equals the node or the earlier binding."""
     if isinstance(node, Variable):
         known = bound.setdefault(node.name, value)
@@ -113,21 +114,21 @@ def _cell(column: str, content: Content) -> Value:
     if column == "value":
         text, datatype = F.coalesce("value_text", F.lit("")), F.coalesce("datatype", F.lit(STRING))
         if not content.odd_numbers:
-            return Measured(text, datatype, F.col("value"))
-        return Measured(text, datatype, F.coalesce("value", lexical.number(text, datatype)), finite=False)
+            return MeasuredValue(text, datatype, F.col("value"))
+        return MeasuredValue(text, datatype, F.coalesce("value", lexical.number(text, datatype)), finite=False)
     if column == "ts":
         if not content.odd_times:
             return TimeValue(F.col("ts"), date=F.col("date"))
         datatype = F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP))
         return TimeValue(F.col("ts"), F.col("time_text"), datatype, F.col("date"))
-    return Text(F.col("topic")) if column == "topic" else Iri(F.col(column))
+    return TextValue(F.col("topic")) if column == "topic" else IriValue(F.col(column))
 
 
-def _is(value: Value, constant: Constant) -> list[Column]:
+def _is(value: Value, constant: ConstantTerm) -> list[Column]:
     """Return the conditions under which a value is `constant`, in a form that lets Spark skip files and rows."""
     term = value_of(constant)
     conditions = [equal_terms(value, term)]
-    if isinstance(value, Measured) and (number := term.number()) is not None:
+    if isinstance(value, MeasuredValue) and (number := term.number()) is not None:
         conditions += [value.form == constant.value, value.value == number]
     if (place := value.placed()) is not None and (timestamp := term.timestamp()) is not None:
         conditions.append(pushed("=", place, timestamp))

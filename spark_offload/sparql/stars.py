@@ -8,7 +8,7 @@ from typing import Final
 
 from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA
 from edge.sparql import terms as rdf
-from spark_offload.sparql.algebra import Node, TriplePattern
+from spark_offload.sparql.relational import PatternTerm, TriplePattern
 
 OBSERVATION: Final = "observation"
 RESULT: Final = "result"
@@ -42,9 +42,9 @@ class Star:
     """Triple patterns about the same row of the table."""
 
     triples: tuple[TriplePattern, ...]
-    resources: tuple[tuple[str, Node], ...]
+    resources: tuple[tuple[str, PatternTerm], ...]
     """Roles of nodes: observation, result or instant."""
-    cells: tuple[tuple[str, Node], ...]
+    cells: tuple[tuple[str, PatternTerm], ...]
     """Columns and the nodes that their values must match."""
     optional: tuple[Star, ...] = ()
     """OPTIONAL patterns about the same row, each bound only as a whole."""
@@ -62,12 +62,12 @@ def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePatt
     return [_star(group) for group in _connected(mine)], rest
 
 
-def _iri(node: Node) -> str:
+def _iri(node: PatternTerm) -> str:
     """Return the text of an IRI, and an empty text for other nodes."""
     return node.value if isinstance(node, rdf.Iri) else ""
 
 
-def _roles(triple: TriplePattern) -> tuple[tuple[str, Node], ...] | None:
+def _roles(triple: TriplePattern) -> tuple[tuple[str, PatternTerm], ...] | None:
     """Return the roles that a pattern implies for its nodes, or None if it cannot be part of a star."""
     predicate = triple.predicate
     if not isinstance(predicate, rdf.Iri):
@@ -84,13 +84,13 @@ def _roles(triple: TriplePattern) -> tuple[tuple[str, Node], ...] | None:
     return None
 
 
-def _linked(triple: TriplePattern) -> tuple[Node, ...]:
+def _linked(triple: TriplePattern) -> tuple[PatternTerm, ...]:
     return (triple.object,) if _iri(triple.predicate) in EDGES else ()
 
 
-def _of_two_roles(triples: Iterable[TriplePattern]) -> set[Node]:
+def _of_two_roles(triples: Iterable[TriplePattern]) -> set[PatternTerm]:
     """Nodes that no resource of a row can be."""
-    roles: dict[Node, set[str]] = {}
+    roles: dict[PatternTerm, set[str]] = {}
     for triple in triples:
         for role, node in _roles(triple) or ():
             roles.setdefault(node, set()).add(role)
@@ -99,7 +99,7 @@ def _of_two_roles(triples: Iterable[TriplePattern]) -> set[Node]:
 
 def _connected(triples: Iterable[TriplePattern]) -> Iterator[list[TriplePattern]]:
     """Patterns in groups, by the resources that they have in common."""
-    groups: list[tuple[set[Node], list[TriplePattern]]] = []
+    groups: list[tuple[set[PatternTerm], list[TriplePattern]]] = []
     for triple in triples:
         nodes, members = {triple.subject, *_linked(triple)}, [triple]
         separate = []

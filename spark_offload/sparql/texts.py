@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from edge.outbox.observation import STRING
 from spark_offload import triples
 from spark_offload.errors import QueryRefused
-from spark_offload.sparql.values import INTEGER, Boolean, Number, Term, Text, Value
+from spark_offload.sparql.values import INTEGER, BooleanValue, NumberValue, TermValue, TextValue, Value
 
 
 def plain(value: Value) -> Column:
@@ -23,7 +23,7 @@ def plain(value: Value) -> Column:
 
 def stringy(value: Value) -> Column:
     """Return the text of a string with or without a language tag; null for other values."""
-    if not isinstance(value, Term):
+    if not isinstance(value, TermValue):
         return plain(value)
     lang, text = value.lang(), value.text()
     return F.when((value.datatype() == STRING) | (lang != ""), text)
@@ -31,16 +31,16 @@ def stringy(value: Value) -> Column:
 
 def _like(first: Value, text: Column) -> Value:
     """Return `text` with the language tag of `first`."""
-    if not isinstance(first, Term):
-        return Text(text)
+    if not isinstance(first, TermValue):
+        return TextValue(text)
     lang = first.lang()
     written = triples.literal(text, F.lit(STRING))
-    return Term(F.when(lang == "", written).otherwise(F.concat(written, F.lit("@"), lang)))
+    return TermValue(F.when(lang == "", written).otherwise(F.concat(written, F.lit("@"), lang)))
 
 
 def _compatible(first: Value, second: Value) -> Column:
     """Whether two strings can be arguments together (section 17.4.3.1.2)."""
-    if not isinstance(second, Term):
+    if not isinstance(second, TermValue):
         return F.lit(True)
     lang = second.lang()
     other = first.lang()
@@ -49,13 +49,13 @@ def _compatible(first: Value, second: Value) -> Column:
 
 def _search(found: Callable[[Column, Column], Column]) -> Callable[[Value, Value], Value]:
     def function(text: Value, part: Value) -> Value:
-        return Boolean(F.when(_compatible(text, part), found(stringy(text), stringy(part))))
+        return BooleanValue(F.when(_compatible(text, part), found(stringy(text), stringy(part))))
 
     return function
 
 
 def _strlen(text: Value) -> Value:
-    return Number(F.length(stringy(text)).cast("bigint"), INTEGER)
+    return NumberValue(F.length(stringy(text)).cast("bigint"), INTEGER)
 
 
 def _ucase(text: Value) -> Value:
@@ -99,36 +99,36 @@ def _around(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -
     """Return the text before or after a part, or the plain empty string if the part does not occur."""
     whole, inner = stringy(text), stringy(part)
     found = _like(text, cut(whole, inner))
-    missing = Text(F.when(whole.isNotNull() & inner.isNotNull(), ""))
+    missing = TextValue(F.when(whole.isNotNull() & inner.isNotNull(), ""))
     within = F.contains(whole, inner)
-    if isinstance(found, Text):
-        return Text(F.when(_compatible(text, part), F.when(within, found.column).otherwise(missing.column)))
-    return Term(F.when(_compatible(text, part), F.when(within, found.term()).otherwise(missing.term())))
+    if isinstance(found, TextValue):
+        return TextValue(F.when(_compatible(text, part), F.when(within, found.column).otherwise(missing.column)))
+    return TermValue(F.when(_compatible(text, part), F.when(within, found.term()).otherwise(missing.term())))
 
 
 def _concat(*parts: Value) -> Value:
     if not parts:
-        return Text(F.lit(""))
+        return TextValue(F.lit(""))
     text = F.concat(*map(stringy, parts))
-    if not all(isinstance(part, Term) for part in parts):
-        return Text(text)
+    if not all(isinstance(part, TermValue) for part in parts):
+        return TextValue(text)
     langs = [part.lang() for part in parts]
     # The result has a language tag only if all arguments have the same one (section 17.4.3.12).
     first = langs[0]
     assert first is not None  # noqa: S101  a term may have one
     same = reduce(Column.__and__, [lang == first for lang in langs if lang is not None])
     written = triples.literal(text, F.lit(STRING))
-    return Term(F.when(same & (first != ""), F.concat(written, F.lit("@"), first)).otherwise(written))
+    return TermValue(F.when(same & (first != ""), F.concat(written, F.lit("@"), first)).otherwise(written))
 
 
 def _encode_for_uri(text: Value) -> Value:
     # Spark encodes form data: "+" for a space, "*" as it is, "%7E" for "~". SPARQL requires "%20", "%2A", "~".
     encoded = F.replace(F.url_encode(stringy(text)), F.lit("+"), F.lit("%20"))
-    return Text(F.replace(F.replace(encoded, F.lit("*"), F.lit("%2A")), F.lit("%7E"), F.lit("~")))
+    return TextValue(F.replace(F.replace(encoded, F.lit("*"), F.lit("%2A")), F.lit("%7E"), F.lit("~")))
 
 
 def _regex(text: Value, pattern: Value, flags: Value | None = None) -> Value:
-    return Boolean(F.regexp_like(stringy(text), _pattern(pattern, flags)))
+    return BooleanValue(F.regexp_like(stringy(text), _pattern(pattern, flags)))
 
 
 def _replace(text: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Value:

@@ -107,7 +107,7 @@ class Value(ABC):
 
 
 @dataclass(frozen=True)
-class Term(Value):
+class TermValue(Value):
     """General term of unknown type, as its N-Triples text."""
 
     column: Column
@@ -147,7 +147,7 @@ class Term(Value):
 
 
 @dataclass(frozen=True)
-class KnownValue(Term):
+class KnownValue(TermValue):
     """A term with its number and time in separate columns, which may be more exact than its text."""
 
     value: Column
@@ -176,7 +176,7 @@ def known(value: Value) -> KnownValue:
 
 
 @dataclass(frozen=True)
-class Iri(Value):
+class IriValue(Value):
     """An IRI, as its text without angle brackets."""
 
     column: Column
@@ -192,7 +192,7 @@ class Iri(Value):
 
 
 @dataclass(frozen=True)
-class Derived(Value):
+class DerivedValue(Value):
     """The IRI of a resource of a mapped observation: the key of its row, and the suffix of the IRI."""
 
     series: Column
@@ -213,7 +213,7 @@ class Derived(Value):
 
 
 @dataclass(frozen=True)
-class Text(Value):
+class TextValue(Value):
     """An xsd:string, as its text."""
 
     column: Column
@@ -235,7 +235,7 @@ class Text(Value):
 
 
 @dataclass(frozen=True)
-class Boolean(Value):
+class BooleanValue(Value):
     """An xsd:boolean, as a boolean column."""
 
     column: Column
@@ -257,7 +257,7 @@ class Boolean(Value):
 
 
 @dataclass(frozen=True)
-class Number(Value):
+class NumberValue(Value):
     """A computed number."""
 
     column: Column
@@ -288,7 +288,7 @@ class Number(Value):
 
 
 @dataclass(frozen=True)
-class Measured(Value):
+class MeasuredValue(Value):
     """The result value of a row of the table: a literal without a language tag, usually a number."""
 
     form: Column

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA
+from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
-from spark_offload.sparql import algebra
-from spark_offload.sparql.algebra import Basic, Call, Extend, Filter, LeftJoin, Project, TriplePattern, Variable
+from spark_offload.sparql import relational
 from spark_offload.sparql.parsing import parse
+from spark_offload.sparql.relational import (
+    Basic,
+    ComputedColumn,
+    FunctionCall,
+    LeftOuterJoin,
+    Projection,
+    Selection,
+    TriplePattern,
+)
 from spark_offload.sparql.stars import split
 
 EX = "http://example.org/"
@@ -69,33 +78,33 @@ def test_the_variables_of_a_projection(query: str, variables: tuple[str, ...]) -
 
 def test_a_false_condition_is_kept() -> None:
     pattern = parse("SELECT * { FILTER (false) }").pattern
-    assert isinstance(pattern, Project)
-    assert isinstance(pattern.pattern, Filter)
+    assert isinstance(pattern, Projection)
+    assert isinstance(pattern.pattern, Selection)
 
 
 def test_patterns_around_bind_are_one() -> None:
     pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?o * 2 AS ?k) ?s ex:q ?r }").pattern
-    assert isinstance(pattern, Project)
-    assert isinstance(pattern.pattern, Extend)
+    assert isinstance(pattern, Projection)
+    assert isinstance(pattern.pattern, ComputedColumn)
     assert len(triples(pattern.pattern)) == 2
 
 
 def test_bind_stays_before_patterns_that_bind_its_variables() -> None:
     pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?r AS ?k) ?s ex:q ?r }").pattern
-    assert isinstance(pattern, Project)
-    assert isinstance(pattern.pattern, algebra.Join)
+    assert isinstance(pattern, Projection)
+    assert isinstance(pattern.pattern, relational.InnerJoin)
 
 
 def test_the_condition_of_optional() -> None:
     pattern = parse(PREFIXES + "SELECT * { ?s ex:p ?o OPTIONAL { ?s ex:q ?r FILTER (?r > ?o) } }").pattern
-    assert isinstance(pattern, Project)
-    assert isinstance(pattern.pattern, LeftJoin)
-    assert pattern.pattern.condition == Call(">", (Variable("r"), Variable("o")))
+    assert isinstance(pattern, Projection)
+    assert isinstance(pattern.pattern, LeftOuterJoin)
+    assert pattern.pattern.condition == FunctionCall(">", (Variable("r"), Variable("o")))
 
 
 def test_equal_aggregates_are_one() -> None:
     pattern = parse("SELECT ?s (SUM(?o) AS ?t) { ?s ?p ?o } GROUP BY ?s HAVING (SUM(?o) > 1) ORDER BY SUM(?o)").pattern
-    groups = [node for node in nodes(pattern) if isinstance(node, algebra.Group)]
+    groups = [node for node in nodes(pattern) if isinstance(node, relational.Aggregation)]
     assert [len(group.aggregates) for group in groups] == [1]
 
 
@@ -141,10 +150,10 @@ def test_patterns_without_rows_are_not_stars(patterns: str) -> None:
     assert rest
 
 
-def nodes(pattern: algebra.Pattern) -> list[algebra.Pattern]:
+def nodes(pattern: relational.Pattern) -> list[relational.Pattern]:
     inside = [getattr(pattern, name, None) for name in ("pattern", "left", "right")]
     return [pattern, *(node for inner in inside if inner is not None for node in nodes(inner))]
 
 
-def triples(pattern: algebra.Pattern) -> tuple[TriplePattern, ...]:
+def triples(pattern: relational.Pattern) -> tuple[TriplePattern, ...]:
     return tuple(triple for node in nodes(pattern) if isinstance(node, Basic) for triple in node.triples)

@@ -1,4 +1,8 @@
-"""Algebra of queries: a tree of immutable nodes (SPARQL 1.1 Query, section 18.2).
+"""Relational form of a query: a tree of immutable nodes that `evaluation` turns into operations on Spark tables.
+
+The SPARQL algebra of `edge.sparql` has n-ary joins, paths, and a graph in each triple pattern. This form has the
+operations of a database: binary joins, and basic patterns of one graph, which `stars` turns into scans of rows. Paths
+are expanded. The classes have names of relational algebra, to distinguish them from those of the SPARQL algebra.
 
 A variable with a space in its name is *hidden*: a blank node, an inner node of a path, or the graph of GRAPH.
 """
@@ -10,18 +14,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from edge.sparql import terms as rdf
+from edge.sparql.algebra import Variable
 
-Constant: TypeAlias = rdf.Iri | rdf.Literal
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable of a query."""
-
-    name: str
-
-
-Node: TypeAlias = Variable | Constant
+ConstantTerm: TypeAlias = rdf.Iri | rdf.Literal
+PatternTerm: TypeAlias = Variable | ConstantTerm
 Graph: TypeAlias = Variable | rdf.Iri | None
 """Graph in which a pattern is matched; None: the default graph."""
 
@@ -30,9 +26,9 @@ Graph: TypeAlias = Variable | rdf.Iri | None
 class TriplePattern:
     """A triple with variables."""
 
-    subject: Node
-    predicate: Node
-    object: Node
+    subject: PatternTerm
+    predicate: PatternTerm
+    object: PatternTerm
 
     def variables(self) -> Iterator[str]:
         """Yield the names of the variables, with duplicates."""
@@ -40,7 +36,7 @@ class TriplePattern:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """Call of an operator or function, by its SPARQL name in capitals, or of a cast, by the IRI of its datatype."""
 
     name: str
@@ -48,18 +44,18 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Exists:
+class ExistsTest:
     """EXISTS, or NOT EXISTS."""
 
     pattern: Pattern
     negated: bool
 
 
-Expression: TypeAlias = Variable | rdf.Iri | rdf.Literal | Call | Exists
+Expression: TypeAlias = Variable | rdf.Iri | rdf.Literal | FunctionCall | ExistsTest
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class ColumnAggregate:
     """Aggregate such as COUNT. `argument` None means `*`."""
 
     name: str
@@ -77,22 +73,22 @@ class Basic:
 
 
 @dataclass(frozen=True)
-class Graphs:
+class NamedGraphs:
     """All named graphs, one solution each."""
 
     variable: str
 
 
 @dataclass(frozen=True)
-class Values:
+class InlineRows:
     """Inline data. None means UNDEF. Blank nodes come from the answer of a gateway."""
 
     variables: tuple[str, ...]
-    rows: tuple[tuple[Constant | rdf.BlankNode | None, ...], ...]
+    rows: tuple[tuple[ConstantTerm | rdf.BlankNode | None, ...], ...]
 
 
 @dataclass(frozen=True)
-class Join:
+class InnerJoin:
     """Join of two patterns."""
 
     left: Pattern
@@ -100,7 +96,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class LeftJoin:
+class LeftOuterJoin:
     """OPTIONAL with its condition."""
 
     left: Pattern
@@ -109,7 +105,7 @@ class LeftJoin:
 
 
 @dataclass(frozen=True)
-class Union:
+class UnionAll:
     """UNION of two patterns."""
 
     left: Pattern
@@ -117,7 +113,7 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Minus:
+class AntiJoin:
     """MINUS: the solutions of the left without those compatible with the right."""
 
     left: Pattern
@@ -125,7 +121,7 @@ class Minus:
 
 
 @dataclass(frozen=True)
-class Filter:
+class Selection:
     """FILTER: the solutions that satisfy a condition."""
 
     pattern: Pattern
@@ -133,7 +129,7 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Extend:
+class ComputedColumn:
     """BIND, and expressions in SELECT."""
 
     pattern: Pattern
@@ -142,16 +138,16 @@ class Extend:
 
 
 @dataclass(frozen=True)
-class Group:
+class Aggregation:
     """GROUP BY and aggregates: one solution for each group. Without keys there is one group, even without solutions."""
 
     pattern: Pattern
     keys: tuple[tuple[str, Expression], ...]
-    aggregates: tuple[tuple[str, Aggregate], ...]
+    aggregates: tuple[tuple[str, ColumnAggregate], ...]
 
 
 @dataclass(frozen=True)
-class OrderBy:
+class Sort:
     """ORDER BY. Each condition is an expression, and whether it is descending."""
 
     pattern: Pattern
@@ -159,7 +155,7 @@ class OrderBy:
 
 
 @dataclass(frozen=True)
-class Project:
+class Projection:
     """Projection to these variables."""
 
     pattern: Pattern
@@ -167,14 +163,14 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctRows:
     """DISTINCT, and REDUCED, which permits the same."""
 
     pattern: Pattern
 
 
 @dataclass(frozen=True)
-class Slice:
+class RowRange:
     """OFFSET and LIMIT."""
 
     pattern: Pattern
@@ -184,24 +180,24 @@ class Slice:
 
 Pattern: TypeAlias = (
     Basic
-    | Graphs
-    | Values
-    | Join
-    | LeftJoin
-    | Union
-    | Minus
-    | Filter
-    | Extend
-    | Group
-    | OrderBy
-    | Project
-    | Distinct
-    | Slice
+    | NamedGraphs
+    | InlineRows
+    | InnerJoin
+    | LeftOuterJoin
+    | UnionAll
+    | AntiJoin
+    | Selection
+    | ComputedColumn
+    | Aggregation
+    | Sort
+    | Projection
+    | DistinctRows
+    | RowRange
 )
 
 
 @dataclass(frozen=True)
-class Query:
+class TranslatedQuery:
     """A complete query."""
 
     form: str
@@ -223,44 +219,44 @@ def visible(pattern: Pattern) -> frozenset[str]:
     match pattern:
         case Basic(triples, graph):
             return _variables(triples) | ({graph.name} if isinstance(graph, Variable) else frozenset())
-        case Graphs(variable):
+        case NamedGraphs(variable):
             return frozenset({variable})
-        case Values(variables):
+        case InlineRows(variables):
             return frozenset(variables)
-        case Join(left, right) | LeftJoin(left, right) | Union(left, right):
+        case InnerJoin(left, right) | LeftOuterJoin(left, right) | UnionAll(left, right):
             return visible(left) | visible(right)
-        case Minus(left, _):
+        case AntiJoin(left, _):
             return visible(left)
-        case Extend(inner, variable):
+        case ComputedColumn(inner, variable):
             return visible(inner) | {variable}
-        case Group(_, keys, aggregates):
+        case Aggregation(_, keys, aggregates):
             return frozenset(name for name, _ in (*keys, *aggregates))
-        case Project(_, variables):
+        case Projection(_, variables):
             return frozenset(variables)
-        case Filter(inner) | OrderBy(inner) | Distinct(inner) | Slice(inner):
+        case Selection(inner) | Sort(inner) | DistinctRows(inner) | RowRange(inner):
             return visible(inner)
 
 
 def certain(pattern: Pattern) -> frozenset[str]:
     """Return variables that every solution binds. The result is conservative."""
     match pattern:
-        case Basic() | Graphs():
+        case Basic() | NamedGraphs():
             return visible(pattern)
-        case Values(variables, rows):
+        case InlineRows(variables, rows):
             return frozenset(
                 name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)
             )
-        case Join(left, right):
+        case InnerJoin(left, right):
             return certain(left) | certain(right)
-        case Union(left, right):
+        case UnionAll(left, right):
             return certain(left) & certain(right)
-        case LeftJoin(left, _) | Minus(left, _):
+        case LeftOuterJoin(left, _) | AntiJoin(left, _):
             return certain(left)
-        case Group():
+        case Aggregation():
             return frozenset()
-        case Project(inner):
+        case Projection(inner):
             return certain(inner) & visible(pattern)
-        case Filter(inner) | Extend(inner) | OrderBy(inner) | Distinct(inner) | Slice(inner):
+        case Selection(inner) | ComputedColumn(inner) | Sort(inner) | DistinctRows(inner) | RowRange(inner):
             return certain(inner)
 
 
@@ -269,9 +265,9 @@ def mentioned(expression: Expression) -> frozenset[str]:
     match expression:
         case Variable(name):
             return frozenset({name})
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             return frozenset().union(*map(mentioned, arguments))
-        case Exists(pattern):
+        case ExistsTest(pattern):
             return visible(pattern) | outer(pattern)
         case _:
             return frozenset()
@@ -282,7 +278,7 @@ def free(expression: Expression) -> frozenset[str]:
     match expression:
         case Variable(name):
             return frozenset({name})
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             return frozenset().union(*map(free, arguments))
         case _:
             return frozenset()
@@ -291,24 +287,24 @@ def free(expression: Expression) -> frozenset[str]:
 def outer(pattern: Pattern) -> frozenset[str]:
     """Return the variables that conditions use but their pattern cannot bind; in EXISTS, the outer query binds them."""
     match pattern:
-        case Basic() | Graphs() | Values():
+        case Basic() | NamedGraphs() | InlineRows():
             return frozenset()
-        case Join(left, right) | Union(left, right) | Minus(left, right):
+        case InnerJoin(left, right) | UnionAll(left, right) | AntiJoin(left, right):
             return outer(left) | outer(right)
-        case LeftJoin(left, right, condition):
+        case LeftOuterJoin(left, right, condition):
             here = frozenset() if condition is None else mentioned(condition)
             return outer(left) | outer(right) | (here - visible(left) - visible(right))
-        case Filter(inner, expression) | Extend(inner, _, expression):
+        case Selection(inner, expression) | ComputedColumn(inner, _, expression):
             return outer(inner) | (mentioned(expression) - visible(inner))
-        case Group(inner) | OrderBy(inner) | Project(inner) | Distinct(inner) | Slice(inner):
+        case Aggregation(inner) | Sort(inner) | Projection(inner) | DistinctRows(inner) | RowRange(inner):
             return outer(inner)
 
 
 GRAPH: Final = "graph "
 """Prefix of the hidden variables of GRAPH."""
-UNIT: Final = Values((), ((),))
+UNIT: Final = InlineRows((), ((),))
 """One solution without bindings."""
-NOTHING: Final = Values((), ())
+NOTHING: Final = InlineRows((), ())
 """No solution."""
 
 
