@@ -46,7 +46,7 @@ def _system_trust() -> ssl.SSLContext:
     return trusting(None)
 
 
-class Connection:
+class HttpConnection:
     """Requests to one server, one after the other, over one connection while the server keeps it open."""
 
     def __init__(self, url: str, timeout: float, tls: Callable[[], ssl.SSLContext] = _system_trust) -> None:
@@ -92,11 +92,11 @@ class Connection:
 def request(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int | None = None
 ) -> Response:
-    """Send one request over a connection of its own. Raises as `Connection.send`."""
+    """Send one request over a connection of its own. Raises as `HttpConnection.send`."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise NoResponse(error, timeout) from error
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    with closing(Connection(url, timeout)) as connection:
+    with closing(HttpConnection(url, timeout)) as connection:
         return connection.send(method, target, body, headers, most)

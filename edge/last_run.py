@@ -62,7 +62,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """Content of the file."""
 
     starts: int
@@ -103,7 +103,7 @@ class LastRun:
     """Record of the run of this process. Thread-safe."""
 
     file: Path
-    record: Record
+    record: RunRecord
     restart: Restart
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -129,7 +129,7 @@ class LastRun:
             before, starts = (last, *found.before)[:_KEPT], found.starts
             upgraded = last.version if last.version != version else ""
             restart = Restart(last.reason, last.detail, last.ended, upgraded, starts + 1)
-        began = cls(file, Record(starts + 1, Run(version, boot, _now()), before), restart)
+        began = cls(file, RunRecord(starts + 1, Run(version, boot, _now()), before), restart)
         began._write()
         return began
 
@@ -166,17 +166,17 @@ def concluded(run: Run, boot: str) -> Run:
     return replace(run, reason="power" if run.boot and boot and run.boot != boot else "crashed")
 
 
-def read(data_dir: Path) -> Record:
+def read(data_dir: Path) -> RunRecord:
     """Return the record. Raises `OSError` without the file, `ValueError` for an invalid one."""
     try:
         found = json.loads((data_dir / NAME).read_text(encoding="utf-8"))
-        record = Record(int(found["starts"]), _run(found["run"]), tuple(_run(one) for one in found["before"]))
+        record = RunRecord(int(found["starts"]), _run(found["run"]), tuple(_run(one) for one in found["before"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{NAME} is not what a gateway writes") from error
     return record
 
 
-def write(data_dir: Path, record: Record) -> None:
+def write(data_dir: Path, record: RunRecord) -> None:
     """Write the file atomically, or overwrite it if the disk is full. Raises `OSError`."""
     file = data_dir / NAME
     content = _encoded(record)
@@ -194,9 +194,9 @@ def restored(old: Path, new: Path, version: str) -> None:
     try:
         found = read(old)
     except (OSError, ValueError):
-        write(new, Record(0, run))
+        write(new, RunRecord(0, run))
     else:
-        write(new, Record(found.starts, run, (concluded(found.run, run.boot), *found.before)[:_KEPT]))
+        write(new, RunRecord(found.starts, run, (concluded(found.run, run.boot), *found.before)[:_KEPT]))
 
 
 def boot_id(file: Path = _BOOT) -> str:
@@ -207,7 +207,7 @@ def boot_id(file: Path = _BOOT) -> str:
         return ""
 
 
-def _encoded(record: Record) -> bytes:
+def _encoded(record: RunRecord) -> bytes:
     while True:
         text = json.dumps(asdict(record), indent=1).encode()
         if len(text) < _SIZE or not record.before:

@@ -213,7 +213,7 @@ def free_port(datagrams: bool) -> int:
         return int(asked.getsockname()[1])
 
 
-class Owner:
+class ConsoleOwner:
     """A person with access to the console: trusts the authority with its fingerprint, and registers with its code."""
 
     def __init__(self, box: Box, fingerprint: str) -> None:
@@ -281,7 +281,7 @@ class Owner:
         return "login:" in self.box.said() and self.ask("/health")[0] == 200
 
 
-def device(owner: Owner, password: str | None) -> paho.Client:
+def device(owner: ConsoleOwner, password: str | None) -> paho.Client:
     """Return an MQTT client that is connecting to the broker of the box."""
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id="boot-test")
     client.tls_set(ca_certs=str(owner.authority))
@@ -291,7 +291,7 @@ def device(owner: Owner, password: str | None) -> paho.Client:
     return client
 
 
-def connects(owner: Owner, password: str | None) -> bool:
+def connects(owner: ConsoleOwner, password: str | None) -> bool:
     """Return whether the broker accepts the device with this password."""
     answers = []
     client = device(owner, password)
@@ -308,7 +308,7 @@ def publish(client: paho.Client, topic: str, payload: str) -> None:
     client.publish(topic, payload, qos=1).wait_for_publish(ANSWER)
 
 
-async def received_value(owner: Owner) -> str:
+async def received_value(owner: ConsoleOwner) -> str:
     """Return the value that a subscriber receives when the device publishes."""
     url = f"wss://localhost:{owner.box.ports['wss']}/secure/subscribe"
     async with connect(url, ssl=owner.context, open_timeout=ANSWER, proxy=None) as subscriber:
@@ -325,7 +325,7 @@ async def received_value(owner: Owner) -> str:
     return str(received["notification"]["addedResults"]["results"]["bindings"][0]["v"]["value"])
 
 
-async def unauthenticated_socket(owner: Owner) -> str:
+async def unauthenticated_socket(owner: ConsoleOwner) -> str:
     """Return the answer to a client without a token."""
     url = f"wss://localhost:{owner.box.ports['wss']}/secure/subscribe"
     async with connect(url, ssl=owner.context, open_timeout=ANSWER, proxy=None) as socket_:
@@ -341,7 +341,7 @@ def coap(port: int, message: bytes) -> bytes:
         return asking.recv(1500)
 
 
-def load_and_cut(owner: Owner, box: Box) -> list[int]:
+def load_and_cut(owner: ConsoleOwner, box: Box) -> list[int]:
     """Send updates and cut the power. Returns the numbers of the acknowledged updates."""
     text = "INSERT DATA {{ <urn:cut> <urn:number> {} }}"
     acknowledged = [number for number in range(40) if owner.sparql("update", text.format(number))[0] == 200]
@@ -349,14 +349,14 @@ def load_and_cut(owner: Owner, box: Box) -> list[int]:
     return acknowledged
 
 
-def first_start(box: Box) -> tuple[Owner, float]:
+def first_start(box: Box) -> tuple[ConsoleOwner, float]:
     """Return the registered owner, and the processor time in seconds until the gateway served."""
     began = time.monotonic()
     box.start()
     printed = box.wait(lambda: CONSOLE.search(box.said()), "the code on the console")
     assert printed is not None
     code, fingerprint = printed.groups()
-    owner = box.wait(lambda: Owner(box, fingerprint), "TLS")
+    owner = box.wait(lambda: ConsoleOwner(box, fingerprint), "TLS")
     box.wait(owner.healthy, "health")
     took = box.worked()
     check("the gateway answers over HTTPS", True, f"{time.monotonic() - began:.0f} s after the start")
@@ -364,7 +364,7 @@ def first_start(box: Box) -> tuple[Owner, float]:
     return owner, took
 
 
-def unauthenticated(owner: Owner, box: Box) -> None:
+def unauthenticated(owner: ConsoleOwner, box: Box) -> None:
     """Check that clients without a token, a password or keys are refused."""
     status, _ = owner.ask("/secure/query", b"ASK {}", "application/sparql-query")
     check("HTTP refuses a client without a token", status == 401, status)
@@ -470,7 +470,7 @@ def slot(box: Box) -> str:
     return found[1]
 
 
-def update(box: Box, owner: Owner) -> None:
+def update(box: Box, owner: ConsoleOwner) -> None:
     """Install three updates: one is refused, one is undone, and one stays."""
     box.wait(lambda: slot(box), "the end of the start")
     box.run("mountpoint -q /mnt || mount -o ro /dev/vdb /mnt")
@@ -503,7 +503,7 @@ def update(box: Box, owner: Owner) -> None:
     check("the data is there after the update", '"21.5"' in text)
 
 
-def worn(box: Box, owner: Owner) -> None:
+def worn(box: Box, owner: ConsoleOwner) -> None:
     """Damage the running slot, and empty the boot loader's file, as a power cut during RAUC's write does."""
     box.cut()
     box.put("grubenv", "")

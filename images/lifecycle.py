@@ -41,7 +41,7 @@ def variant(package: Path, directory: Path, version: str, settings: str = "") ->
     return built
 
 
-class Owner:
+class MachineOwner:
     """Operations that the owner of the machine performs."""
 
     def __init__(self, machine: Container) -> None:
@@ -110,7 +110,7 @@ def without_systemd(machine: Container) -> None:
     )
     check("apt installs it where no systemd runs", True, f"{time.monotonic() - began:.0f} s")
     machine.start()
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     owner.works("at the first start of that system", set())
     machine.stop()
     machine.at_rest("DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes purge sepa-edge")
@@ -132,7 +132,7 @@ def leftovers(machine: Container) -> str:
 
 def installed(machine: Container) -> None:
     """Install the package with its recommended packages on a running machine."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     took = owner.apt("install", "./sepa-edge.deb")
     check("apt installs it on a machine that runs", True, f"{took:.0f} s")
     owner.works("after the installation", set())
@@ -153,7 +153,7 @@ def installed(machine: Container) -> None:
 
 def with_mosquitto(machine: Container) -> None:
     """Check that Mosquitto is installed, is the gateway's broker, and runs under the package's sandbox settings."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     check("Mosquitto is shut in", owner.show("mosquitto", "ProtectSystem") == "strict")
     exposed = machine.run("systemd-analyze --no-pager security mosquitto | tail -1")
     check("and runs", owner.show("mosquitto", "ActiveState") == "active", exposed.split(": ")[-1])
@@ -170,7 +170,7 @@ def with_mosquitto(machine: Container) -> None:
 
 def upgraded(machine: Container) -> None:
     """Upgrade twice: with unchanged initial settings, and with changed ones."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     machine.run(f"cd /etc/sepa-edge; echo '{EDIT}' >>edge.toml; echo word >secrets/mine; chmod 600 secrets/mine")
     owner.put(2)
     before = owner.show("edge", "MainPID")
@@ -199,7 +199,7 @@ def kept(machine: Container, when: str) -> None:
 
 def removed(machine: Container) -> None:
     """Remove the package, which keeps data and settings, and install it again."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     owner.apt("remove", "sepa-edge")
     check(
         "after the removal the service is gone",
@@ -220,7 +220,7 @@ def removed(machine: Container) -> None:
 
 def found_mosquitto(machine: Container) -> None:
     """Install next to an existing Mosquitto, which keeps its settings until it is restarted."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     machine.run("systemctl restart mosquitto")
     check("Mosquitto was there before", owner.show("mosquitto", "ProtectSystem") == "no")
     before = owner.show("mosquitto", "MainPID")
@@ -232,7 +232,7 @@ def found_mosquitto(machine: Container) -> None:
 
 def purged(machine: Container) -> None:
     """Purge the package. Only the user remains, so that its number is not used again."""
-    owner = Owner(machine)
+    owner = MachineOwner(machine)
     machine.run("cp --archive /var/lib/sepa-edge /var/lib/sepa-edge.before-restore")
     owner.apt("purge", "sepa-edge")
     check("after the purge nothing is left", not (left := leftovers(machine)), left)

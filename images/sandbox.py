@@ -138,7 +138,7 @@ def copy(place: Path) -> None:
     subprocess.run(["chown", "--recursive", "root:root", place], check=True)
 
 
-class Service:
+class SandboxService:
     """edge.service in a system, with a command in place of the gateway."""
 
     def __init__(self, system: Container) -> None:
@@ -164,7 +164,7 @@ def runs(system: Container, words: list[str]) -> None:
     """Run the tests under the settings of the service."""
     system.start()
     try:
-        service = Service(system)
+        service = SandboxService(system)
         system.run("systemd-sysusers; install -d -o sepa-edge -g sepa-edge -m 700 /var/lib/sepa-edge/tmp")
         probe(system, service)
         paths = [f"tests/{name}" for name in MAIN]
@@ -185,7 +185,7 @@ def runs(system: Container, words: list[str]) -> None:
         system.stop()
 
 
-def probe(system: Container, service: Service) -> None:
+def probe(system: Container, service: SandboxService) -> None:
     """Check that the settings take effect here, by trying the forbidden operations."""
     misc = [line.split() for line in Path("/proc/misc").read_text().splitlines()]
     device = next(number for number, name in misc if name in {"fuse", "tun"})

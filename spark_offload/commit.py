@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
-from spark_offload.landing import Outbox, sync
+from spark_offload.landing import OutboxEpoch, sync
 from spark_offload.positions import commit_metadata, history, metadata
 from spark_offload.table import PARTITION
 
@@ -32,7 +32,7 @@ _DAYS: Final = 8
 """
 
 
-def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[Outbox, int]) -> int:
+def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[OutboxEpoch, int]) -> int:
     """Append rows to a version of the table. Returns the new version, which is durable then.
 
     `positions` are the last numbers of all outboxes after this commit. Raises `Overtaken` if another ingester

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_offload.live import Gateway
+    from spark_offload.live import GatewayEndpoint
     from spark_offload.sparql.relational import TranslatedQuery
 
 
@@ -36,7 +36,7 @@ class History:
         table: str | DataFrame,
         version: int | None = None,
         *,
-        live: Iterable[Gateway] = (),
+        live: Iterable[GatewayEndpoint] = (),
         wide: bool = True,
     ) -> None:
         """Create a view of a table, given by its location or by its rows.

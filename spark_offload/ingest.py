@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from spark_offload.commit import alone, append
 from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.intake import Gap, examine, look
-from spark_offload.landing import Landing, PendingSegment, Quarantined
+from spark_offload.landing import LandingZone, PendingSegment, Quarantined
 from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.table import make_table
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Round:
+class IngestRound:
     """Result of a round."""
 
     version: int
@@ -63,18 +63,18 @@ def ingest(
     *,
     keep: float = KEEP,
     most: int = MOST,
-) -> list[Round]:
+) -> list[IngestRound]:
     """Ingest all waiting segments. Returns the result of each round.
 
     `keep` is in seconds, `most` in rows of a commit. Raises `LandingRefused`, `TableRefused`, `TableBusy`,
     `IngestFailed`.
     """
-    return list(rounds(spark, Landing(Path(landing)), os.fspath(table), keep=keep, most=most))
+    return list(rounds(spark, LandingZone(Path(landing)), os.fspath(table), keep=keep, most=most))
 
 
 def rounds(
-    spark: SparkSession, landing: Landing, path: str, *, keep: float = KEEP, most: int = MOST
-) -> Iterator[Round]:
+    spark: SparkSession, landing: LandingZone, path: str, *, keep: float = KEEP, most: int = MOST
+) -> Iterator[IngestRound]:
     """Ingest like `ingest`, but yield each round when it ends, so that callers can report progress."""
     more = True
     while more:
@@ -83,7 +83,7 @@ def rounds(
         yield done
 
 
-def _with_patience(spark: SparkSession, landing: Landing, path: str, keep: float, most: int) -> Round:
+def _with_patience(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with alone(spark, path):
@@ -97,13 +97,13 @@ def _with_patience(spark: SparkSession, landing: Landing, path: str, keep: float
     raise AssertionError
 
 
-def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: int) -> Round:
+def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
     make_table(spark, path)
     version, positions = place(spark, path)
     # An earlier round may have died between its commit and the acknowledgement.
     landing.acknowledge(positions, version)
     found = look(landing, positions, most)
-    done = Round(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
+    done = IngestRound(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
     done.more = found.more and bool(found.taken or found.damaged)
     if found.taken:
         after = found.positions(positions)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from edge.outbox.segment import Manifest, SegmentDamaged, SegmentNewer, unpacked
+from edge.outbox.segment import SegmentDamaged, SegmentManifest, SegmentNewer, unpacked
 from spark_offload.errors import LandingRefused
-from spark_offload.landing import Landing, Outbox, PendingSegment, Quarantined, age
+from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined, age
 
 _THREADS: Final = 8
 _BLOCK: Final = 1 << 20
@@ -28,7 +28,7 @@ class Taken(NamedTuple):
     """A segment that the round ingests."""
 
     segment: PendingSegment
-    manifest: Manifest
+    manifest: SegmentManifest
     after: int
     """The last number that is already in the table, or in an earlier segment of the round."""
 
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 class Gap(NamedTuple):
     """Missing numbers of an outbox, and the segments that wait for them."""
 
-    outbox: Outbox
+    outbox: OutboxEpoch
     first: int
     last: int
     held: int
@@ -64,7 +64,7 @@ class Intake:
     more: bool = False
     """Whether segments are left for another round."""
 
-    def positions(self, before: Mapping[Outbox, int]) -> dict[Outbox, int]:
+    def positions(self, before: Mapping[OutboxEpoch, int]) -> dict[OutboxEpoch, int]:
         """Return the last number of each outbox after the ingestion of all taken segments."""
         after = dict(before)
         for taken in self.taken:
@@ -72,7 +72,7 @@ class Intake:
         return after
 
 
-def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake:
+def look(landing: LandingZone, positions: Mapping[OutboxEpoch, int], most: int) -> Intake:
     """Choose segments with about `most` rows in total, and quarantine damaged ones. Raises `LandingRefused`.
 
     `positions` are the last numbers in the table.
@@ -98,9 +98,9 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
     # Threads help here: reading, hashing and unpacking release the interpreter lock.
     with ThreadPoolExecutor(_THREADS) as pool:
         verdicts = list(pool.map(lambda segment: _checked(landing, segment), near))
-    sound: dict[Outbox, dict[PendingSegment, Manifest]] = {}
+    sound: dict[OutboxEpoch, dict[PendingSegment, SegmentManifest]] = {}
     for segment, verdict in zip(near, verdicts, strict=True):
-        if isinstance(verdict, Manifest):
+        if isinstance(verdict, SegmentManifest):
             sound.setdefault(segment.outbox, {})[segment] = verdict
         elif isinstance(verdict, SegmentNewer):
             found.newer.append(segment)
@@ -131,7 +131,7 @@ def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
     return None
 
 
-def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:
+def examine(landing: LandingZone, taken: Iterable[Taken]) -> list[Quarantined]:
     """Read the segments of a failed commit row by row, and quarantine the damaged ones."""
     return [
         put_aside(landing, one.segment, fault)
@@ -140,13 +140,13 @@ def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:
     ]
 
 
-def put_aside(landing: Landing, segment: PendingSegment, reason: str) -> Quarantined:
+def put_aside(landing: LandingZone, segment: PendingSegment, reason: str) -> Quarantined:
     """Move a segment to quarantine."""
     landing.quarantine(segment, reason)
     return Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason)
 
 
-def _chain(segments: Mapping[PendingSegment, Manifest], positions: Mapping[Outbox, int]) -> list[Taken]:
+def _chain(segments: Mapping[PendingSegment, SegmentManifest], positions: Mapping[OutboxEpoch, int]) -> list[Taken]:
     """Choose segments of an outbox that cover its numbers without a gap.
 
     Segments may overlap, for example after a gateway sent a segment again with other bounds. The greedy choice prefers
@@ -163,7 +163,7 @@ def _chain(segments: Mapping[PendingSegment, Manifest], positions: Mapping[Outbo
         position = best.last
 
 
-def _checked(landing: Landing, segment: PendingSegment) -> Manifest | SegmentDamaged | SegmentNewer | None:
+def _checked(landing: LandingZone, segment: PendingSegment) -> SegmentManifest | SegmentDamaged | SegmentNewer | None:
     """Read and verify a segment. Returns its manifest, its fault, or None if its files have gone."""
     try:
         manifest = landing.manifest(segment)
@@ -197,7 +197,7 @@ def _lines(packed: bytes) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
 
 
-def _fault(manifest: Manifest, segment: PendingSegment) -> str | None:
+def _fault(manifest: SegmentManifest, segment: PendingSegment) -> str | None:
     """Return why a segment cannot be read: damage after its verification, or invalid data from the gateway."""
     if manifest.tombstone:
         return None

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, Manifest, SegmentDamaged
+from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, SegmentDamaged, SegmentManifest
 from spark_offload.errors import LandingRefused
 
 ACKNOWLEDGED: Final = "ack.json"
@@ -28,7 +28,7 @@ SCHEMA: Final = 1
 """Schema of the acknowledgements."""
 
 
-class Outbox(NamedTuple):
+class OutboxEpoch(NamedTuple):
     """Series of numbers: an epoch of a gateway's outbox."""
 
     gateway: str
@@ -41,7 +41,7 @@ class Outbox(NamedTuple):
 class PendingSegment(NamedTuple):
     """A segment in the landing zone, with the data from its file name."""
 
-    outbox: Outbox
+    outbox: OutboxEpoch
     first: int
     last: int
     manifest: Path
@@ -55,12 +55,12 @@ class PendingSegment(NamedTuple):
 class Quarantined(NamedTuple):
     """A damaged segment in quarantine."""
 
-    outbox: Outbox
+    outbox: OutboxEpoch
     stem: str
     reason: str
 
 
-class Landing:
+class LandingZone:
     """An existing landing zone."""
 
     def __init__(self, folder: Path) -> None:
@@ -70,15 +70,15 @@ class Landing:
         if not folder.is_dir():
             raise LandingRefused(f"{folder} is not a directory: create or mount it before gateways ship to it")
 
-    def outboxes(self) -> Iterator[Outbox]:
+    def outboxes(self) -> Iterator[OutboxEpoch]:
         """Yield the outboxes that have sent data, sorted by name."""
         for gateway in _folders(self.folder):
             if GATEWAY.fullmatch(gateway.name) and gateway.name != QUARANTINE:
                 for epoch in _folders(gateway):
                     if EPOCH.fullmatch(epoch.name):
-                        yield Outbox(gateway.name, epoch.name)
+                        yield OutboxEpoch(gateway.name, epoch.name)
 
-    def segments(self, outbox: Outbox) -> list[PendingSegment]:
+    def segments(self, outbox: OutboxEpoch) -> list[PendingSegment]:
         """Return the segments with a manifest, sorted by first number."""
         found = []
         for path in _files(self._folder(outbox)):
@@ -87,9 +87,9 @@ class Landing:
                 found.append(PendingSegment(outbox, int(name[1]), int(name[2]), path))
         return sorted(found)
 
-    def manifest(self, segment: PendingSegment) -> Manifest:
+    def manifest(self, segment: PendingSegment) -> SegmentManifest:
         """Read the manifest of a segment. Raises `SegmentDamaged`, `SegmentNewer`, `FileNotFoundError`."""
-        manifest = Manifest.from_json(segment.manifest.read_bytes())
+        manifest = SegmentManifest.from_json(segment.manifest.read_bytes())
         if (manifest.gateway, manifest.epoch, manifest.first, manifest.last) != (*segment.outbox, *segment[1:3]):
             raise SegmentDamaged(f"its manifest is that of {manifest.folder}/{manifest.stem}")
         return manifest
@@ -112,7 +112,7 @@ class Landing:
         """Return the segments in quarantine, until an operator removes them."""
         return [
             Quarantined(
-                Outbox(path.parent.parent.name, path.parent.name),
+                OutboxEpoch(path.parent.parent.name, path.parent.name),
                 path.name.removesuffix(REASON),
                 path.read_text(errors="replace").strip(),
             )
@@ -133,7 +133,7 @@ class Landing:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}
 
-    def acknowledge(self, positions: Mapping[Outbox, int], version: int) -> None:
+    def acknowledge(self, positions: Mapping[OutboxEpoch, int], version: int) -> None:
         """Acknowledge to gateways the numbers that are in a version of the table.
 
         An acknowledgement never decreases: the gateway may have deleted the acknowledged observations.
@@ -150,7 +150,7 @@ class Landing:
                 body = {"schema": SCHEMA, "acknowledged": dict(sorted(after.items()))}
                 write(self.folder / gateway / ACKNOWLEDGED, json.dumps(body).encode())
 
-    def clean(self, positions: Mapping[Outbox, int], keep: float) -> int:
+    def clean(self, positions: Mapping[OutboxEpoch, int], keep: float) -> int:
         """Remove the files of ingested segments that are older than `keep` seconds. Returns the number of files."""
         removed = 0
         for outbox, position in positions.items():
@@ -161,7 +161,7 @@ class Landing:
                     removed += 1
         return removed
 
-    def _folder(self, outbox: Outbox) -> Path:
+    def _folder(self, outbox: OutboxEpoch) -> Path:
         return self.folder / outbox.gateway / outbox.epoch
 
 

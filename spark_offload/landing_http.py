@@ -32,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 from edge.outbox.segment import SegmentNewer
 from spark_offload.errors import GatewayRefused
 from spark_offload.gateways import Gateways
-from spark_offload.uploads import Damaged, Differs, Full, Name, OffsetWrong, State, TooLarge, Uploads
+from spark_offload.uploads import DamagedUpload, Differs, Full, Name, OffsetWrong, State, Uploads, UploadTooLarge
 
 PATIENCE: Final = 60.0
 """Seconds without data after which a request fails. The received bytes are kept."""
@@ -42,7 +42,7 @@ _CLEANED: Final = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class Receiver:
+class LandingReceiver:
     """Request handlers of the receiver."""
 
     def __init__(self, uploads: Uploads, gateways: Gateways) -> None:
@@ -92,11 +92,11 @@ class Receiver:
             if state.complete:  # a concurrent or an earlier request of the gateway has completed the file
                 return await self._already_complete(name, state, digest)
             _refuse(409, f"{state.offset} bytes are received: continue from there", _state_headers(state))
-        except Damaged as damaged:
+        except DamagedUpload as damaged:
             _refuse(400, str(damaged))
         except Differs as differs:
             _refuse(409, str(differs))
-        except TooLarge as large:
+        except UploadTooLarge as large:
             _refuse(413, str(large))
         except Full as full:
             _refuse(507, str(full))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from spark_offload.errors import GatewayRefused
-from spark_offload.solutions import Solutions, parsed
+from spark_offload.solutions import GatewaySolutions, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ _RESULTS: Final = "application/sparql-results+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class GatewayEndpoint:
     """A SPARQL endpoint of a gateway (SPARQL 1.1 Protocol)."""
 
     url: str
@@ -46,7 +46,7 @@ class Gateway:
         if self.token and parts.scheme == "http" and not _is_loopback(parts.hostname):
             raise GatewayRefused(f"{self.url} is not encrypted and would expose the token: use https")
 
-    def select(self, query: str) -> Solutions:
+    def select(self, query: str) -> GatewaySolutions:
         """Return the solutions of a SELECT. Raises `GatewayRefused`."""
         return parsed(self.url, self._ask(query))
 

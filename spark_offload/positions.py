@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spark_offload.landing import Outbox
+from spark_offload.landing import OutboxEpoch
 from spark_offload.table import named, open_table
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class TablePlace(NamedTuple):
     """Version of a table, and its positions."""
 
     version: int
-    positions: dict[Outbox, int]
+    positions: dict[OutboxEpoch, int]
 
 
-def commit_metadata(run: str, positions: Mapping[Outbox, int]) -> str:
+def commit_metadata(run: str, positions: Mapping[OutboxEpoch, int]) -> str:
     """Return the `userMetadata` of a commit: its run id and the positions after it, as JSON."""
     body = {"edge_history": FORMAT, "run": run, "positions": {str(outbox): last for outbox, last in positions.items()}}
     return json.dumps(body, separators=(",", ":"), sort_keys=True)
@@ -66,10 +66,10 @@ def place(spark: SparkSession, path: str) -> TablePlace:
     return TablePlace(version, counted(spark, path, version))
 
 
-def counted(spark: SparkSession, path: str, version: int) -> dict[Outbox, int]:
+def counted(spark: SparkSession, path: str, version: int) -> dict[OutboxEpoch, int]:
     """Compute the positions from the rows of a version, with a scan of the table."""
     rows = open_table(spark, path, version).groupBy("gateway", "epoch").agg({"seq": "max"})
-    return {Outbox(row[0], row[1]): row[2] for row in rows.collect()}
+    return {OutboxEpoch(row[0], row[1]): row[2] for row in rows.collect()}
 
 
 def history(spark: SparkSession, path: str, limit: int | None = _NEAR) -> list[Any]:
@@ -86,5 +86,5 @@ def metadata(commit: Any) -> dict[str, Any] | None:  # noqa: ANN401  a row
         return None
 
 
-def _read(found: Mapping[str, Any]) -> dict[Outbox, int]:
-    return {Outbox(*name.split("/")): last for name, last in found["positions"].items()}
+def _read(found: Mapping[str, Any]) -> dict[OutboxEpoch, int]:
+    return {OutboxEpoch(*name.split("/")): last for name, last in found["positions"].items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from edge.outbox.observation import DATE_TIME_STAMP, Cells, Context
+from edge.outbox.observation import DATE_TIME_STAMP, Cells, ObservationContext
 from spark_offload.intake import Taken
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA
 
@@ -35,7 +35,7 @@ _CONTEXTS: Final = StructType(
     [
         StructField("of_group", IntegerType()),
         StructField("number", IntegerType()),
-        *(StructField(name, StringType()) for name in Context._fields),
+        *(StructField(name, StringType()) for name in ObservationContext._fields),
     ]
 )
 _PATTERN: Final = re.compile(r"[][*?{}\\]")
@@ -135,7 +135,7 @@ def _shared(spark: SparkSession, taken: Sequence[Taken]) -> tuple[list[tuple[obj
     """
     landing = _uri(spark, taken[0].segment.rows.parents[2])
     files: list[tuple[object, ...]] = []
-    groups: list[dict[int, Context]] = []
+    groups: list[dict[int, ObservationContext]] = []
     current: dict[tuple[str, str], int] = {}
     for one in taken:
         manifest = one.manifest

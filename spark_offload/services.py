@@ -13,10 +13,10 @@ from typing import Final, NoReturn
 from edge.sparql.errors import SparqlError
 from edge.sparql.tokens import Token, closing, tokenize
 from spark_offload.errors import GatewayRefused, QueryRefused
-from spark_offload.live import Gateway
-from spark_offload.solutions import Solutions
+from spark_offload.live import GatewayEndpoint
+from spark_offload.solutions import GatewaySolutions
 
-Ask = Callable[[str, str], Solutions]
+Ask = Callable[[str, str], GatewaySolutions]
 """Function from the URL of an endpoint and a SELECT to its solutions. Raises `GatewayRefused`."""
 
 _FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
@@ -28,7 +28,7 @@ class Answered:
 
     text: str
     """The query with `VALUES ?NAME {}` in place of each SERVICE clause."""
-    answers: Mapping[str, Solutions]
+    answers: Mapping[str, GatewaySolutions]
     """Solutions by these names. The query does not contain the names otherwise."""
 
 
@@ -40,7 +40,7 @@ def answered(query: str, ask: Ask) -> Answered:
         raise QueryRefused(f"this is not a valid SPARQL query: {error}") from None
     form = next((token for token in tokens if token.word() in _FORMS), None)
     prologue = query[: form.start] if form else ""
-    answers: dict[str, Solutions] = {}
+    answers: dict[str, GatewaySolutions] = {}
     parts: list[str] = []
     done = place = 0
     while place < len(tokens):
@@ -64,17 +64,17 @@ def answered(query: str, ask: Ask) -> Answered:
 
 def unanswered(query: str) -> Answered:
     """Replace SERVICE clauses with empty solutions, for the analysis of a query. Raises `QueryRefused`."""
-    return answered(query, lambda *_: Solutions((), ()))
+    return answered(query, lambda *_: GatewaySolutions((), ()))
 
 
-def among(gateways: Iterable[Gateway]) -> Ask:
+def among(gateways: Iterable[GatewayEndpoint]) -> Ask:
     """Return a function that queries only these gateways.
 
     Queries may come from untrusted sources; without this list their URLs could reach any server (SSRF).
     """
     known = {gateway.url: gateway for gateway in gateways}
 
-    def ask(address: str, query: str) -> Solutions:
+    def ask(address: str, query: str) -> GatewaySolutions:
         if address not in known:
             allowed = ", ".join(f"<{url}>" for url in known) or "none"
             raise QueryRefused(f"SERVICE <{address}> is not allowed; gateways allowed with --live URL: {allowed}")
@@ -83,14 +83,14 @@ def among(gateways: Iterable[Gateway]) -> Ask:
     return ask
 
 
-def _asked(ask: Ask, address: str, query: str, *, silent: bool) -> Solutions:
+def _asked(ask: Ask, address: str, query: str, *, silent: bool) -> GatewaySolutions:
     """Query one gateway. With SILENT, a failure yields one solution without bindings (section 2.3)."""
     try:
         return ask(address, query)
     except GatewayRefused:
         if not silent:
             raise
-        return Solutions((), ((),))
+        return GatewaySolutions((), ((),))
 
 
 def _closing(tokens: list[Token], first: int) -> int:

@@ -15,7 +15,7 @@ Term = rdf.Iri | rdf.Literal | rdf.BlankNode
 
 
 @dataclass(frozen=True, slots=True)
-class Solutions:
+class GatewaySolutions:
     """Solutions of a SELECT."""
 
     variables: tuple[str, ...]
@@ -23,7 +23,7 @@ class Solutions:
     """A term for each variable; None means unbound."""
 
 
-def parsed(url: str, body: bytes) -> Solutions:
+def parsed(url: str, body: bytes) -> GatewaySolutions:
     """Parse the answer of the endpoint `url`. Raises `GatewayRefused`."""
     labels: dict[str, rdf.BlankNode] = {}
     try:
@@ -35,7 +35,7 @@ def parsed(url: str, body: bytes) -> Solutions:
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise GatewayRefused(f"{url} is not a SPARQL endpoint ({error!r}): is the path /query?") from None
-    return Solutions(variables, rows)
+    return GatewaySolutions(variables, rows)
 
 
 def _term(member: Mapping[str, Any], labels: dict[str, rdf.BlankNode]) -> Term:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_offload.intake import Gap, gap
-from spark_offload.landing import Landing, Outbox, Quarantined
+from spark_offload.landing import LandingZone, OutboxEpoch, Quarantined
 from spark_offload.positions import place
 from spark_offload.table import open_table
 
@@ -23,7 +23,7 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class OutboxStatus:
     """Status of one outbox."""
 
-    outbox: Outbox
+    outbox: OutboxEpoch
     last: int = 0
     """The last number up to which the table has all observations."""
     observations: int = 0
@@ -41,7 +41,7 @@ class OutboxStatus:
 
 
 @dataclass(slots=True)
-class Status:
+class HistoryStatus:
     """Status of a table and of a landing zone."""
 
     version: int
@@ -49,7 +49,7 @@ class Status:
     quarantined: list[Quarantined] = field(default_factory=list)
 
 
-def status(spark: SparkSession, path: str, landing: Landing | None = None) -> Status:
+def status(spark: SparkSession, path: str, landing: LandingZone | None = None) -> HistoryStatus:
     """Collect the status without changing anything. Raises `TableRefused`."""
     version, positions = place(spark, path)
     found = {outbox: OutboxStatus(outbox, last) for outbox, last in positions.items()}
@@ -65,19 +65,19 @@ def status(spark: SparkSession, path: str, landing: Landing | None = None) -> St
         )
     )
     for row in rows.collect():
-        outbox = Outbox(row["gateway"], row["epoch"])
+        outbox = OutboxEpoch(row["gateway"], row["epoch"])
         one = found.setdefault(outbox, OutboxStatus(outbox))
         one.observations, one.lost = row["observations"], row["lost"]
         one.oldest, one.newest = _timestamp(row["oldest"]), _timestamp(row["newest"])
     if landing is None:
-        return Status(version, sorted(found.values(), key=lambda one: one.outbox))
+        return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox))
     for outbox in landing.outboxes():
         one = found.setdefault(outbox, OutboxStatus(outbox))
         segments = [segment for segment in landing.segments(outbox) if segment.last > one.last]
         one.acknowledged = landing.acknowledged(outbox.gateway).get(outbox.epoch, {}).get("last", 0)
         one.waiting = len(segments)
         one.gap = gap(segments, one.last)
-    return Status(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined())
+    return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined())
 
 
 def _timestamp(microseconds: int | None) -> datetime | None:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, held, stem
+from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, SegmentDamaged, SegmentManifest, held, stem
 from spark_offload.errors import LandingRefused
-from spark_offload.landing import QUARANTINE, Landing, sync
+from spark_offload.landing import QUARANTINE, LandingZone, sync
 
 UPLOADS: Final = ".uploads"
 """Directory of incomplete files in a landing zone. It is not a valid gateway name."""
@@ -44,11 +44,11 @@ class Differs(Exception):
     """The upload contradicts an existing file; the text names the conflict and the remedy."""
 
 
-class Damaged(Exception):
+class DamagedUpload(Exception):
     """The received file does not match its digest or is malformed; it is discarded."""
 
 
-class TooLarge(Exception):
+class UploadTooLarge(Exception):
     """The file exceeds the maximum size of a segment."""
 
 
@@ -110,7 +110,7 @@ class Uploads:
         self._guard = threading.Lock()
         self._held = 0
         self._measured = float("-inf")
-        self._landing = Landing(landing)
+        self._landing = LandingZone(landing)
         try:
             self._folder.mkdir(exist_ok=True)
             # The kernel releases this lock with the process, even after `kill -9`.
@@ -131,7 +131,7 @@ class Uploads:
         return os.access(self._folder, os.W_OK) and self._space_left() > 0
 
     def acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
-        """Return the acknowledged numbers of a gateway (see `Landing.acknowledged`)."""
+        """Return the acknowledged numbers of a gateway (see `LandingZone.acknowledged`)."""
         return self._landing.acknowledged(gateway)
 
     def held(self, gateway: str) -> dict[str, list[tuple[int, int]]]:
@@ -151,12 +151,14 @@ class Uploads:
         return None
 
     def append(self, name: Name, offset: int, part: bytes) -> None:
-        """Append a part to a file. Raises `OffsetWrong`, `TooLarge`, `Full`.
+        """Append a part to a file. Raises `OffsetWrong`, `UploadTooLarge`, `Full`.
 
         Concurrent uploads of the same file are safe: the second part for the same offset raises `OffsetWrong`.
         """
         if offset + len(part) > self._largest:
-            raise TooLarge(f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments")
+            raise UploadTooLarge(
+                f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments"
+            )
         with self._locked(name), _disk_full_as_full():
             if self._space_left() < len(part):
                 raise Full(f"the landing zone has its {self._most} bytes (--max-landing-bytes): run the ingester")
@@ -174,7 +176,7 @@ class Uploads:
     def finish(self, name: Name, offset: int, digest: bytes) -> bool:
         """Complete a file: verify its SHA-256 and move it to its place. Returns whether the file is new.
 
-        `offset` is the size of the file. Raises `OffsetWrong`, `Differs`, `Damaged`, `Full`, `SegmentNewer`.
+        `offset` is the size of the file. Raises `OffsetWrong`, `Differs`, `DamagedUpload`, `Full`, `SegmentNewer`.
         """
         with self._locked(name), _disk_full_as_full():
             state = self.state(name)
@@ -192,7 +194,7 @@ class Uploads:
             try:
                 # No further part could repair the file, so any fault discards it.
                 if _sha256(self._part(name)) != digest:
-                    raise Damaged(f"{name.file} does not have the SHA-256 of its Repr-Digest: send it again")
+                    raise DamagedUpload(f"{name.file} does not have the SHA-256 of its Repr-Digest: send it again")
                 if name.is_manifest:
                     self._check(name)
             except BaseException:
@@ -212,15 +214,15 @@ class Uploads:
     def _check(self, name: Name) -> None:
         """Verify a manifest against its name and its rows.
 
-        Raises `Damaged` for a malformed manifest, `Differs` if it does not match the received rows, `SegmentNewer` for
-        an unknown schema.
+        Raises `DamagedUpload` for a malformed manifest, `Differs` if it does not match the received rows, and
+        `SegmentNewer` for an unknown schema.
         """
         try:
-            manifest = Manifest.from_json(self._part(name).read_bytes())
+            manifest = SegmentManifest.from_json(self._part(name).read_bytes())
         except SegmentDamaged as error:
-            raise Damaged(str(error)) from None
+            raise DamagedUpload(str(error)) from None
         if Path(manifest.folder, manifest.stem + MANIFEST) != name.path:
-            raise Damaged(f"this is the manifest of {manifest.folder}/{manifest.stem}, not that of {name.path}")
+            raise DamagedUpload(f"this is the manifest of {manifest.folder}/{manifest.stem}, not that of {name.path}")
         if manifest.tombstone:
             return
         rows = self._landing.folder / manifest.folder / (manifest.stem + ROWS)

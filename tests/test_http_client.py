@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from edge.http_client import Connection, NoResponse, request
+from edge.http_client import HttpConnection, NoResponse, request
 from edge.security import certificates
 
 
@@ -54,7 +54,7 @@ def test_every_status_is_a_response_and_redirects_are_not_followed(path, status)
 
 
 def test_several_requests_share_a_connection():
-    with serving() as server, closing(Connection(f"http://127.0.0.1:{server.server_port}", 20)) as connection:
+    with serving() as server, closing(HttpConnection(f"http://127.0.0.1:{server.server_port}", 20)) as connection:
         for path in "/a", "/b":
             assert connection.send("GET", path, None, {}).status == 200
         (_, one), (_, other) = server.requests

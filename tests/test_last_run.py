@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from edge import __version__, last_run
-from edge.last_run import LastRun, Record, Run
+from edge.last_run import LastRun, Run, RunRecord
 from tests.support.processes import GatewayProcess
 
 ALONE = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
@@ -131,7 +131,7 @@ def test_a_full_disk_overwrites_the_old_record(tmp_path):
 def test_a_restored_directory_is_recorded(tmp_path):
     (old := tmp_path / "old").mkdir()
     (new := tmp_path / "new").mkdir()
-    last_run.write(old, Record(7, Run("1", last_run.boot_id(), "2026-01-01T00:00:00+00:00")))
+    last_run.write(old, RunRecord(7, Run("1", last_run.boot_id(), "2026-01-01T00:00:00+00:00")))
     last_run.restored(old, new, __version__)
     restart = LastRun.begin(new, __version__).restart
     assert (restart.reason, restart.starts) == ("restored", 8)

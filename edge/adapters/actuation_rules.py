@@ -13,7 +13,7 @@ from typing import Final
 from edge.adapters.desired_state import DesiredState
 from edge.adapters.observations import Engine
 from edge.backoff import Backoff, Retry
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.engine.requests import ActiveSubscription, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.solution import Solution
 
@@ -136,7 +136,7 @@ class ActuationRules:
             if feed.spuid:
                 self._engine.unsubscribe(feed.spuid)
 
-    def _subscribed(self, feed: _Feed, future: Future[Subscription]) -> None:
+    def _subscribed(self, feed: _Feed, future: Future[ActiveSubscription]) -> None:
         if (error := future.exception()) is not None:
             self._failed(feed, str(error))
             return
@@ -160,7 +160,7 @@ class ActuationRules:
         rule.failure = reason
         rule.retry_at = time.monotonic() + rule.retry.failed()
 
-    def _take(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
+    def _take(self, feed: _Feed, event: SubscriberNotification | SubscribeFailed) -> None:
         """Queue a notification from the engine thread. If too many wait, drop the subscription and restart it later."""
         if feed.closed:
             return
@@ -175,7 +175,7 @@ class ActuationRules:
         if feed.rule.feed is feed:
             self._subscribe(feed.rule)
 
-    def _receive(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
+    def _receive(self, feed: _Feed, event: SubscriberNotification | SubscribeFailed) -> None:
         rule = feed.rule
         if rule.feed is not feed:
             return

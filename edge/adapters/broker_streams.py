@@ -10,7 +10,7 @@ from amqtt.adapters import StreamReaderAdapter
 from edge.adapters.broker_auth import ANYBODY, ConnectedClient
 from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_packets import PacketBoundaries
-from edge.compat.amqtt import Writer
+from edge.compat.amqtt import TransportWriter
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         return data
 
 
-class BoundedWriter(Writer):
+class BoundedWriter(TransportWriter):
     """Closes the connection of a client that does not read, so that its messages cannot accumulate."""
 
     def __init__(self, writer: asyncio.StreamWriter, limit: int | None, backlog: Backlog | None = None) -> None:

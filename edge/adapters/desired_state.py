@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyoxigraph as ox
 
 from edge.mapping.actuators import Actuator, ActuatorMessage, Command
-from edge.mapping.solution import CommandError, Solution, Term
+from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 
@@ -93,12 +93,12 @@ class DesiredState:
             return ""
 
     def _solution(self, row: Row) -> Solution:
-        terms: dict[str, Term] = {}
+        terms: dict[str, SolutionTerm] = {}
         for name, term in zip(self._variables, row, strict=True):
             if isinstance(term, ox.Literal):
-                terms[name] = Term(term.value, term.datatype.value)
+                terms[name] = SolutionTerm(term.value, term.datatype.value)
             elif isinstance(term, ox.NamedNode):
-                terms[name] = Term(term.value, None)
+                terms[name] = SolutionTerm(term.value, None)
         return self.actuator.solution(terms)
 
     @staticmethod

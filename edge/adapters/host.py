@@ -14,7 +14,7 @@ from edge.adapters.planner import Arrival
 from edge.adapters.settings import HostSettings
 from edge.adapters.terms import MONITOR
 from edge.mapping.reading import Reading
-from edge.mapping.store import Store
+from edge.mapping.store import StoreRules
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class HostReadings:
     def __init__(self, settings: HostSettings, hostname: str) -> None:
         self._refresh = timedelta(seconds=settings.refresh)
         self._host = f"{MONITOR}Host-{plain(hostname) or 'unnamed'}"
-        self._store = Store() if settings.store else None
+        self._store = StoreRules() if settings.store else None
         self._written: dict[str, tuple[float, datetime]] = {}
 
     def due(self, metrics: Sequence[Metric], now: datetime) -> list[Arrival]:

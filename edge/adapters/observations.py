@@ -19,13 +19,13 @@ from edge.adapters.planner import Arrival, History, PlannedUpdates, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES
 from edge.engine.requests import (
-    Notification,
+    ActiveSubscription,
     QueryRequest,
     QueryResult,
     Sink,
     Solutions,
     SubscribeFailed,
-    Subscription,
+    SubscriberNotification,
     UpdateOutcome,
     UpdateRequest,
 )
@@ -60,7 +60,7 @@ class Engine(Protocol):
         """Evaluate a query."""
         ...
 
-    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None = None) -> Future[Subscription]:
+    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None = None) -> Future[ActiveSubscription]:
         """Send `sink` the result of a query, then each change."""
         ...
 
@@ -89,7 +89,7 @@ class Observations:
         self._planner = Planner(settings or ObservationsSettings(), new_name, history)
         self._lock = threading.RLock()
         self._inbox: deque[Callable[[], None]] = deque()
-        self._subscription: Subscription | None = None
+        self._subscription: ActiveSubscription | None = None
         self._failure: str | None = None
         self.added = 0
         """Observations that were added, or whose description was replaced."""
@@ -206,14 +206,14 @@ class Observations:
         wanted = {iri: self._planner.value(arrivals[position].reading) for iri, position in targets.items()}
         return {targets[q.value] for q, v in result.rows if isinstance(q, ox.NamedNode) and v == wanted[q.value]}
 
-    def _sink(self, event: Notification | SubscribeFailed) -> None:
+    def _sink(self, event: SubscriberNotification | SubscribeFailed) -> None:
         """Queue a notification. Runs on the engine's thread, so it must not block."""
         if isinstance(event, SubscribeFailed):
             self._failure = event.description
         else:
             self._inbox.append(lambda: self._learn(event))
 
-    def _learn(self, event: Notification) -> None:
+    def _learn(self, event: SubscriberNotification) -> None:
         if event.sequence == 0:
             self._planner.known = ObservationCache()
         self._planner.known.apply(event.delta)

@@ -1,7 +1,7 @@
 """Backups: one archive of everything that must survive, made while the gateway runs, and restored as a whole."""
 
-from edge.backup.archive import BackupRefused, Manifest
+from edge.backup.archive import BackupManifest, BackupRefused
 from edge.backup.making import make
-from edge.backup.restoring import Restored, restore
+from edge.backup.restoring import RestoredGateway, restore
 
-__all__ = ["BackupRefused", "Manifest", "Restored", "make", "restore"]
+__all__ = ["BackupManifest", "BackupRefused", "RestoredGateway", "make", "restore"]

@@ -55,7 +55,7 @@ class ArchiveEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """Content of an archive."""
 
     version: str
@@ -70,7 +70,7 @@ class Manifest:
         return json.dumps(asdict(self), indent=1).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, text: bytes) -> Manifest:
+    def from_json(cls, text: bytes) -> BackupManifest:
         """Parse a manifest file. Raises `BackupRefused`."""
         try:
             found = json.loads(text)

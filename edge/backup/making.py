@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from edge import __version__, durable
-from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, ArchiveEntry, BackupRefused, Manifest, belongs
+from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, ArchiveEntry, BackupManifest, BackupRefused, belongs
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused
 
@@ -28,7 +28,7 @@ _LEVEL: Final = 6
 """Compression level, 1 to 9."""
 
 
-def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
+def make(data_dir: Path, target: Path | IO[bytes]) -> BackupManifest:
     """Write a backup of a data directory into a file, readable for its owner only, or into a stream.
 
     The file is written atomically and durably. The data directory is not changed. Raises `BackupRefused`.
@@ -50,7 +50,7 @@ def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
         raise BackupRefused(f"The backup could not be made: {where}: {reason}") from error
 
 
-def _into_file(data_dir: Path, target: Path) -> Manifest:
+def _into_file(data_dir: Path, target: Path) -> BackupManifest:
     with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=f".{target.name}.") as directory:
         draft = Path(directory)
         archive = draft / "archive"
@@ -64,7 +64,7 @@ def _into_file(data_dir: Path, target: Path) -> Manifest:
     return manifest
 
 
-def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
+def _write(data_dir: Path, file: IO[bytes], draft: Path) -> BackupManifest:
     entries: list[ArchiveEntry] = []
     # Streaming mode (`|`), so that the target may be a pipe.
     with (
@@ -81,7 +81,7 @@ def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
             else:
                 with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
                     entries.append(_add(archive, name, path))
-        manifest = Manifest(__version__, datetime.now(UTC).isoformat(timespec="seconds"), tuple(entries))
+        manifest = BackupManifest(__version__, datetime.now(UTC).isoformat(timespec="seconds"), tuple(entries))
         text = manifest.to_json()
         archive.addfile(_member(MANIFEST, len(text), 0o600), io.BytesIO(text))
     return manifest

@@ -24,8 +24,8 @@ from edge.backup.archive import (
     LONGEST_MANIFEST,
     MANIFEST,
     ArchiveEntry,
+    BackupManifest,
     BackupRefused,
-    Manifest,
     is_safe,
 )
 from edge.engine.journal import sqlite_schema
@@ -42,15 +42,15 @@ _NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredGateway:
     """Result of a restore."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     before: Path | None
     """Path of the old directory; None if it did not exist or was removed."""
 
 
-def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove: bool = False) -> Restored:
+def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove: bool = False) -> RestoredGateway:
     """Restore a backup as a data directory that no gateway uses.
 
     A directory with content is replaced only with `replace`. It is kept next to the new one as NAME.before-restore, or
@@ -77,12 +77,12 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
         # From here on the backup is in place, and the draft is the old directory.
         if not occupied or remove:
             shutil.rmtree(draft, ignore_errors=True)
-            return Restored(manifest, None)
+            return RestoredGateway(manifest, None)
         kept = _free_name(place)
         draft.rename(kept)
         with contextlib.suppress(OSError):
             durable.sync_directory(place.parent)
-        return Restored(manifest, kept)
+        return RestoredGateway(manifest, kept)
     except DataDirectoryRefused as error:
         raise BackupRefused(error.description) from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
@@ -111,10 +111,10 @@ def _held(place: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _extract(source: IO[bytes], draft: Path) -> Manifest:
+def _extract(source: IO[bytes], draft: Path) -> BackupManifest:
     """Extract all files of the archive and verify them against the manifest."""
     found: dict[str, tuple[int, str]] = {}
-    manifest: Manifest | None = None
+    manifest: BackupManifest | None = None
     with tarfile.open(fileobj=source, mode="r|gz") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
@@ -122,7 +122,7 @@ def _extract(source: IO[bytes], draft: Path) -> Manifest:
             if content is None or manifest is not None:
                 raise BackupRefused(f"This is not a backup: it must not contain {member.name!r}")
             if member.name == MANIFEST:
-                manifest = Manifest.from_json(content.read(LONGEST_MANIFEST))
+                manifest = BackupManifest.from_json(content.read(LONGEST_MANIFEST))
                 continue
             name = member.name.removeprefix(DATA)
             if name == member.name or not is_safe(name) or name in (LOCK_NAME, *found):
@@ -151,7 +151,7 @@ def _put(content: IO[bytes], path: Path) -> tuple[int, str]:
     return size, summed.hexdigest()
 
 
-def _check(found: dict[str, tuple[int, str]], manifest: Manifest) -> None:
+def _check(found: dict[str, tuple[int, str]], manifest: BackupManifest) -> None:
     said: dict[str, ArchiveEntry] = {entry.path: entry for entry in manifest.files}
     for name in sorted(found.keys() | said.keys()):
         entry = said.get(name)

@@ -25,7 +25,7 @@ from websockets.asyncio.client import connect
 from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
 from edge.bench.gateway import Gateway
 from edge.bench.readings import QUERY, STORED, mosquitto, throughput
-from edge.outbox.segment import MANIFEST, Manifest
+from edge.outbox.segment import MANIFEST, SegmentManifest
 
 _SENSORS: Final = 100
 _RATE: Final = 50
@@ -155,7 +155,7 @@ def _await_shipped(landing: Path, readings: int) -> None:
     """Wait until the landing zone has each reading exactly once. Raises `ExperimentError`."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        manifests = [Manifest.from_json(path.read_bytes()) for path in landing.rglob(f"[!.]*{MANIFEST}")]
+        manifests = [SegmentManifest.from_json(path.read_bytes()) for path in landing.rglob(f"[!.]*{MANIFEST}")]
         if sum(manifest.rows for manifest in manifests) == readings:
             return
         time.sleep(0.1)

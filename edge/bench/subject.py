@@ -17,7 +17,7 @@ from edge.bench.experiment import ExperimentError, Options
 from edge.engine.clock import SystemClock
 from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.performance import Figures, Statistics, clock
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
@@ -61,9 +61,9 @@ class Received:
 
     count: int = 0
 
-    def __call__(self, item: Notification | SubscribeFailed) -> None:
+    def __call__(self, item: SubscriberNotification | SubscribeFailed) -> None:
         """Encode and count a notification. The first results (sequence 0) do not count."""
-        if isinstance(item, Notification) and to_text(item) and item.sequence:
+        if isinstance(item, SubscriberNotification) and to_text(item) and item.sequence:
             self.count += 1
 
 

@@ -24,7 +24,7 @@ from edge.cli.rights import as_json, rights_options, shown
 from edge.cli.security import check_issuer, opened
 
 if TYPE_CHECKING:
-    from edge.security.clients import Client, Rights
+    from edge.security.clients import RegisteredClient, Rights
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -229,7 +229,7 @@ clients.add_command(oscore)
 class _Listed:
     """Row of the list of clients."""
 
-    client: Client
+    client: RegisteredClient
     until: int | None
     """Expiry of its code or token, in microseconds since 1970."""
     oscore: bool

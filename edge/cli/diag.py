@@ -52,13 +52,13 @@ def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_di
     """
     loaded = load_settings(file, data_dir)
 
-    from edge.doctor import Context
+    from edge.doctor import DoctorContext
     from edge.doctor.collecting import collect as write
     from edge.doctor.redaction import Redactor, secrets_of
 
     settings = loaded.settings
     target = out if out is not None else Path(f"edge-diag-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
-    around = Context(settings, asked(settings.data_dir))
+    around = DoctorContext(settings, asked(settings.data_dir))
     redactor = Redactor(secrets_of(settings, os.environ))
     try:
         names = write(around, redactor, target, sources=loaded.origins, logs=logs)

@@ -51,10 +51,10 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
     """
     settings = load_settings(file, data_dir).settings
 
-    from edge.doctor import Context, examine
+    from edge.doctor import DoctorContext, examine
 
     rows: list[dict[str, str]] = []
-    for name, finding in examine(Context(settings, asked(settings.data_dir))):
+    for name, finding in examine(DoctorContext(settings, asked(settings.data_dir))):
         # Each line is printed at once: some checks wait for the gateway or the broker.
         rows.append(_row(name, finding, fix=fix))
         if not as_json:

@@ -48,7 +48,7 @@ def timeout_option(command: _Command) -> _Command:
 
 
 @dataclass(frozen=True)
-class Endpoints:
+class GatewayAddresses:
     """Addresses of one gateway: URL by service. Services that it does not offer are missing."""
 
     known: dict[str, str]
@@ -62,7 +62,7 @@ class Endpoints:
             raise Failure(f"the gateway offers no {service} ({self.origin})", UNREACHABLE) from None
 
 
-def locate(data_dir: Path | None) -> Endpoints:
+def locate(data_dir: Path | None) -> GatewayAddresses:
     """Return the endpoints of the gateway of `data_dir`.
 
     Without `data_dir` use the default data directory, then the default ports. Raises `Failure` if `data_dir` is given
@@ -71,7 +71,7 @@ def locate(data_dir: Path | None) -> Endpoints:
     directory = data_dir if data_dir is not None else _default_dir()
     file = directory / endpoints.NAME
     try:
-        return Endpoints(endpoints.read(directory), str(file))
+        return GatewayAddresses(endpoints.read(directory), str(file))
     except (OSError, ValueError) as error:
         # The file belongs to the gateway's user. Without a given directory, the default ports are the better guess.
         if isinstance(error, PermissionError) and data_dir is not None:
@@ -80,7 +80,7 @@ def locate(data_dir: Path | None) -> Endpoints:
                 "address with --url, --ws or --mqtt"
             ) from None
         if data_dir is None:
-            return Endpoints(dict(endpoints.DEFAULTS), "default ports")
+            return GatewayAddresses(dict(endpoints.DEFAULTS), "default ports")
         raise Failure(
             f"no gateway runs on {data_dir} ({file.name}: {_reason(error)}); "
             f"start it with `edge run --data-dir {data_dir}`",

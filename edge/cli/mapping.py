@@ -17,7 +17,7 @@ from edge.cli.source import read_payload
 
 if TYPE_CHECKING:
     from edge.config import Settings
-    from edge.mapping import Explanation, Mapper, MappingPack, Reading, Term
+    from edge.mapping import Mapper, MappingPack, MessageExplanation, Reading, SolutionTerm
 
 _KEYS: Final = (
     "observation",
@@ -176,33 +176,33 @@ def _test_actuator(mapper: Mapper, name: str, solution: bytes, *, as_json: bool)
         sys.exit(REFUSED)
 
 
-def _terms(solution: bytes) -> dict[str, Term]:
+def _terms(solution: bytes) -> dict[str, SolutionTerm]:
     """Return the terms of a solution from a JSON object.
 
     Texts, numbers and booleans become literals, texts in angle brackets become IRIs. null means unbound.
     """
-    from edge.mapping import Term
+    from edge.mapping import SolutionTerm
     from edge.mapping.reading import XSD_BOOLEAN, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
     try:
         # The lexical form stays as written: a float would turn 21.50 into 21.5, and messages show it.
-        found = json.loads(solution, parse_float=lambda text: Term(text, XSD_DOUBLE))
+        found = json.loads(solution, parse_float=lambda text: SolutionTerm(text, XSD_DOUBLE))
     except ValueError as error:
         raise misused(f"the solution is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise misused('a solution is a JSON object of variables and values, such as {"id": "kitchen", "dimming": 40}')
     terms = {}
     for name, value in found.items():
-        if isinstance(value, Term):
+        if isinstance(value, SolutionTerm):
             terms[name] = value
         # Before int, of which bool is a subclass.
         elif isinstance(value, bool):
-            terms[name] = Term("true" if value else "false", XSD_BOOLEAN)
+            terms[name] = SolutionTerm("true" if value else "false", XSD_BOOLEAN)
         elif isinstance(value, int):
-            terms[name] = Term(str(value), XSD_INTEGER)
+            terms[name] = SolutionTerm(str(value), XSD_INTEGER)
         elif isinstance(value, str):
             iri = len(value) > 2 and value.startswith("<") and value.endswith(">")
-            terms[name] = Term(value[1:-1], None) if iri else Term(value, XSD_STRING)
+            terms[name] = SolutionTerm(value[1:-1], None) if iri else SolutionTerm(value, XSD_STRING)
         elif value is not None:
             raise misused(f'"{name}" is neither a text, a number nor a boolean')
     return terms
@@ -239,7 +239,7 @@ def _from_hex(text: bytes) -> bytes:
         raise misused("the payload is not hexadecimal, such as 01 00 D7") from None
 
 
-def _as_text(explanation: Explanation) -> list[str]:
+def _as_text(explanation: MessageExplanation) -> list[str]:
     outcome = explanation.outcome
     lines = []
     for candidate in explanation.candidates:
@@ -272,7 +272,7 @@ def _members(reading: Reading) -> dict[str, str]:
     return found
 
 
-def _as_object(explanation: Explanation) -> dict[str, object]:
+def _as_object(explanation: MessageExplanation) -> dict[str, object]:
     outcome = explanation.outcome
     return {
         "topic": explanation.topic,

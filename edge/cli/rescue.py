@@ -13,7 +13,7 @@ from edge.cli.exit_codes import refused
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
-    from edge.gateway.rescue import Report
+    from edge.gateway.rescue import RescueReport
 
 _CODES: Final = """\b
 Exit codes:
@@ -61,7 +61,7 @@ def rescue(drop: bool, file: Path | None, data_dir: Path | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: RescueReport) -> list[str]:
     if not report.fault:
         return [f"The file is sound: {report.quads} triples after update {report.sequence}. Nothing was changed."]
     lines = [report.fault, ""]

@@ -25,7 +25,7 @@ class Notification:
     """Number of the broker's notifications that it combines."""
 
 
-class Backlog:
+class NotificationBacklog:
     """Changes between the broker and the application, and the result that they produce.
 
     At most `limit` notifications wait. Further ones are merged into the last one (conflation), so the size of the

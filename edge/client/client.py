@@ -32,7 +32,7 @@ from edge.client.over_http import OverHttp
 from edge.client.over_socket import OverSocket
 from edge.client.results import Result, Rows
 from edge.client.subscription import Subscription
-from edge.client.transport import Attempt, Text, Transport
+from edge.client.transport import RequestAttempt, RequestText, Transport
 
 T = TypeVar("T")
 
@@ -98,9 +98,9 @@ class Client:
 
     async def query(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Result:
         """Return the rows of a SELECT, the truth value of an ASK, or the triples of a CONSTRUCT or DESCRIBE."""
-        text = Text(sparql, default_graphs, named_graphs)
+        text = RequestText(sparql, default_graphs, named_graphs)
 
-        async def ask(attempt: Attempt) -> Result:
+        async def ask(attempt: RequestAttempt) -> Result:
             return await (await self._transport(attempt)).query(text, attempt)
 
         return await self._retry(ask, repeat=True)
@@ -158,12 +158,12 @@ class Client:
         `asyncio.timeout` to set one). An update with an `id` replaces itself, so the client repeats it up to
         `options.timeout`.
         """
-        text, due = Text(sparql, using, using_named), when(delay, at, id)
+        text, due = RequestText(sparql, using, using_named), when(delay, at, id)
         deadline = math.inf if repeat else self._deadline()
         async with AsyncExitStack() as turn:  # send one after the other, so that updates keep their order
             await turn.enter_async_context(self._in_turn(deadline))
 
-            async def change(attempt: Attempt) -> Updated | Scheduled:
+            async def change(attempt: RequestAttempt) -> Updated | Scheduled:
                 transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
                 if transport is self._over_socket:
                     await turn.aclose()  # the WebSocket keeps the order of concurrent requests
@@ -194,7 +194,7 @@ class Client:
     async def timers(self, state: str | None = None) -> list[Timer]:
         """Return delayed updates, waiting and finished; `state` selects those in one state."""
 
-        async def look(attempt: Attempt) -> list[Timer]:
+        async def look(attempt: RequestAttempt) -> list[Timer]:
             return await (await self._timekeeper(attempt)).timers(state, attempt)
 
         return await self._retry(look, repeat=True)
@@ -202,7 +202,7 @@ class Client:
     async def timer(self, id: str) -> Timer:  # noqa: A002 - the protocol's name
         """Return one delayed update. Raises `Refused` (404)."""
 
-        async def look(attempt: Attempt) -> Timer:
+        async def look(attempt: RequestAttempt) -> Timer:
             return await (await self._timekeeper(attempt)).timer(id, attempt)
 
         return await self._retry(look, repeat=True)
@@ -210,17 +210,17 @@ class Client:
     async def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
         """Cancel a waiting delayed update. Raises `Refused`."""
 
-        async def take_back(attempt: Attempt) -> None:
+        async def take_back(attempt: RequestAttempt) -> None:
             await (await self._timekeeper(attempt)).cancel(id, attempt)
 
         await self._retry(take_back)
 
-    async def _transport(self, attempt: Attempt) -> Transport:
+    async def _transport(self, attempt: RequestAttempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
             return self._over_socket
         return self._over_http
 
-    async def _timekeeper(self, attempt: Attempt) -> Transport:
+    async def _timekeeper(self, attempt: RequestAttempt) -> Transport:
         """Return the transport for delayed updates.
 
         A broker that does not support timers would execute a delayed update at once.
@@ -229,7 +229,7 @@ class Client:
             raise Unsupported(f"{self.endpoints.update} does not support delayed updates")
         return await self._transport(attempt)
 
-    async def _is_gateway(self, attempt: Attempt) -> bool:
+    async def _is_gateway(self, attempt: RequestAttempt) -> bool:
         if self._gateway is None:
             async with self._asking:  # asyncio locks are fair: requests keep their order
                 if self._gateway is None:
@@ -257,7 +257,7 @@ class Client:
             self._turn.release()
 
     async def _retry(
-        self, attempt: Callable[[Attempt], Awaitable[T]], deadline: float | None = None, *, repeat: bool = False
+        self, attempt: Callable[[RequestAttempt], Awaitable[T]], deadline: float | None = None, *, repeat: bool = False
     ) -> T:
         """Retry until there is an answer, the deadline has passed, or a repetition is not allowed."""
         loop = asyncio.get_running_loop()
@@ -272,7 +272,7 @@ class Client:
             failure: Refused | NoAnswer
             try:
                 value = await authorization.value()
-                answer = await attempt(Attempt(value, deadline, repeat))
+                answer = await attempt(RequestAttempt(value, deadline, repeat))
                 self._failure = ""
                 return answer
             except Refused as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge.client.authorization import Authorization
 from edge.client.options import Options
 from edge.client.over_http import Http
-from edge.client.subscriptions import Subscriptions
+from edge.client.subscriptions import ClientSubscriptions
 from edge.client.websocket import WebSocketClient
 
 
@@ -16,14 +16,14 @@ class Connections:
         self.options = options
         self.authorization = Authorization(options.token)
         self.http = Http(options.tls, options.timeout)
-        self._sockets: dict[str, Subscriptions] = {}
+        self._sockets: dict[str, ClientSubscriptions] = {}
 
-    def socket(self, url: str) -> Subscriptions:
+    def socket(self, url: str) -> ClientSubscriptions:
         """Return the WebSocket for `url`, open or not."""
         found = self._sockets.get(url)
         if found is None:
             link = WebSocketClient(url, self.options, self.authorization)
-            found = self._sockets[url] = Subscriptions(link, self.options, self.authorization)
+            found = self._sockets[url] = ClientSubscriptions(link, self.options, self.authorization)
         return found
 
     @property

@@ -16,7 +16,7 @@ from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
 from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
 from edge.client.results import Result, query_form, read_result
-from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
+from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, RequestAttempt, RequestText
 
 _RESULTS: Final = "application/sparql-results+json"
 _TRIPLES: Final = "application/n-triples"
@@ -49,7 +49,7 @@ class Http:
         self,
         method: str,
         url: str,
-        attempt: Attempt,
+        attempt: RequestAttempt,
         *,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
@@ -89,7 +89,7 @@ class Http:
             message = {"error": "http", "error_description": f"{url} answered {response.status_code}"}
         raise Refused.of(message, response.status_code)
 
-    async def is_gateway(self, endpoints: Endpoints, attempt: Attempt) -> bool:
+    async def is_gateway(self, endpoints: Endpoints, attempt: RequestAttempt) -> bool:
         """Return whether updates go to a sepa-edge gateway that also serves the subscriptions.
 
         Raises `NoAnswer`, and `Refused` if a later attempt may succeed.
@@ -116,7 +116,7 @@ class OverHttp:
         self._http = http
         self._endpoints = endpoints
 
-    async def query(self, text: Text, attempt: Attempt) -> Result:
+    async def query(self, text: RequestText, attempt: RequestAttempt) -> Result:
         """Execute a query."""
         form = query_form(text.sparql)
         accept = f"{_TRIPLES}, {_RESULTS};q=0.5" if form in ("CONSTRUCT", "DESCRIBE") else _RESULTS
@@ -130,7 +130,7 @@ class OverHttp:
         except (SyntaxError, ValueError) as error:
             raise BadAnswer(f"these are not triples: {error}") from None
 
-    async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
+    async def update(self, text: RequestText, due: Mapping[str, Any], attempt: RequestAttempt) -> Updated | Scheduled:
         """Execute an update now, or when `due` says."""
         parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
         url, method = self._endpoints.update, self._endpoints.update_method
@@ -143,19 +143,19 @@ class OverHttp:
             raise BadAnswer("the broker has not scheduled the update; it may have carried it out")
         return Scheduled.of(answer["scheduled"])
 
-    async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
+    async def timers(self, state: str | None, attempt: RequestAttempt) -> list[Timer]:
         """Return delayed updates, waiting and finished."""
         url = _with(self._timers(), [] if state is None else [("state", state)])
         return Timer.several(_object(await self._http.send("GET", url, attempt)))
 
-    async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
+    async def timer(self, id: str, attempt: RequestAttempt) -> Timer:  # noqa: A002 - the protocol's name
         """Return one delayed update."""
         answer = _object(await self._http.send("GET", self._timers(id), attempt)).get("timer")
         if not isinstance(answer, dict):
             raise BadAnswer(f'no "timer" in the answer of {self._timers(id)}')
         return Timer.of(answer)
 
-    async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
+    async def cancel(self, id: str, attempt: RequestAttempt) -> None:  # noqa: A002 - the protocol's name
         """Cancel a waiting delayed update."""
         await self._http.send("DELETE", self._timers(id), attempt)
 
@@ -169,7 +169,7 @@ class OverHttp:
         parameters: Parameters,
         url: str,
         method: Method,
-        attempt: Attempt,
+        attempt: RequestAttempt,
         accept: str,
     ) -> httpx.Response:
         whole = [(primitive, sparql), *parameters]

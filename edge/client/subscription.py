@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from edge.client.backlog import Backlog, Notification
+from edge.client.backlog import Notification, NotificationBacklog
 from edge.client.errors import ClientError
 from edge.client.rows import Row
 
@@ -38,7 +38,7 @@ class Subscription:
         """Variables of the query's result, including those that no row binds."""
         self.spuid = ""
         """Identifier that the broker gave the subscription. It may change when the client reconnects."""
-        self._backlog = Backlog(waiting)
+        self._backlog = NotificationBacklog(waiting)
         self._end = end
         self._error: ClientError | None = None
         self._ended = False

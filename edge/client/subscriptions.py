@@ -55,8 +55,8 @@ class _Feed:
             self.opening = None
 
 
-class Subscriptions:
-    """`Listener` of a WebSocket that maintains its subscriptions."""
+class ClientSubscriptions:
+    """Subscriptions of a client: the `WebsocketListener` that maintains them."""
 
     def __init__(self, link: WebSocketClient, options: Options, authorization: Authorization) -> None:
         self.link = link

@@ -10,7 +10,7 @@ from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.results import Result
 
 
-class Attempt(NamedTuple):
+class RequestAttempt(NamedTuple):
     """One attempt of a request."""
 
     authorization: str | None
@@ -24,7 +24,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class RequestText:
     """A query or update, and its RDF dataset; None leaves the dataset to the text."""
 
     sparql: str
@@ -44,22 +44,22 @@ UPDATE_DATASET = ("using-graph-uri", "using-named-graph-uri")
 class Transport(Protocol):
     """Requests to a broker. All methods raise `Refused`, `NoAnswer`, `BadAnswer` and `Closed`."""
 
-    async def query(self, text: Text, attempt: Attempt) -> Result:
+    async def query(self, text: RequestText, attempt: RequestAttempt) -> Result:
         """Execute a query."""
         ...
 
-    async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
+    async def update(self, text: RequestText, due: Mapping[str, Any], attempt: RequestAttempt) -> Updated | Scheduled:
         """Execute an update now, or when `due` says (see `answers.when`)."""
         ...
 
-    async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
+    async def timers(self, state: str | None, attempt: RequestAttempt) -> list[Timer]:
         """Return delayed updates, waiting and finished."""
         ...
 
-    async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
+    async def timer(self, id: str, attempt: RequestAttempt) -> Timer:  # noqa: A002 - the protocol's name
         """Return one delayed update."""
         ...
 
-    async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
+    async def cancel(self, id: str, attempt: RequestAttempt) -> None:  # noqa: A002 - the protocol's name
         """Cancel a waiting delayed update."""
         ...

@@ -33,7 +33,7 @@ class _Connect(connect):
         return exc
 
 
-class Listener(Protocol):
+class WebsocketListener(Protocol):
     """Interface of the component that manages subscriptions."""
 
     def opened(self) -> None:
@@ -82,7 +82,7 @@ class WebSocketClient:
 
     def __init__(self, url: str, options: Options, authorization: Authorization) -> None:
         self.url = url
-        self.listener: Listener | None = None
+        self.listener: WebsocketListener | None = None
         self._reason = "not connected yet"
         self._options = options
         self._authorization = authorization

@@ -128,7 +128,7 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         await asyncio.gather(*sent, return_exceptions=True)
 
 
-class Writer(StreamWriterAdapter):  # type: ignore[misc] # as above
+class TransportWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
     """amqtt's writer, with its transport."""
 
     is_closed: bool

@@ -37,7 +37,7 @@ _ACKNOWLEDGEMENTS: Final = {1: b"\x40\x02", 2: b"\x50\x02"}
 _PUBCOMP: Final = b"\x70\x02"
 
 
-class WakeUp(Protocol):
+class LoopWakeUp(Protocol):
     """Ends the loop's wait for the socket."""
 
     fd: int
@@ -70,14 +70,14 @@ class AcknowledgingClient(Client):
         # Reentrant: paho calls back while it sends.
         self._socket_lock = threading.RLock()
 
-        self._wake_up: WakeUp | None = None
+        self._wake_up: LoopWakeUp | None = None
         self._poll: select.poll | None = None
         self._polled: tuple[int, int] | None = None
         """Descriptor and events of the socket in `_poll`."""
         self._look_at = 0.0
         """Time at which the keep-alive interval is checked next."""
 
-    def wake_by(self, wake_up: WakeUp) -> None:
+    def wake_by(self, wake_up: LoopWakeUp) -> None:
         """Set what ends the wait of the loop: other threads, and packets that they have queued."""
         self._wake_up = wake_up
         # With this callback, paho does not send packets of other threads itself.

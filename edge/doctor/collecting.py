@@ -21,7 +21,7 @@ from typing import Final
 from edge import __version__, last_run
 from edge.config.reference import to_toml
 from edge.doctor.checks.units import UNIT
-from edge.doctor.context import Context, Unasked
+from edge.doctor.context import DoctorContext, Unasked
 from edge.doctor.examination import examine
 from edge.doctor.redaction import Redactor
 
@@ -59,7 +59,7 @@ Part = tuple[str, Callable[[], str]]
 
 
 def collect(
-    around: Context, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
+    around: DoctorContext, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
 ) -> list[str]:
     """Write the archive, readable for its owner only. Returns the names in it.
 
@@ -84,7 +84,7 @@ def collect(
     return names
 
 
-def _parts(around: Context, sources: dict[str, str], logs: Iterable[Path]) -> Iterator[Part]:
+def _parts(around: DoctorContext, sources: dict[str, str], logs: Iterable[Path]) -> Iterator[Part]:
     yield "version.txt", _versions
     yield "doctor.json", lambda: _doctor(around)
     yield "settings.toml", lambda: to_toml(around.settings, sources)
@@ -128,7 +128,7 @@ def _versions() -> str:
     return "\n".join([*(f"{name}: {value}" for name, value in found.items()), "", *packages])
 
 
-def _doctor(around: Context) -> str:
+def _doctor(around: DoctorContext) -> str:
     rows = [
         {"check": name, "state": found.state, "what": found.what, "why": found.why, "do": found.do}
         for name, found in examine(around)
@@ -139,7 +139,7 @@ def _doctor(around: Context) -> str:
 class _Answers:
     """Requests to the gateway. After one without an answer the others are skipped: each would time out."""
 
-    def __init__(self, around: Context) -> None:
+    def __init__(self, around: DoctorContext) -> None:
         self._around = around
         self._fault = ""
 
@@ -167,7 +167,7 @@ def _files(data_dir: Path) -> str:
     return "\n".join(lines)
 
 
-def _machine(around: Context) -> str:
+def _machine(around: DoctorContext) -> str:
     place = os.statvfs(around.data_dir)
     room = f"{place.f_bavail * place.f_frsize} bytes free of {place.f_blocks * place.f_frsize}, {place.f_favail} inodes"
     texts = [f"## data directory\n{room}", f"## processors\n{os.cpu_count()}"]
@@ -178,7 +178,7 @@ def _machine(around: Context) -> str:
     return "\n\n".join(texts)
 
 
-def _commands(around: Context, *commands: tuple[str, ...]) -> str:
+def _commands(around: DoctorContext, *commands: tuple[str, ...]) -> str:
     sections = []
     for command in commands:
         said = around.run("systemctl", *command, "--no-pager", "--full", "--lines=0")
@@ -186,7 +186,7 @@ def _commands(around: Context, *commands: tuple[str, ...]) -> str:
     return "\n".join(sections)
 
 
-def _journal(around: Context) -> str:
+def _journal(around: DoctorContext) -> str:
     said = around.run("journalctl", f"--unit={UNIT}", f"--lines={_LINES}", "--no-pager", "--output=short-iso")
     return "the journal of systemd is not available" if said is None else said
 

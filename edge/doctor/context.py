@@ -28,7 +28,7 @@ class Unasked(Exception):
 
 
 @dataclass(frozen=True)
-class Context:
+class DoctorContext:
     """The host and the gateway in their current state."""
 
     settings: Settings

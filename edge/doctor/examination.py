@@ -21,10 +21,10 @@ from edge.doctor.checks import (
     units,
     update,
 )
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, unknown
 
-Check = Callable[[Context], Iterable[Finding]]
+Check = Callable[[DoctorContext], Iterable[Finding]]
 
 CHECKS: Final[dict[str, Check]] = {
     "gateway": gateway.check,
@@ -45,7 +45,7 @@ CHECKS: Final[dict[str, Check]] = {
 """Checks by name."""
 
 
-def examine(around: Context) -> Iterator[tuple[str, Finding]]:
+def examine(around: DoctorContext) -> Iterator[tuple[str, Finding]]:
     """Yield the findings of all checks, with their names. A failing check does not stop the others."""
     for name, check in CHECKS.items():
         try:

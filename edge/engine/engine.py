@@ -26,7 +26,7 @@ from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT, WHOLE_LIMIT, Que
 from edge.engine.queries.query_plans import QueryPlans
 from edge.engine.queries.query_processor import QueryProcessor
 from edge.engine.queries.subscription_index import Key, SubscriptionIndex
-from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.requests import ActiveSubscription, QueryRequest, Sink, UpdateOutcome, UpdateRequest
 from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
 from edge.engine.store.graph import LiveGraph
@@ -566,12 +566,12 @@ class Engine:
         finally:
             self.graph.dictionary.sweep()
 
-    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
+    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> ActiveSubscription:
         """Subscribe to a query without evaluation threads. The sink gets sequence 0 before the method returns.
 
         Raises `ParsingFailed`, `Forbidden`, and errors of the evaluation.
         """
-        outcomes: list[Subscription | Exception] = []
+        outcomes: list[ActiveSubscription | Exception] = []
         self.begin(self.prepare_query(request), sink, alias, request.source, now, outcomes.append)
         return self._begun(outcomes)
 
@@ -580,7 +580,7 @@ class Engine:
 
         See `SpuManager.resume`. Raises the errors of `subscribe`.
         """
-        outcomes: list[Subscription | Exception] = []
+        outcomes: list[ActiveSubscription | Exception] = []
         query = self.prepare_query(request)
         self.spus.resume(query, sink, spuid, sequence, request.source, now, outcomes.append)
         return self.spus.registry.variables(self._begun(outcomes).spuid)
@@ -589,7 +589,7 @@ class Engine:
         """Evaluate and notify if the engine has no evaluation threads. Return the number of notifications."""
         return 0 if self.spus.reevaluation.threaded else self.spus.reevaluated.settle()
 
-    def _begun(self, outcomes: Sequence[Subscription | Exception]) -> Subscription:
+    def _begun(self, outcomes: Sequence[ActiveSubscription | Exception]) -> ActiveSubscription:
         """Return the outcome of a subscription, or raise its error."""
         self._settle()
         self.graph.dictionary.sweep()

@@ -188,7 +188,7 @@ class Delta:
 
 
 @dataclass(slots=True)
-class Notification:
+class SubscriberNotification:
     """One notification for one subscriber. `sequence` 0 is the response to the subscribe request."""
 
     spuid: str
@@ -200,7 +200,7 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ActiveSubscription:
     """An active subscription. Its first notification (sequence 0, all rows are added) went to the sink."""
 
     spuid: str
@@ -216,5 +216,5 @@ class SubscribeFailed:
     description: str
 
 
-Sink = Callable[[Notification | SubscribeFailed], None]
+Sink = Callable[[SubscriberNotification | SubscribeFailed], None]
 """Receiver of a subscriber's notifications. Called on the engine's thread, in order; it must return quickly."""

@@ -113,7 +113,7 @@ def _expect(true: bool) -> None:
 
 
 @dataclass
-class Report:
+class RescueReport:
     """Content of a damaged file."""
 
     fault: str = ""
@@ -133,7 +133,7 @@ TABLES: Final = ("timers", "timer_outcomes", "subscriptions", "outbox")
 """Tables whose rows a report counts."""
 
 
-def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop: bool) -> Report:
+def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop: bool) -> RescueReport:
     """Report the readable content of a directory's journal file. With `drop`, replace the file by this content.
 
     `check` raises `DataDirectoryRefused` if the gateway could not use a data directory. A copy of the damaged file
@@ -212,9 +212,9 @@ def _exchange(path: Path, new: Path, suffix: str) -> Path:
     return copy
 
 
-def _rebuild(damaged: DamagedFile, new: Path) -> Report:
+def _rebuild(damaged: DamagedFile, new: Path) -> RescueReport:
     """Build a file from the readable content."""
-    report = Report()
+    report = RescueReport()
     quads: set[ox.Quad] = set()
     for unit in damaged.units():
         for entry in unit:
@@ -253,7 +253,9 @@ def _copy(damaged: DamagedFile, connection: sqlite3.Connection, table: str, orde
         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
 
 
-def _copy_others(damaged: DamagedFile, connection: sqlite3.Connection, meta: dict[str, str], report: Report) -> None:
+def _copy_others(
+    damaged: DamagedFile, connection: sqlite3.Connection, meta: dict[str, str], report: RescueReport
+) -> None:
     rows = {table: list(damaged.rows(table)) for table in TABLES}
     good: dict[str, list[_Row]] = {
         "timers": [row for row in rows["timers"] if _holds(is_sound_timer, row)],

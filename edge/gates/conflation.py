@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from edge.engine.requests import PIECE, Delta, Notification
+from edge.engine.requests import PIECE, Delta, SubscriberNotification
 from edge.engine.store.terms import size
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
@@ -27,7 +27,7 @@ class MergedDelta:
 
     __slots__ = ("_change", "_last", "_merged", "_rows", "_single", "length", "since")
 
-    def __init__(self, first: Notification, since: float = 0.0) -> None:
+    def __init__(self, first: SubscriberNotification, since: float = 0.0) -> None:
         """`since`: arrival time, by the caller's clock."""
         self.since = since
         self._last = first
@@ -40,7 +40,7 @@ class MergedDelta:
         self._rows: int | None = None
         """Bytes of the merged rows; None: there is only one notification."""
 
-    def settle(self) -> Notification:
+    def settle(self) -> SubscriberNotification:
         """Return the merged notification, and keep it as such until the next merge, so that its JSON can be written
         ahead.
         """
@@ -62,7 +62,7 @@ class MergedDelta:
         """Sequence number of the last merged notification."""
         return self._last.sequence
 
-    def add(self, later: Notification) -> None:
+    def add(self, later: SubscriberNotification) -> None:
         """Merge the next notification."""
         if self._change is None:
             self._change, self._rows = Bag(), 0
@@ -71,9 +71,11 @@ class MergedDelta:
         self._merged += later.merged
         known = self._last
         # Without rows: they are in `_change` now.
-        self._last = Notification(known.spuid, known.alias, later.sequence, Delta(known.delta.variables, (), ()))
+        self._last = SubscriberNotification(
+            known.spuid, known.alias, later.sequence, Delta(known.delta.variables, (), ())
+        )
 
-    def notification(self) -> Notification:
+    def notification(self) -> SubscriberNotification:
         """Return the merged notification, with the last sequence number and the count. A single one is returned
         unchanged.
         """
@@ -81,7 +83,7 @@ class MergedDelta:
         if change is None:
             return last
         delta = Delta.of(last.delta.variables, change.items())
-        return Notification(last.spuid, last.alias, last.sequence, delta, self._merged)
+        return SubscriberNotification(last.spuid, last.alias, last.sequence, delta, self._merged)
 
     def _count(self, delta: Delta) -> None:
         change, size = self._change, self._rows

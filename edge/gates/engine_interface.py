@@ -7,13 +7,13 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from edge.engine.performance import Figures
-from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
-from edge.engine.resume.recovery import Restored
+from edge.engine.requests import ActiveSubscription, Answer, QueryRequest, Sink, UpdateOutcome, UpdateRequest
+from edge.engine.resume.recovery import RestoredSubscription
 from edge.engine.settings import Booster, Processing
 from edge.engine.subscriptions.explanation import Explanation
 from edge.protocol.access import Access
 from edge.protocol.due_time import When
-from edge.protocol.timers import Scheduled, Timer, TimerState
+from edge.protocol.timers import TimerConfirmation, TimerRecord, TimerState
 
 T = TypeVar("T")
 
@@ -30,16 +30,16 @@ class SparqlEngine(Protocol):
         `read` processes the answer on an engine thread; the future gets its return value or exception.
         """
 
-    def schedule(self, request: UpdateRequest, when: When, name: str | None, /) -> Future[Scheduled]:
+    def schedule(self, request: UpdateRequest, when: When, name: str | None, /) -> Future[TimerConfirmation]:
         """Schedule a delayed update; completes when it is durable."""
 
     def cancel(self, name: str, who: Access, client: str | None, /) -> Future[None]:
         """Cancel a delayed update of `who`, or, for administrators, of another client."""
 
-    def timer(self, name: str, who: Access, client: str | None, /) -> Future[Timer]:
+    def timer(self, name: str, who: Access, client: str | None, /) -> Future[TimerRecord]:
         """Return the state of a delayed update, with the same permissions as `cancel`."""
 
-    def timers(self, state: TimerState | None, limit: int, who: Access, /) -> Future[list[Timer]]:
+    def timers(self, state: TimerState | None, limit: int, who: Access, /) -> Future[list[TimerRecord]]:
         """Return the delayed updates visible to `who`: pending ones first, then finished ones."""
 
 
@@ -48,10 +48,10 @@ class SessionEngine(SparqlEngine, Protocol):
 
     def subscribe(
         self, query: QueryRequest, sink: Sink, /, alias: str | None = None, *, keep: bool = False
-    ) -> Future[Subscription]:
+    ) -> Future[ActiveSubscription]:
         """Subscribe; the sink gets the first notification before the future completes. `keep`: survive a restart."""
 
-    def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[Restored]]:
+    def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[RestoredSubscription]]:
         """Return the subscriptions that survived a restart, and give each a sink. Call this once."""
 
     def transfer(self, spuid: str, client: str, /) -> Future[None]:

@@ -28,7 +28,7 @@ class Guard(Protocol):
         """
 
 
-class Authority(Protocol):
+class TokenIssuer(Protocol):
     """Registers clients and issues tokens (OAuth 2.0 client credentials, RFC 6749, section 4.4)."""
 
     async def register(self, identity: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from edge.engine.admission.byte_quota import Charge
-from edge.engine.requests import Notification
+from edge.engine.requests import SubscriberNotification
 from edge.gates.waiting_messages import Message, WaitingMessages, answer_size, is_answer
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
@@ -22,7 +22,7 @@ _FREE_BYTES = 32 * 1024
 """Unsent bytes that are not charged: a client that reads in time has about this much in its buffers."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """Interface of a client's connection for the session."""
 
     @property
@@ -70,7 +70,7 @@ class Outgoing:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         limit: int,
         unmerged: int,
         on_overflow: Callable[[], None],
@@ -142,9 +142,9 @@ class Outgoing:
         """Stop keeping notifications of a subscription."""
         self._sent.forget(spuid)
 
-    def unread(self) -> dict[str, list[Notification]]:
+    def unread(self) -> dict[str, list[SubscriberNotification]]:
         """Return the last sent and the waiting notifications by subscription, in order."""
-        found: dict[str, list[Notification]] = {}
+        found: dict[str, list[SubscriberNotification]] = {}
         for notification in (*self._sent, *self._queue.notifications()):
             found.setdefault(notification.spuid, []).append(notification)
         return found
@@ -267,7 +267,7 @@ class _SentNotifications:
         self._limit = limit
         self.spuids: set[str] = set()
         """The resumable subscriptions."""
-        self._sent: deque[tuple[Notification, int]] = deque()
+        self._sent: deque[tuple[SubscriberNotification, int]] = deque()
         """Each with the length of its text."""
         self.size = 0
         """Characters of their texts."""
@@ -275,7 +275,7 @@ class _SentNotifications:
     def __bool__(self) -> bool:
         return bool(self._sent)
 
-    def __iter__(self) -> Iterator[Notification]:
+    def __iter__(self) -> Iterator[SubscriberNotification]:
         return (notification for notification, _ in self._sent)
 
     def remember(self, spuid: str) -> None:

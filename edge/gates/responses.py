@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from edge.gates.outgoing import Connection, Outgoing
+from edge.gates.outgoing import ClientConnection, Outgoing
 from edge.gates.rate_limit import outgoing
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError
@@ -19,7 +19,9 @@ from edge.protocol.errors import EdgeError
 class Responses:
     """Responses of one session. All methods are called on the event loop; only `room` waits."""
 
-    def __init__(self, shared: Sessions, connection: Connection, peer: str, on_overflow: Callable[[], None]) -> None:
+    def __init__(
+        self, shared: Sessions, connection: ClientConnection, peer: str, on_overflow: Callable[[], None]
+    ) -> None:
         """`peer`: origin of the connection. `on_overflow`: see `Outgoing`."""
         self.shared = shared
         self.peer = peer

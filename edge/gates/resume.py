@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from prometheus_client import Gauge
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
-from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed
+from edge.engine.requests import QueryRequest, Sink, SubscribeFailed, SubscriberNotification
 from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
@@ -85,7 +85,7 @@ class ResumeRegistry:
     async def restore(self) -> None:
         """Take over the subscriptions of the previous run. They are suspended until their clients resume them."""
         bridge = LoopDispatcher(asyncio.get_running_loop())
-        early: list[Notification | SubscribeFailed] = []
+        early: list[SubscriberNotification | SubscribeFailed] = []
         feeds: dict[str, Feed] = {}
 
         def sink(spuid: str) -> Sink:
@@ -162,7 +162,7 @@ class ResumeRegistry:
         self._account(slot)
         return slot
 
-    def _take(self, subscription: SuspendedSubscription, item: Notification | SubscribeFailed) -> None:
+    def _take(self, subscription: SuspendedSubscription, item: SubscriberNotification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
             self._end(subscription)
         else:

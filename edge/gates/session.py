@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from edge.gates.guard import permitted
-from edge.gates.outgoing import Connection
+from edge.gates.outgoing import ClientConnection
 from edge.gates.pending_requests import ask
 from edge.gates.rate_limit import client_of
 from edge.gates.responses import Responses
 from edge.gates.sessions import Sessions
-from edge.gates.subscriptions import Subscriptions
+from edge.gates.subscriptions import SessionSubscriptions
 from edge.protocol.errors import EdgeError, InvalidRequest, TooLarge, TooManyRequests
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_message
 
@@ -18,13 +18,13 @@ from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_m
 class Session:
     """Session of one client. All methods are called on the event loop; only `room` waits."""
 
-    def __init__(self, shared: Sessions, connection: Connection, peer: str) -> None:
+    def __init__(self, shared: Sessions, connection: ClientConnection, peer: str) -> None:
         """`peer`: origin of the connection; it identifies the client until authentication (`rate_limit`)."""
         self.shared = shared
         self.peer = peer
         self._responses = Responses(shared, connection, peer, self._overflow)
         self.outgoing = self._responses.outgoing
-        self.subscriptions = Subscriptions(self._responses)
+        self.subscriptions = SessionSubscriptions(self._responses)
         self.closed = False
         self.authorized = False
         """Whether an authorized message has arrived."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.engine.requests import ActiveSubscription, Dataset, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
 from edge.gates.responses import Responses
@@ -22,7 +22,7 @@ from edge.protocol.errors import EdgeError, NotFound, RequestTimeout, Subscripti
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
 
-class Subscriptions:
+class SessionSubscriptions:
     """Subscriptions of one session, and those that are about to start."""
 
     def __init__(self, responses: Responses) -> None:
@@ -139,7 +139,7 @@ class Subscriptions:
         with contextlib.suppress(EdgeError):  # the client is gone, and a stopping engine ends all subscriptions itself
             self._shared.engine.unsubscribe(spuid)
 
-    def close(self, unread: Mapping[str, Sequence[Notification]] | None) -> None:
+    def close(self, unread: Mapping[str, Sequence[SubscriberNotification]] | None) -> None:
         """End all subscriptions.
 
         `unread`: the notifications, by spuid, that the client may not have received, if it may resume its
@@ -160,7 +160,9 @@ class Subscriptions:
 class Subscribe:
     """A subscribe request, and the resulting subscription."""
 
-    def __init__(self, subscriptions: Subscriptions, request: SubscribeMessage, access: Access, started: float) -> None:
+    def __init__(
+        self, subscriptions: SessionSubscriptions, request: SubscribeMessage, access: Access, started: float
+    ) -> None:
         self._subscriptions = subscriptions
         self._responses = subscriptions.responses
         self._shared = subscriptions.responses.shared
@@ -183,7 +185,7 @@ class Subscribe:
         self._dropped = False
         self._answered = False
         self._timer: asyncio.TimerHandle | None = None
-        self._future: Future[Subscription] | None = None
+        self._future: Future[ActiveSubscription] | None = None
 
     def start(self) -> None:
         """Pass the request to the engine. Raises errors that the engine detects at once."""
@@ -200,7 +202,7 @@ class Subscribe:
         # Through the same dispatcher, so `_done` runs after the notifications that the engine sent before.
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
-    def notify(self, item: Notification | SubscribeFailed) -> None:
+    def notify(self, item: SubscriberNotification | SubscribeFailed) -> None:
         """Process an item that the engine sends to this subscription, in order."""
         if self._dropped:
             return
@@ -219,7 +221,7 @@ class Subscribe:
         self._responses.outgoing.send(item)
         self._shared.notified()
 
-    def go_on(self, suspended: SuspendedSubscription, missed: Notification) -> None:
+    def go_on(self, suspended: SuspendedSubscription, missed: SubscriberNotification) -> None:
         """Resume a suspended subscription instead of starting a new one."""
         self._answer()
         self.spuid, self.variables, self.sequence = suspended.spuid, suspended.variables, suspended.sequence
@@ -260,7 +262,7 @@ class Subscribe:
         unread = self._responses.outgoing.unread().get(self.spuid, [])
         return self.suspended(unread)
 
-    def suspended(self, unread: Sequence[Notification]) -> SuspendedSubscription:
+    def suspended(self, unread: Sequence[SubscriberNotification]) -> SuspendedSubscription:
         """Return the suspended form of the subscription. `unread`: see `SuspendedSubscription`."""
         return SuspendedSubscription(self.feed, self.query, self.spuid, self.variables, self.sequence, unread)
 
@@ -311,7 +313,7 @@ class Subscribe:
         if self._future is not None:
             self._future.cancel()
 
-    def _done(self, future: Future[Subscription]) -> None:
+    def _done(self, future: Future[ActiveSubscription]) -> None:
         self._responses.done()
         self._subscriptions.opened(self)
         self._future = None
@@ -329,7 +331,7 @@ class Unsubscribe:
     """An unsubscribe request. Notifications continue until the engine has answered."""
 
     def __init__(
-        self, subscriptions: Subscriptions, call: Subscribe, request: UnsubscribeMessage, started: float
+        self, subscriptions: SessionSubscriptions, call: Subscribe, request: UnsubscribeMessage, started: float
     ) -> None:
         self._subscriptions = subscriptions
         self._responses = subscriptions.responses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.engine.requests import Delta, Notification, QueryRequest, Sink, SubscribeFailed
+from edge.engine.requests import Delta, QueryRequest, Sink, SubscribeFailed, SubscriberNotification
 from edge.gates.conflation import MergedDelta, size_of
 
 
@@ -16,7 +16,7 @@ class Feed:
     def __init__(self, to: Sink) -> None:
         self.to = to
 
-    def take(self, item: Notification | SubscribeFailed) -> None:
+    def take(self, item: SubscriberNotification | SubscribeFailed) -> None:
         """Forward an item to the current receiver."""
         self.to(item)
 
@@ -31,7 +31,7 @@ class SuspendedSubscription:
         spuid: str,
         variables: tuple[str, ...],
         last_sequence: int,
-        unread: Sequence[Notification],
+        unread: Sequence[SubscriberNotification],
     ) -> None:
         """`last_sequence`: last sent notification. `unread`: the last notifications, sent or waiting, in order."""
         self.feed = feed
@@ -50,7 +50,7 @@ class SuspendedSubscription:
         """Approximate memory of the changes that the client may have missed, in bytes."""
         return self._unread_size + (0 if self._merged is None else self._merged.size)
 
-    def add(self, notification: Notification) -> None:
+    def add(self, notification: SubscriberNotification) -> None:
         """Merge a new notification."""
         self.sequence = notification.sequence
         if self._merged is None:
@@ -58,12 +58,14 @@ class SuspendedSubscription:
         else:
             self._merged.add(notification)
 
-    def since(self, alias: str | None, sequence: int) -> Notification | None:
+    def since(self, alias: str | None, sequence: int) -> SubscriberNotification | None:
         """Return one notification with all changes after `sequence`. None: these changes are not available any more."""
         # The client names a notification that it cannot have received.
         if sequence > self._last_sequence:
             return None
-        merged = MergedDelta(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
+        merged = MergedDelta(
+            SubscriberNotification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0)
+        )
         for missed in self._unread if self._merged is None else (*self._unread, self._merged.notification()):
             if missed.sequence > merged.sequence:
                 # A gap: the notifications before this one were dropped.

@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from edge.engine.requests import Notification
+from edge.engine.requests import SubscriberNotification
 from edge.gates.conflation import MergedDelta
 
-Message = Notification | str
+Message = SubscriberNotification | str
 """A notification, or another message as JSON text."""
 
 
@@ -99,7 +99,7 @@ class WaitingMessages:
         else:
             self._put_notification(message)
 
-    def _put_notification(self, notification: Notification) -> None:
+    def _put_notification(self, notification: SubscriberNotification) -> None:
         merged = self._deltas.get(notification.spuid)
         # Part of the JSON of `_writing` may be complete already, so nothing is merged into it.
         if merged is not None and self._length >= self._unmerged and merged is not self._writing:
@@ -120,7 +120,7 @@ class WaitingMessages:
         message = self._writing = self._waiting[0]
         if isinstance(message, MergedDelta):
             message = message.settle()
-        if not isinstance(message, Notification) or message.delta.written:
+        if not isinstance(message, SubscriberNotification) or message.delta.written:
             return False
         message.delta.write_piece()
         return True
@@ -155,7 +155,7 @@ class WaitingMessages:
             self._writing = None
         return found
 
-    def notifications(self) -> Iterator[Notification]:
+    def notifications(self) -> Iterator[SubscriberNotification]:
         """Yield the notifications, in order."""
         return (merged.notification() for merged in self._waiting if isinstance(merged, MergedDelta))
 

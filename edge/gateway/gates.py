@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
-from edge.gates.guard import Authority, Guard
+from edge.gates.guard import Guard, TokenIssuer
 from edge.gates.http import HttpGate, Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
@@ -24,7 +24,7 @@ from edge.metrics import Metrics
 from edge.protocol.addresses import is_loopback
 
 if TYPE_CHECKING:
-    from edge.gates.coap.contexts import Contexts
+    from edge.gates.coap.contexts import SecurityContexts
     from edge.security.tls import Tls
 
 _KEYS: Final = {
@@ -54,8 +54,8 @@ class Gates:
         guard: Guard,
         rate_limit: RateLimit,
         resume_registry: ResumeRegistry,
-        authority: Authority | None,
-        contexts: Contexts | None,
+        authority: TokenIssuer | None,
+        contexts: SecurityContexts | None,
     ) -> None:
         self._settings = settings
         self._engine = engine

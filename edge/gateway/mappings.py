@@ -26,7 +26,7 @@ from edge.mapping.serial_ports import SerialPort
 from edge.metrics import Metrics
 
 
-class Ports(actuation.Ports, Protocol):
+class SerialPorts(actuation.Ports, Protocol):
     """Serial ports, as the mappings use them."""
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
@@ -44,7 +44,7 @@ class Mappings:
         of_mappings = settings.mappings.model_copy(update={"dir": settings.mappings_dir})
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
-        self._ports: Ports | None = None
+        self._ports: SerialPorts | None = None
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, settings.actuation, self.ingest.bad_values)
         try:
@@ -53,7 +53,7 @@ class Mappings:
             raise StartError(f"mappings.packs: {error}") from error
         self._changed(self.files.mapper)
 
-    def serve(self, ports: Ports) -> None:
+    def serve(self, ports: SerialPorts) -> None:
         """Attach the serial ports: they follow the files, and commands for them go there. Call before `start`."""
         self._ports = ports
         self.actuation.send_by(ports)

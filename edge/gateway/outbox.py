@@ -15,12 +15,12 @@ from edge.config import Settings
 from edge.metrics import Metrics
 from edge.outbox.outbox import Outbox
 from edge.outbox.settings import OffloadSettings
-from edge.outbox.sqlite_tables import Damaged
-from edge.outbox.status import Status
+from edge.outbox.sqlite_tables import DamagedDatabase
+from edge.outbox.status import ShipmentStatus
 from edge.protocol.errors import InvalidRequest, NotReady, RequestTimeout
 
 if TYPE_CHECKING:
-    from edge.outbox.landing import Landing
+    from edge.outbox.landing import LandingTarget
     from edge.outbox.shipper import Shipper
 
 _REFRESH: Final = 1.0
@@ -38,7 +38,7 @@ class Shipping:
         offload = settings.offload
         self._patience = settings.shutdown.timeout * 0.2
         self._shipper = _shipper(outbox, offload) if offload.to else None
-        self.status = Status(outbox, self._shipper, offload.to)
+        self.status = ShipmentStatus(outbox, self._shipper, offload.to)
         self._watch(metrics, outbox)
 
     def start(self, stack: AsyncExitStack) -> None:
@@ -75,7 +75,7 @@ class Shipping:
         """Refresh the status on a thread: a disk that does not respond must not delay requests for metrics."""
         while True:
             if self.status.stale:
-                with contextlib.suppress(Damaged, OSError):  # the shipper meets and reports the same error
+                with contextlib.suppress(DamagedDatabase, OSError):  # the shipper meets and reports the same error
                     await asyncio.to_thread(self.status.refresh)
             await asyncio.sleep(_REFRESH)
 
@@ -100,7 +100,7 @@ def _shipper(outbox: Outbox, offload: OffloadSettings) -> Shipper:
     return Shipper(outbox, _landing(offload), offload)
 
 
-def _landing(offload: OffloadSettings) -> Landing:
+def _landing(offload: OffloadSettings) -> LandingTarget:
     from edge.outbox.directory import DirectoryLanding
     from edge.outbox.over_http import HttpLanding
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge.config import Settings
 from edge.engine.journal.journal import Journal
-from edge.engine.rescue import UNREADABLE, Report, rebuild
+from edge.engine.rescue import UNREADABLE, RescueReport, rebuild
 from edge.engine.resume.subscription_table import SubscriptionTable
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
@@ -15,10 +15,10 @@ from edge.engine.timers.timer_table import TimerTable
 from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 
-__all__ = ["Report", "rescue"]
+__all__ = ["RescueReport", "rescue"]
 
 
-def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> Report:
+def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> RescueReport:
     """Report the readable data of the journal file; with `drop`, continue with it. Raises `DataDirectoryRefused`.
 
     The damaged file is renamed, with the time `now` in its name.

@@ -25,7 +25,7 @@ _DEPTH: Final = {"{": 1, "}": -1}
 _BLANKED: Final = re.compile(r"[^\n]")
 
 
-class Fault(NamedTuple):
+class SyntaxFault(NamedTuple):
     """Reason for a syntax error, and its position in the text."""
 
     position: int
@@ -36,7 +36,7 @@ class _Parsed(Exception):
     """Signals that the query was parsed."""
 
 
-def check_syntax(kind: Literal["update", "query"], text: str) -> Fault | None:
+def check_syntax(kind: Literal["update", "query"], text: str) -> SyntaxFault | None:
     """Return None for a valid update or query, else the error. Raises `ParsingFailed` for invalid tokens."""
     if kind == "query":
         try:
@@ -51,7 +51,7 @@ def check_syntax(kind: Literal["update", "query"], text: str) -> Fault | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _judge_operations(text: str, prologue: str, operations: str) -> Fault | None:
+def _judge_operations(text: str, prologue: str, operations: str) -> SyntaxFault | None:
     try:
         ox.Store().update(prologue + _FAILING + operations, base_iri=_BASE)
     except RuntimeError:
@@ -97,6 +97,6 @@ def _stop(_: object) -> ox.NamedNode:
     raise _Parsed
 
 
-def _fault(kind: Literal["update", "query"], text: str, error: Exception) -> Fault:
+def _fault(kind: Literal["update", "query"], text: str, error: Exception) -> SyntaxFault:
     found = diagnose(kind, text, tokenize(text), str(error))
-    return Fault(found.position, f"{found.problem}. {found.remedy}")
+    return SyntaxFault(found.position, f"{found.problem}. {found.remedy}")

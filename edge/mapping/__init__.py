@@ -6,14 +6,14 @@ The package is pure. It opens no sockets, starts no threads, reads no clock and 
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
-from edge.mapping.explain_message import Candidate, Explanation, check_file, explain, suggest
+from edge.mapping.explain_message import Candidate, MessageExplanation, check_file, explain, suggest
 from edge.mapping.mapper import Mapper
 from edge.mapping.model import mapping_schema
-from edge.mapping.outcome import Declared, Mapped, Problem
+from edge.mapping.outcome import Declared, Mapped, MessageProblem
 from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pack
 from edge.mapping.reading import Reading
 from edge.mapping.settings import MappingLimits
-from edge.mapping.solution import CommandError, Term
+from edge.mapping.solution import CommandError, SolutionTerm
 
 __all__ = [
     "FIRST_NUMBER",
@@ -22,16 +22,16 @@ __all__ = [
     "Command",
     "CommandError",
     "Declared",
-    "Explanation",
     "Fault",
     "Mapped",
     "Mapper",
     "MappingError",
     "MappingLimits",
     "MappingPack",
-    "Problem",
+    "MessageExplanation",
+    "MessageProblem",
     "Reading",
-    "Term",
+    "SolutionTerm",
     "builtin_names",
     "check_file",
     "explain",

@@ -14,7 +14,7 @@ from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.places import under
 from edge.mapping.settings import MappingLimits
-from edge.mapping.solution import CommandError, Solution, Term
+from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.mapping.values import BadValueError, Converter, literal, shown
 
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
@@ -87,7 +87,7 @@ class Actuator:
         messages = (self.added, self.removed) if self.removed is not None else (self.added,)
         return any(message.topic.matches(topic) for message in messages)
 
-    def solution(self, terms: Mapping[str, Term]) -> Solution:
+    def solution(self, terms: Mapping[str, SolutionTerm]) -> Solution:
         """Return a solution of its query, with its conversions."""
         return Solution(terms, self.converters)
 

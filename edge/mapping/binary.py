@@ -40,7 +40,7 @@ _Size = Callable[["_Reader", Document], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class PayloadLayout:
     """Layout of a binary payload."""
 
     _steps: tuple[_Step, ...]
@@ -58,11 +58,11 @@ class Layout:
         return document
 
 
-def layout(fields: Sequence[FieldSpec]) -> Layout:
+def layout(fields: Sequence[FieldSpec]) -> PayloadLayout:
     """Compile the layout of a mapping. Raises `BadKeyError`."""
     if not fields:
         raise BadKeyError("A binary payload has fields.", key="fields", allowed="fields = [{ name, type }, ...]")
-    return Layout(_steps(fields, "fields", {}, top=True))
+    return PayloadLayout(_steps(fields, "fields", {}, top=True))
 
 
 class _Reader:

@@ -9,14 +9,14 @@ from typing import Final
 
 from edge.mapping.binary import layout
 from edge.mapping.errors import BadKeyError, Fault, nearest
-from edge.mapping.jsonpath import MEMBER, Path, parse_path
+from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
 from edge.mapping.places import DOCUMENTS, NAME, find_place, under
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
 from edge.mapping.settings import MappingLimits
-from edge.mapping.store import Store
+from edge.mapping.store import StoreRules
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
 from edge.mapping.times import time_format
@@ -276,17 +276,17 @@ class MappingCompiler:
         known[spec] = rule
         return rule
 
-    def _store(self, value: object) -> Store | None:
+    def _store(self, value: object) -> StoreRules | None:
         if not isinstance(value, StoreSpec):
-            return None if value in (None, "none") else Store(change=value == "change")
+            return None if value in (None, "none") else StoreRules(change=value == "change")
         if not value.model_fields_set:
             raise BadKeyError("The table says nothing.", key="store", allowed=", ".join(StoreSpec.model_fields))
         if value.change is False and value.dead_band is not None:
             raise BadKeyError("Readings with a dead band are stored on change anyway.", key="store.change")
-        return Store(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
+        return StoreRules(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
 
-    def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, Path | str], ...]:
-        found: list[tuple[str, Path | str]] = []
+    def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, JsonPath | str], ...]:
+        found: list[tuple[str, JsonPath | str]] = []
         for name, place in (spec.captures or {}).items():
             if payload == "text":
                 raise BadKeyError("Captures of text payloads are named groups of the pattern.", key="captures")

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Final
 
 from edge.mapping.compiling import TOPIC
-from edge.mapping.jsonpath import MEMBER, Path
+from edge.mapping.jsonpath import MEMBER, JsonPath
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
 from edge.mapping.reading import Reading
 from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
-from edge.mapping.senml import Record, records
+from edge.mapping.senml import SenmlRecord, records
 from edge.mapping.template import CaptureError
 from edge.mapping.times import BadTimeError
 from edge.mapping.values import BadValueError, OtherKindError, plain_text, shown
@@ -53,7 +53,7 @@ class BoundMapping:
     """Rules for one member of a JSON object, by member name."""
     deeper: list[BoundRule] = field(default_factory=list)
     """The other rules for JSON."""
-    required: list[tuple[Rule, Path]] = field(default_factory=list)
+    required: list[tuple[Rule, JsonPath]] = field(default_factory=list)
     """Rules for values that JSON must have, with their paths."""
 
 
@@ -83,7 +83,7 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
 
 
 @dataclass(slots=True)
-class Evaluation:
+class MessageEvaluation:
     """Evaluation of one message by its mappings."""
 
     message: PayloadMessage
@@ -109,7 +109,7 @@ class Evaluation:
         document = self.message.document
         captures: dict[str, str] = {}
         for name, path in bound.mapping.captures:
-            value = path.first(document) if isinstance(path, Path) else None
+            value = path.first(document) if isinstance(path, JsonPath) else None
             if value is None or isinstance(value, dict | list):
                 self.out.problem(bound.mapping.name, str(name), "the payload lacks this capture, so nothing is read")
                 return
@@ -241,7 +241,7 @@ class Evaluation:
                     self._record(ready, record, {**captures, **names, NAME: record.name})
                     break
 
-    def _record(self, ready: BoundRule, record: Record, captures: dict[str, str]) -> None:
+    def _record(self, ready: BoundRule, record: SenmlRecord, captures: dict[str, str]) -> None:
         rule = ready.rule
         if rule.terms is None:
             return
@@ -321,7 +321,7 @@ def _named(match: re.Match[str]) -> dict[str, str]:
     return {name: value or "" for name, value in match.groupdict().items()}
 
 
-def _record_names(rule: Rule, record: Record) -> dict[str, str] | None:
+def _record_names(rule: Rule, record: SenmlRecord) -> dict[str, str] | None:
     names = rule.record.match(record.name)
     units = rule.record_unit.match(record.unit or "")
     return None if names is None or units is None else {**names, **units}

@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class MessageExplanation:
     """Evaluation of one message, with explanations."""
 
     topic: str
@@ -58,7 +58,7 @@ def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[F
     return []
 
 
-def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> Explanation:
+def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> MessageExplanation:
     """Explain how `mapper` evaluates a message (`now`: time of arrival), and suggest a mapping for it."""
     outcome = mapper.map(topic, payload, now)
     message = PayloadMessage(topic, payload)
@@ -80,10 +80,10 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     if not candidates and (writer := mapper.writer(topic)) is not None:
         candidates.append(Candidate(writer.name, writer.added.topic.text, {}, True, "what this actuator sends itself"))
     if outcome.matched:
-        return Explanation(topic, outcome, tuple(candidates))
+        return MessageExplanation(topic, outcome, tuple(candidates))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
-    return Explanation(topic, outcome, tuple(candidates), tuple(nearest), suggest(topic, payload))
+    return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggest(topic, payload))
 
 
 def suggest(topic: str, payload: bytes) -> str:

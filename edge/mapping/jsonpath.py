@@ -60,7 +60,7 @@ _AnyStep = _Key | _Names | _Index | _Items
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class JsonPath:
     """A compiled path."""
 
     text: str
@@ -164,7 +164,7 @@ def _with(captures: dict[str, str], name: str | None, key: str) -> dict[str, str
     return found
 
 
-def parse_path(text: str) -> Path:
+def parse_path(text: str) -> JsonPath:
     """Parse a path such as `sensors[0].temperature` or `{sensor}.Temperature`. Raises `BadKeyError`."""
     rest = text.strip()
     relative = rest.startswith("@")
@@ -184,7 +184,7 @@ def parse_path(text: str) -> Path:
     # Bounds the recursion of `_walk`.
     if len(steps) > 32:
         raise BadKeyError("A path has at most 32 steps.")
-    return Path(text, tuple(steps), tuple(names), relative)
+    return JsonPath(text, tuple(steps), tuple(names), relative)
 
 
 def _step(match: re.Match[str], names: list[str]) -> _AnyStep:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from edge.mapping.actuators import Actuator
-from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
+from edge.mapping.evaluate import BoundMapping, BoundRule, MessageEvaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
 from edge.mapping.payload import PayloadMessage
@@ -66,11 +66,11 @@ class Mapper:
             name = routes[0][0].mapping.name
             out.problem(name, "payload", f"has {len(payload)} bytes, the limit is {self.limits.payload}")
             return Mapped(True, problems=tuple(out.problems))
-        evaluation = Evaluation(PayloadMessage(topic, payload), out, self._render, now)
+        evaluation = MessageEvaluation(PayloadMessage(topic, payload), out, self._render, now)
         applied, ignored = self._apply(evaluation, routes)
         return Mapped(bool(applied), tuple(applied), tuple(out.readings), tuple(out.problems), ignored)
 
-    def _apply(self, evaluation: Evaluation, routes: tuple[Group, ...]) -> tuple[list[str], bool]:
+    def _apply(self, evaluation: MessageEvaluation, routes: tuple[Group, ...]) -> tuple[list[str], bool]:
         applied: list[str] = []
         ignored = False
         for group in routes:

@@ -10,7 +10,7 @@ from edge.mapping.settings import MappingLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MessageProblem:
     """A part of a message that could not be used."""
 
     mapping: str
@@ -33,7 +33,7 @@ class Mapped(NamedTuple):
     mappings: tuple[str, ...] = ()
     """Names of the applied mappings."""
     readings: tuple[Reading, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[MessageProblem, ...] = ()
     ignored: bool = False
     """Whether a mapping ignores this message explicitly."""
 
@@ -63,7 +63,7 @@ class Collector:
 
     limits: MappingLimits
     readings: list[Reading] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[MessageProblem] = field(default_factory=list)
 
     def reading(self, reading: Reading, mapping: str) -> None:
         """Add a reading. Raises `FullError` beyond the limit."""
@@ -76,4 +76,4 @@ class Collector:
         """Add a problem; problems beyond the limit are not reported."""
         # A small payload can have a problem at each of its values, and each problem is logged or returned.
         if len(self.problems) < self.limits.problems:
-            self.problems.append(Problem(mapping, what, reason, kept))
+            self.problems.append(MessageProblem(mapping, what, reason, kept))

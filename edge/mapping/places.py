@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from edge.mapping.errors import BadKeyError
-from edge.mapping.jsonpath import MEMBER, Path, parse_path
+from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import NamePattern
@@ -30,7 +30,7 @@ _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 class PayloadPlace:
     """Position of a reading's value in the payload."""
 
-    path: Path | None = None
+    path: JsonPath | None = None
     record: NamePattern = field(default_factory=NamePattern)
     record_unit: NamePattern = field(default_factory=NamePattern)
     regex: re.Pattern[str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from edge.mapping.store import Store
+from edge.mapping.store import StoreRules
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 XSD_BOOLEAN = XSD + "boolean"
@@ -42,5 +42,5 @@ class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen 
     """Topic of the message (literal of `arces-monitor:hasMqttTopic`)."""
     time: datetime | None = None
     """Timestamp in the message, with zone, in UTC; None if it has none."""
-    store: Store | None = None
+    store: StoreRules | None = None
     """How the reading is stored in the history; None: it is not."""

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from edge.mapping.binary import Layout
-from edge.mapping.jsonpath import Path
+from edge.mapping.binary import PayloadLayout
+from edge.mapping.jsonpath import JsonPath
 from edge.mapping.payload import PayloadError, PayloadMessage
-from edge.mapping.store import Store
+from edge.mapping.store import StoreRules
 from edge.mapping.template import Template
 from edge.mapping.times import TimeFormat
 from edge.mapping.topics import TopicPattern
@@ -65,7 +65,7 @@ class TermTemplates:
 class TimeRule:
     """Position of the time in a message: a JSON path or a group of the pattern."""
 
-    path: Path | None
+    path: JsonPath | None
     group: str | None
     format: TimeFormat
 
@@ -74,7 +74,7 @@ class TimeRule:
 class Condition:
     """A condition on the payload."""
 
-    path: Path | None
+    path: JsonPath | None
     exists: bool | None
     one_of: tuple[str | bool | Decimal, ...] | None
     regex: re.Pattern[str] | None
@@ -112,15 +112,15 @@ class Rule:
     terms: TermTemplates | None
     """None: the value is consumed without a reading (`ignore`)."""
     convert: Converter
-    path: Path | None
+    path: JsonPath | None
     record: NamePattern
     record_unit: NamePattern
     regex: re.Pattern[str] | None
-    unit_path: Path | None
+    unit_path: JsonPath | None
     units: dict[str, str | None]
     time: TimeRule | None
     required: bool
-    store: Store | None
+    store: StoreRules | None
     """Selects the readings for the history; None: none."""
     when: tuple[Condition, ...]
 
@@ -153,10 +153,10 @@ class CompiledMapping:
     topic: TopicPattern
     topic_regex: re.Pattern[str] | None
     payload: str
-    layout: Layout | None
+    layout: PayloadLayout | None
     """Layout of a binary payload."""
     when: tuple[Condition, ...]
-    captures: tuple[tuple[str, Path | str], ...]
+    captures: tuple[tuple[str, JsonPath | str], ...]
     """Captures from the payload: JSON paths, or names of SenML records."""
     ignore: bool
     also: bool

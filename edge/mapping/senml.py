@@ -18,7 +18,7 @@ _RELATIVE: Final = Decimal(2**28)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SenmlRecord:
     """A resolved record: full name, raw value, unit code and time."""
 
     name: str
@@ -28,7 +28,7 @@ class Record:
     time_fault: str | None = None
 
 
-def records(document: object, now: datetime | None) -> Iterator[Record]:
+def records(document: object, now: datetime | None) -> Iterator[SenmlRecord]:
     """Yield the records of a pack that have a value, in order.
 
     `now` is the time of arrival, the base of relative times (below 2**28 seconds, RFC 8428 section 4.5.3); without it
@@ -83,7 +83,7 @@ class _Base:
                 # refused.
                 raise PayloadError(f'the payload demands the SenML extension "{key[:40]}", which is not known')
 
-    def resolve(self, entry: dict[str, object]) -> Record | None:
+    def resolve(self, entry: dict[str, object]) -> SenmlRecord | None:
         name = entry.get("n", "")
         name = self.name + (name if isinstance(name, str) else "")
         value = self._value(entry)
@@ -91,7 +91,7 @@ class _Base:
             return None
         unit = entry.get("u", self.unit)
         timestamp, fault = self._time(entry)
-        return Record(name, value, unit if isinstance(unit, str) else None, timestamp, fault)
+        return SenmlRecord(name, value, unit if isinstance(unit, str) else None, timestamp, fault)
 
     def _value(self, entry: dict[str, object]) -> object:
         # The draft form names strings "sv" and truth values "bv". In RFC 8428 "bv" is the base value.

@@ -25,7 +25,7 @@ _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _NUMBER: Final = Converter(kind="number")
 
 
-class Term(NamedTuple):
+class SolutionTerm(NamedTuple):
     """An IRI or a literal."""
 
     text: str
@@ -85,7 +85,7 @@ ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {
 class Solution:
     """One solution of an actuator's query. Unbound variables and blank nodes are not in `terms`."""
 
-    terms: Mapping[str, Term]
+    terms: Mapping[str, SolutionTerm]
     converters: Mapping[str, Converter]
 
     def scalar(self, name: str) -> Scalar | None:
@@ -109,7 +109,7 @@ class Solution:
         return text
 
 
-def _converted(term: Term, converter: Converter | None) -> Scalar | None:
+def _converted(term: SolutionTerm, converter: Converter | None) -> Scalar | None:
     raw: bool | str = term.text
     if term.datatype == XSD_BOOLEAN:
         if term.text not in _BOOLEANS:

@@ -19,7 +19,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreRules:
     """Selection rules of a mapping. A reading is stored unless a rule excludes it."""
 
     change: bool = False

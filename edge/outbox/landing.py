@@ -41,7 +41,7 @@ class KnownOutbox:
             yield first, last
 
 
-class Landing(Protocol):
+class LandingTarget(Protocol):
     """A landing zone."""
 
     def look(self, gateway: str, epoch: str) -> KnownOutbox:

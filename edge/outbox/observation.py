@@ -25,7 +25,7 @@ EPOCH_LENGTH: Final = 16
 """Number of hexadecimal digits of the random, globally unique name of an outbox."""
 
 
-class Context(NamedTuple):
+class ObservationContext(NamedTuple):
     """Values that the observations of one sensor share. All except the two datatypes may be missing; texts are IRIs."""
 
     series: str | None = None
@@ -74,7 +74,7 @@ class Iris(NamedTuple):
     instant: str
 
 
-def iris(context: Context, cells: Cells, epoch: str, seq: int) -> Iris:
+def iris(context: ObservationContext, cells: Cells, epoch: str, seq: int) -> Iris:
     """Return the IRIs of an observation: `SERIES/EPOCH-SEQ`, `…/result` and `…/instant`, or the stored ones."""
     derived = f"{context.series}/{epoch}-{seq}"
     return Iris(
@@ -89,7 +89,7 @@ def time_text(time: int) -> str:
     return f"{timestamp.isoformat(timespec=digits)}Z"
 
 
-def quads(context: Context, cells: Cells, epoch: str, seq: int) -> Iterator[str]:
+def quads(context: ObservationContext, cells: Cells, epoch: str, seq: int) -> Iterator[str]:
     """Yield the quads of an observation as lines of canonical N-Quads, without line ends."""
     if cells.quads is not None:
         yield from cells.quads.split("\n")
@@ -99,7 +99,7 @@ def quads(context: Context, cells: Cells, epoch: str, seq: int) -> Iterator[str]
         yield f"<{subject}> <{predicate}> {object_}{graph} ."
 
 
-def _triples(context: Context, cells: Cells, own: Iris) -> Iterator[tuple[str, str, str]]:
+def _triples(context: ObservationContext, cells: Cells, own: Iris) -> Iterator[tuple[str, str, str]]:
     observation, result, instant = own
     yield observation, RDF + "type", f"<{SOSA}Observation>"
     for predicate, iri in (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from edge.outbox import sqlite_tables
-from edge.outbox.observation import Context
+from edge.outbox.observation import ObservationContext
 from edge.outbox.recorder import Recorder
 from edge.outbox.sqlite_tables import Lost, Row
 
@@ -88,15 +88,18 @@ class Outbox:
         return None
 
     def rows(self, first: int, limit: int) -> Iterator[Row]:
-        """Yield number, context and body of up to `limit` observations from `first` on. Raises `Damaged`, `OSError`."""
+        """Yield number, context and body of up to `limit` observations from `first` on.
+
+        Raises `DamagedDatabase`, `OSError`.
+        """
         return iter(self._read(lambda select: list(sqlite_tables.read_rows(select, first, self.last, limit))))
 
-    def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
-        """Return the contexts with these ids. Raises `Damaged`, `OSError`."""
+    def contexts(self, ids: Iterable[int]) -> Mapping[int, ObservationContext]:
+        """Return the contexts with these ids. Raises `DamagedDatabase`, `OSError`."""
         return self._read(lambda select: dict(sqlite_tables.read_contexts(select, ids)))
 
     def lost(self) -> list[Lost]:
-        """Return the dropped ranges that are not acknowledged, in order. Raises `Damaged`, `OSError`."""
+        """Return the dropped ranges that are not acknowledged, in order. Raises `DamagedDatabase`, `OSError`."""
         return self._read(lambda select: list(sqlite_tables.read_lost(select)))
 
     def acknowledge(self, last: int) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from edge import __version__
-from edge.http_client import Connection, NoResponse
+from edge.http_client import HttpConnection, NoResponse
 from edge.outbox.landing import KnownOutbox, LandingFailed, acknowledged, held, parsed
 from edge.outbox.segment import MANIFEST, ROWS
 from edge.outbox.segmenter import Segment
@@ -122,7 +122,7 @@ class _Calls:
         self._timeout = timeout
         self._token = token
         self._ca_file = ca_file
-        self._connection = Connection(url, timeout, self._trust)
+        self._connection = HttpConnection(url, timeout, self._trust)
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, cast
 from edge.engine.journal.journal import Journal
 from edge.engine.store.changes import Statement
 from edge.outbox import sqlite_tables
-from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
+from edge.outbox.observation import EPOCH_LENGTH, Cells, ObservationContext
 from edge.outbox.row_encoding import observations
 from edge.outbox.segment import body
 from edge.outbox.settings import OutboxSettings
@@ -46,7 +46,7 @@ class Recorder:
         self._max_bytes = settings.max_bytes
         self._refuses = settings.when_full == "refuse"
         self._new_rows: list[Row] = []
-        self._new_contexts: dict[int, Context] = {}
+        self._new_contexts: dict[int, ObservationContext] = {}
         self._dropped: _Dropped | None = None
         self.count = 0
         """Number of observations that are not acknowledged."""
@@ -55,11 +55,11 @@ class Recorder:
         self._last_use: dict[int, int] = {}
         try:
             self._load(settings.gateway)
-        except sqlite_tables.Damaged as damaged:
+        except sqlite_tables.DamagedDatabase as damaged:
             journal.refuse(str(damaged))
 
     def _load(self, gateway: str) -> None:
-        """Read the stored state and check that its numbers have no gaps. Raises `sqlite_tables.Damaged`."""
+        """Read the stored state and check that its numbers have no gaps. Raises `DamagedDatabase`."""
         select = self._journal.select
         head = sqlite_tables.read_head(select)
         self._head_stored = head is not None and gateway in ("", head.gateway)
@@ -83,7 +83,7 @@ class Recorder:
     @staticmethod
     def _after(last: int, first: int, end: int) -> int:
         if first != last + 1:
-            raise sqlite_tables.Damaged(f"the stored observation {last + 1} is missing")
+            raise sqlite_tables.DamagedDatabase(f"the stored observation {last + 1} is missing")
         return end
 
     @property
@@ -92,11 +92,11 @@ class Recorder:
         return self.last + 1 - self.count
 
     def take(self, notes: Sequence[object], quads: Sequence[Statement], now: int) -> int:
-        """Number the observations of an update; notes begin with `Context` and `Cells`. Raises `StorageFailed`.
+        """Number the observations of an update, and return their number.
 
-        Returns the number of observations.
+        Notes begin with `ObservationContext` and `Cells`. Raises `StorageFailed`.
         """
-        found = [(note[0], note[1]) for note in cast("Sequence[tuple[Context, Cells]]", notes)]
+        found = [(note[0], note[1]) for note in cast("Sequence[tuple[ObservationContext, Cells]]", notes)]
         if quads:
             found += observations(quads, self.graph, f"{self.head.epoch}:{self.last + 1}", now)
         # All bodies and their size first: a refused update must not take numbers.
@@ -115,7 +115,7 @@ class Recorder:
         self.bytes += size
         return len(bodies)
 
-    def _number(self, context: Context) -> int:
+    def _number(self, context: ObservationContext) -> int:
         number = self._contexts.get(context)
         if number is None:
             self._last_context = number = self._last_context + 1

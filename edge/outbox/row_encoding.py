@@ -23,7 +23,7 @@ from edge.outbox.observation import (
     RDF,
     SOSA,
     Cells,
-    Context,
+    ObservationContext,
     literal,
     quads,
     time_text,
@@ -36,7 +36,9 @@ Triple = tuple[str, str, Term]
 """Subject (N-Triples text), predicate (IRI) and object."""
 
 
-def observations(statements: Iterable[Statement], history: str, name: str, now: int) -> list[tuple[Context, Cells]]:
+def observations(
+    statements: Iterable[Statement], history: str, name: str, now: int
+) -> list[tuple[ObservationContext, Cells]]:
     """Convert the quads of an update to rows: one for each observation, then one for each other subject.
 
     `history` is the graph of the live dataset that represents the default graph of the history. Blank nodes become
@@ -74,7 +76,7 @@ def _parts(left: dict[Node, dict[Triple, None]]) -> Iterable[tuple[str | None, l
             yield graph, part
 
 
-def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context, Cells]:
+def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[ObservationContext, Cells]:
     """Encode the triples of one observation as cells if the cells expand to the same triples; else verbatim."""
     found = _cells(triples, graph, now)
     if found is not None and sorted(quads(*found, "", 0)) == sorted(_lines(triples, graph)):
@@ -82,7 +84,7 @@ def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context
     return _verbatim(triples, graph, now)
 
 
-def _cells(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context, Cells] | None:
+def _cells(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[ObservationContext, Cells] | None:
     """Match the triples with the observation pattern. None: a required triple is missing or has another type."""
     objects: Mapping[str, Term] = {p: o for _, p, o in triples if p != _TYPE}
     result, instant = objects.get(SOSA + "hasResult"), objects.get(OWL_TIME + "hasTime")
@@ -92,7 +94,7 @@ def _cells(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Cont
         return None
     if not (isinstance(value, ox.Literal) and isinstance(time, ox.Literal) and time.value):
         return None
-    context = Context(
+    context = ObservationContext(
         topic=topic.value if isinstance(topic, ox.Literal) and topic.value else None,
         feature=_iri(objects, SOSA + "hasFeatureOfInterest"),
         property=_iri(objects, SOSA + "observedProperty"),
@@ -113,12 +115,12 @@ def _iri(objects: Mapping[str, Term], predicate: str) -> str | None:
     return found.value if isinstance(found, ox.NamedNode) else None
 
 
-def _verbatim(triples: Iterable[Triple], graph: str | None, now: int) -> tuple[Context, Cells]:
+def _verbatim(triples: Iterable[Triple], graph: str | None, now: int) -> tuple[ObservationContext, Cells]:
     """Store the triples verbatim, with the first time that they contain."""
     triples = list(triples)
     times = (o.value for _, p, o in triples if p == OWL_TIME + "inXSDDateTimeStamp" and isinstance(o, ox.Literal))
     time = next((micros for text in times if (micros := _micros(text)) is not None), now)
-    return Context(), Cells(time, quads="\n".join(sorted(_lines(triples, graph))))
+    return ObservationContext(), Cells(time, quads="\n".join(sorted(_lines(triples, graph))))
 
 
 def _lines(triples: Iterable[Triple], graph: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from edge.mapping.reading import Reading
 from edge.mapping.store import Said
-from edge.outbox.observation import Cells, Context
+from edge.outbox.observation import Cells, ObservationContext
 
 _MOST: Final = 100_000
 """Number of observations whose last value is remembered. For others, the next reading is stored in any case."""
@@ -20,7 +20,7 @@ _MOST: Final = 100_000
 class Note(NamedTuple):
     """An observation to store, and the stored one before it."""
 
-    context: Context
+    context: ObservationContext
     cells: Cells
     before: Said | None
 
@@ -47,7 +47,7 @@ class Sampler:
             return None
         if store.change or store.at_most_every is not None:
             self._remember(reading.observation, said)
-        context = Context(
+        context = ObservationContext(
             series=reading.observation,
             topic=reading.topic,
             feature=reading.location,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
+from edge.outbox.observation import EPOCH_LENGTH, Cells, ObservationContext
 
 SCHEMA: Final = 1
 """Version of the format. A reader leaves segments of a newer version where they are."""
@@ -48,7 +48,7 @@ class SegmentNewer(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class SegmentManifest:
     """Description of a segment, complete without reading its rows."""
 
     gateway: str
@@ -63,7 +63,7 @@ class Manifest:
     """Size of the rows file in bytes."""
     sha256: str = ""
     """SHA-256 of the rows file in hexadecimal; empty for a tombstone."""
-    contexts: Mapping[int, Context] = field(default_factory=dict)
+    contexts: Mapping[int, ObservationContext] = field(default_factory=dict)
     """The contexts that its rows refer to."""
     replayed: bool = False
     """Whether the segment was sent late, after an outage."""
@@ -103,7 +103,7 @@ class Manifest:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> Manifest:
+    def from_json(cls, text: bytes) -> SegmentManifest:
         """Parse a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
         try:
             body = json.loads(text)
@@ -112,7 +112,7 @@ class Manifest:
         try:
             if body["schema"] > SCHEMA:
                 raise SegmentNewer(f"it has schema {body['schema']}, and this program knows {SCHEMA}; update it")
-            contexts = {int(number): Context(**members) for number, members in body.pop("contexts").items()}
+            contexts = {int(number): ObservationContext(**members) for number, members in body.pop("contexts").items()}
             manifest = cls(contexts=contexts, **body)
         except SegmentNewer:
             raise
@@ -189,23 +189,23 @@ def unpacked(rows: bytes) -> Iterator[tuple[int, int, Cells]]:
             raise SegmentDamaged(f"a row cannot be read: {error}") from None
 
 
-def context_members(context: Context) -> dict[str, str]:
+def context_members(context: ObservationContext) -> dict[str, str]:
     """Return the members of a context that differ from their defaults."""
     return {
         name: value
         for name, value in context._asdict().items()
-        if value is not None and value != Context._field_defaults[name]
+        if value is not None and value != ObservationContext._field_defaults[name]
     }
 
 
 def _is_tombstone(path: Path) -> bool:
     try:
-        return Manifest.from_json(path.read_bytes()).tombstone
+        return SegmentManifest.from_json(path.read_bytes()).tombstone
     except (FileNotFoundError, SegmentDamaged, SegmentNewer):
         return False
 
 
-def _fault(manifest: Manifest) -> str:
+def _fault(manifest: SegmentManifest) -> str:
     """Return the problem of a manifest; empty if it is valid."""
     numbers: tuple[object, ...] = (
         manifest.first,

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from edge.outbox.observation import Context
-from edge.outbox.segment import Manifest, packed
-from edge.outbox.sqlite_tables import Damaged, Lost, Row
+from edge.outbox.observation import ObservationContext
+from edge.outbox.segment import SegmentManifest, packed
+from edge.outbox.sqlite_tables import DamagedDatabase, Lost, Row
 
 
 class Stored(Protocol):
@@ -25,7 +25,7 @@ class Stored(Protocol):
     def rows(self, first: int, limit: int) -> Iterable[Row]:
         """Yield number, context and `segment.body` of up to `limit` observations from `first` on, in order."""
 
-    def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
+    def contexts(self, ids: Iterable[int]) -> Mapping[int, ObservationContext]:
         """Return the contexts with these ids."""
 
     def lost(self) -> Sequence[Lost]:
@@ -35,7 +35,7 @@ class Stored(Protocol):
 class Segment(NamedTuple):
     """A segment to be shipped."""
 
-    manifest: Manifest
+    manifest: SegmentManifest
     rows: bytes
     """Content of the rows file; empty for a tombstone."""
 
@@ -43,7 +43,7 @@ class Segment(NamedTuple):
 def cut(stored: Stored, first: int, last: int) -> Segment:
     """Build the segment from `first` to `last`. It ends earlier where stored and dropped rows meet.
 
-    Equal rows give equal bytes. Raises `Damaged`.
+    Equal rows give equal bytes. Raises `DamagedDatabase`.
     """
     rows: list[Row] = []
     for row in stored.rows(first, last - first + 1):
@@ -55,7 +55,7 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
     data = packed(f"{seq}\t{context}\t{body}" for seq, context, body in rows)
     times = [int(body.partition("\t")[0]) for _, _, body in rows]
     return Segment(
-        Manifest(
+        SegmentManifest(
             gateway=stored.gateway,
             epoch=stored.epoch,
             first=first,
@@ -71,7 +71,7 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
 
 
 def _tombstone(stored: Stored, first: int, last: int) -> Segment:
-    """Build one tombstone from adjacent dropped ranges. Raises `Damaged` if the first number is not in one."""
+    """Build one tombstone from adjacent dropped ranges. Raises `DamagedDatabase` if the first number is not in one."""
     ranges: list[Lost] = []
     end = first - 1
     for lost in stored.lost():
@@ -79,9 +79,9 @@ def _tombstone(stored: Stored, first: int, last: int) -> Segment:
             ranges.append(lost)
             end = min(last, lost.last)
     if not ranges:
-        raise Damaged(f"observation {first} is not stored, and was not dropped")
+        raise DamagedDatabase(f"observation {first} is not stored, and was not dropped")
     return Segment(
-        Manifest(
+        SegmentManifest(
             gateway=stored.gateway,
             epoch=stored.epoch,
             first=first,

@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from edge.backoff import Backoff, Retry
-from edge.outbox.landing import KnownOutbox, Landing, LandingFailed
+from edge.outbox.landing import KnownOutbox, LandingFailed, LandingTarget
 from edge.outbox.segmenter import Segment, Stored, cut
 from edge.outbox.settings import OffloadSettings
-from edge.outbox.sqlite_tables import Damaged
+from edge.outbox.sqlite_tables import DamagedDatabase
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Shipper:
     def __init__(
         self,
         outbox: Shippable,
-        landing: Landing,
+        landing: LandingTarget,
         settings: OffloadSettings,
         *,
         uniform: Callable[[float, float], float] = random.uniform,
@@ -176,7 +176,7 @@ class Shipper:
                 for segment in self._cut(first, last):
                     self._put(segment)
                     segments, observations = segments + 1, observations + segment.manifest.rows
-        except (LandingFailed, Damaged, EdgeError, OSError) as error:
+        except (LandingFailed, DamagedDatabase, EdgeError, OSError) as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001  a defect must not end the thread
             _log.exception("offload.fault")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from edge.engine.journal.sqlite_schema import checksum
-from edge.outbox.observation import Context
+from edge.outbox.observation import ObservationContext
 from edge.outbox.segment import context_members
 
 Select = Callable[[str, Sequence[object]], Iterable[tuple[Any, ...]]]
@@ -23,7 +23,7 @@ Row = tuple[int, int, str]
 """Number, context and body of an observation (`edge.outbox.segment.body`)."""
 
 
-class Damaged(ValueError):
+class DamagedDatabase(ValueError):
     """The stored data is damaged; the text names the problem."""
 
 
@@ -51,12 +51,12 @@ class Head(NamedTuple):
 
 
 def read_head(select: Select) -> Head | None:
-    """Read the row of `meta`; None if it does not exist. Raises `Damaged`."""
+    """Read the row of `meta`; None if it does not exist. Raises `DamagedDatabase`."""
     for (value,) in select("SELECT value FROM meta WHERE name = ?", (_HEAD,)):
         try:
             return Head(*json.loads(value))
         except (ValueError, TypeError):
-            raise Damaged("it is not known whose its outbox is") from None
+            raise DamagedDatabase("it is not known whose its outbox is") from None
     return None
 
 
@@ -66,11 +66,11 @@ def write_head(connection: sqlite3.Connection, head: Head) -> None:
 
 
 def read_rows(select: Select, first: int, last: int, limit: int = -1) -> Iterator[Row]:
-    """Yield the observations `first` to `last` in order, at most `limit`. Raises `Damaged`."""
+    """Yield the observations `first` to `last` in order, at most `limit`. Raises `DamagedDatabase`."""
     query = "SELECT seq, context, body, crc FROM outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?"
     for seq, context, body, crc in select(query, (first, last, limit)):
         if checksum(body.encode(), seq, context) != crc:
-            raise Damaged(f"the stored observation {seq} fails its checksum")
+            raise DamagedDatabase(f"the stored observation {seq} fails its checksum")
         yield seq, context, body
 
 
@@ -85,7 +85,7 @@ class Extent(NamedTuple):
 
 
 def extent(select: Select, after: int) -> Extent:
-    """Summarise the observations with numbers above `after`, without reading their bodies. Raises `Damaged`."""
+    """Summarise the observations with numbers above `after`, without reading their bodies. Raises `DamagedDatabase`."""
     query = """
         SELECT count(*), sum(length(CAST(body AS BLOB))), min(seq), max(seq),
             min(CASE WHEN context NOT IN (SELECT id FROM outbox_contexts) THEN context END)
@@ -93,15 +93,15 @@ def extent(select: Select, after: int) -> Extent:
     """
     ((count, size, first, last, missing),) = select(query, (after,))
     if missing is not None:
-        raise Damaged(f"the context {missing} of stored observations is missing")
+        raise DamagedDatabase(f"the context {missing} of stored observations is missing")
     # Numbers are assigned without gaps, so a gap is damage.
     if count and count != last - first + 1:
-        raise Damaged(f"of the stored observations {first} to {last} only {count} are there")
+        raise DamagedDatabase(f"of the stored observations {first} to {last} only {count} are there")
     return Extent(count, size or 0, first or 0, last or 0)
 
 
-def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[tuple[int, Context]]:
-    """Yield contexts with their numbers: those in `ids`, or all. Raises `Damaged`."""
+def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[tuple[int, ObservationContext]]:
+    """Yield contexts with their numbers: those in `ids`, or all. Raises `DamagedDatabase`."""
     query = "SELECT id, body, crc FROM outbox_contexts"
     parameters: tuple[str, ...] = ()
     if ids is not None:
@@ -109,8 +109,8 @@ def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[
         parameters = (json.dumps(list(ids)),)
     for number, body, crc in select(query, parameters):
         if checksum(body.encode(), number) != crc:
-            raise Damaged(f"the context {number} of stored observations fails its checksum")
-        yield number, Context(**json.loads(body))
+            raise DamagedDatabase(f"the context {number} of stored observations fails its checksum")
+        yield number, ObservationContext(**json.loads(body))
 
 
 def read_lost(select: Select) -> Iterator[Lost]:
@@ -126,7 +126,7 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     )
 
 
-def add_contexts(connection: sqlite3.Connection, contexts: Iterable[tuple[int, Context]]) -> None:
+def add_contexts(connection: sqlite3.Connection, contexts: Iterable[tuple[int, ObservationContext]]) -> None:
     """Insert contexts."""
     for number, context in contexts:
         body = json.dumps(context_members(context), ensure_ascii=False, separators=(",", ":"))

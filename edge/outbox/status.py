@@ -16,7 +16,7 @@ _STUCK: Final = 600.0
 """Seconds without an answer of the landing zone after which it counts as unreachable. A hung mount reports no error."""
 
 
-class Status:
+class ShipmentStatus:
     """State of an outbox and its shipper. Values from disk are read by `refresh`, not on each access."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Status:
         return self._seen != self._look()
 
     def refresh(self) -> None:
-        """Read the values on disk. Raises `Damaged`, `OSError`."""
+        """Read the values on disk. Raises `DamagedDatabase`, `OSError`."""
         seen = self._look()
         self.oldest_time = self._outbox.oldest_time
         self.dropped = sum(lost.last - lost.first + 1 for lost in self._outbox.lost())

@@ -14,7 +14,7 @@ MAX_LISTED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
+class TimerConfirmation:
     """Confirmation of a stored delayed update. `at`: its expected time in microseconds since 1970."""
 
     id: str
@@ -28,7 +28,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
+class TimerRecord:
     """A delayed update. Times are in microseconds since 1970."""
 
     id: str

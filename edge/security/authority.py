@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from edge.protocol.errors import TooManyRequests
-from edge.security.clients import Clients
+from edge.security.clients import ClientRegistry
 from edge.security.keys import Keys
 from edge.security.tokens import Tokens
 
@@ -21,7 +21,7 @@ _WAITING = 100
 class Authority:
     """Registers clients and issues their tokens."""
 
-    def __init__(self, clients: Clients, keys: Keys, tokens: Tokens) -> None:
+    def __init__(self, clients: ClientRegistry, keys: Keys, tokens: Tokens) -> None:
         self._clients = clients
         self._keys = keys
         self._tokens = tokens

@@ -97,7 +97,7 @@ class StoreRefused(EdgeError):
     error: ClassVar[str] = "clients_unusable"
 
 
-class Store:
+class ClientDatabase:
     """The open client file. Thread-safe."""
 
     def __init__(self, data_dir: Path) -> None:

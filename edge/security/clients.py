@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal
 from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action, Priority
 from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
 from edge.security import row_checksums, secret
-from edge.security.client_database import Store
+from edge.security.client_database import ClientDatabase
 
 State = Literal["allowed", "invited", "registered", "trusted", "revoked", "damaged"]
 """State of a client.
@@ -72,7 +72,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class RegisteredClient:
     """A client with its state and permissions."""
 
     identity: str
@@ -99,12 +99,16 @@ class Client:
         )
 
 
-class Clients:
+class ClientRegistry:
     """All clients of a gateway. Changes by other processes apply at once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClientDatabase) -> None:
         self._store = store
-        self._known: tuple[tuple[int, int] | None, dict[str, Client], dict[str, Client]] = None, {}, {}
+        self._known: tuple[tuple[int, int] | None, dict[str, RegisteredClient], dict[str, RegisteredClient]] = (
+            None,
+            {},
+            {},
+        )
 
     def ends(self) -> dict[str, int]:
         """Return the expiry of each invitation, or of the last token issued by an operator, by identity.
@@ -124,19 +128,19 @@ class Clients:
                 [_micro(until), client_id],
             )
 
-    def all(self) -> list[Client]:
+    def all(self) -> list[RegisteredClient]:
         """Return all clients, by identity."""
         return [_client(row) for row in self._store.rows(f"{row_checksums.select('client')} ORDER BY identity")]
 
-    def registered(self) -> dict[str, Client]:
+    def registered(self) -> dict[str, RegisteredClient]:
         """Return the clients that can have tokens, by client id. Thread-safe."""
         return self._current()[0]
 
-    def foreign(self, identity: str) -> Client | None:
+    def foreign(self, identity: str) -> RegisteredClient | None:
         """Return the local entry of a client of another issuer, or None."""
         return self._current()[1].get(identity)
 
-    def _current(self) -> tuple[dict[str, Client], dict[str, Client]]:
+    def _current(self) -> tuple[dict[str, RegisteredClient], dict[str, RegisteredClient]]:
         # Content and version are one value, because several threads read them.
         version, known = self._store.version, self._known
         if version != known[0]:
@@ -149,7 +153,7 @@ class Clients:
             self._known = known = version, registered, {one.identity: one for one in clients if " " in one.identity}
         return known[1:]
 
-    def trust(self, issuer: str, name: str, rights: Rights) -> Client:
+    def trust(self, issuer: str, name: str, rights: Rights) -> RegisteredClient:
         """Give a client of another issuer access, or change its permissions. That issuer provides its tokens."""
         identity = foreign(issuer, name)
         with self._store.change() as connection:
@@ -162,7 +166,7 @@ class Clients:
             )
             return _one(connection, identity)
 
-    def allow(self, identity: str, rights: Rights) -> Client:
+    def allow(self, identity: str, rights: Rights) -> RegisteredClient:
         """Allow an identity to register, or change the permissions of a registered one."""
         _check_identity(identity)
         with self._store.change() as connection:
@@ -245,7 +249,7 @@ class Clients:
             )
         return client_id, password
 
-    def authenticate(self, client_id: str, password: str) -> Client:
+    def authenticate(self, client_id: str, password: str) -> RegisteredClient:
         """Return the client with this secret. Raises `InvalidClient`."""
         found = self._store.rows(
             f"{row_checksums.select('client')} WHERE client_id = ? AND state = 'registered'", client_id
@@ -308,7 +312,7 @@ def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Ri
     )
 
 
-def _one(connection: sqlite3.Connection, identity: str) -> Client:
+def _one(connection: sqlite3.Connection, identity: str) -> RegisteredClient:
     row = _row(connection, identity)
     assert row is not None, "it was written just now"  # noqa: S101
     return _client(row)
@@ -321,11 +325,11 @@ def _row(connection: sqlite3.Connection, identity: str) -> tuple[Any, ...] | Non
     return row
 
 
-def _client(row: tuple[Any, ...]) -> Client:
+def _client(row: tuple[Any, ...]) -> RegisteredClient:
     if not row_checksums.is_sound(row):
-        return Client(row_checksums.printable(row[0]), "damaged", Rights(frozenset()), None, 0)
+        return RegisteredClient(row_checksums.printable(row[0]), "damaged", Rights(frozenset()), None, 0)
     identity, state, *rights, client_id, _, since, _, _ = row
-    return Client(identity, state, _rights(rights), client_id, since)
+    return RegisteredClient(identity, state, _rights(rights), client_id, since)
 
 
 def _rights(row: Sequence[Any]) -> Rights:

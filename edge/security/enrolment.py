@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edge.security.clients import Clients
+from edge.security.clients import ClientRegistry
 
 _TEREDO = ipaddress.ip_network("2001::/32")
 """IPv6 tunnels (RFC 4380), reachable from anywhere; older versions of Python call them private."""
@@ -21,7 +21,7 @@ class Enrolment:
     """An invitation code in a file (from `edge clients invite`), until it is used."""
 
     def __init__(
-        self, clients: Clients, file: Path | None, seconds: float, clock: Callable[[], float] = time.monotonic
+        self, clients: ClientRegistry, file: Path | None, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """The page shows the code of `file` for `seconds` from now; 0: never."""
         self._clients = clients

@@ -11,9 +11,9 @@ from typing import Final
 
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, InvalidClient, MissingAuthorization
-from edge.security.clients import Client, Clients
+from edge.security.clients import ClientRegistry, RegisteredClient
 from edge.security.issuer import Issuer
-from edge.security.oscore import Contexts
+from edge.security.oscore import OscoreContexts
 from edge.security.tokens import Tokens
 
 _BEARER: Final = re.compile(r"(?:bearer\s+)?([\w.+/=-]+)", re.IGNORECASE | re.ASCII)
@@ -27,7 +27,9 @@ _log = logging.getLogger(__name__)
 class TokenGuard:
     """Guard that authenticates by tokens. Used on the event loop."""
 
-    def __init__(self, clients: Clients, tokens: Tokens, contexts: Contexts, issuers: Mapping[str, Issuer]) -> None:
+    def __init__(
+        self, clients: ClientRegistry, tokens: Tokens, contexts: OscoreContexts, issuers: Mapping[str, Issuer]
+    ) -> None:
         self._clients = clients
         self._tokens = tokens
         self._contexts = contexts
@@ -113,7 +115,7 @@ class TokenGuard:
                 for revoked in watched.callbacks:
                     revoked()
 
-    def _standing(self, identities: Iterable[str]) -> dict[str, tuple[Client, bytes | None] | None]:
+    def _standing(self, identities: Iterable[str]) -> dict[str, tuple[RegisteredClient, bytes | None] | None]:
         """Return client and OSCORE context name of each identity; None for an identity without access.
 
         The context may end while the client remains.
@@ -122,7 +124,7 @@ class TokenGuard:
         found = {name: self._foreign(name) if " " in name else known.get(name) for name in identities}
         return {name: None if one is None else (one, self._contexts.kid(one.client_id)) for name, one in found.items()}
 
-    def _foreign(self, identity: str) -> Client | None:
+    def _foreign(self, identity: str) -> RegisteredClient | None:
         """Return a client of another issuer with access, by its own entry or by the default for that issuer."""
         issuer, said = self._issuers.get(identity.partition(" ")[0]), self._clients.foreign(identity)
         if issuer is None or (said is not None and said.state != "trusted"):
@@ -132,6 +134,6 @@ class TokenGuard:
 
 @dataclass(slots=True)
 class _Watched:
-    client: tuple[Client, bytes | None] | None
+    client: tuple[RegisteredClient, bytes | None] | None
     """State at the start of the watch."""
     callbacks: list[Callable[[], None]] = field(default_factory=list)

@@ -12,7 +12,7 @@ import jwt
 
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import InvalidGrant, InvalidRequest, NotReady
-from edge.security.clients import Client, Rights, foreign
+from edge.security.clients import RegisteredClient, Rights, foreign
 from edge.security.issuer_keys import IssuerKeys
 from edge.security.settings import IssuerSettings
 
@@ -79,13 +79,13 @@ class Issuer:
             "minute, or ask for another token"
         )
 
-    def usual(self, identity: str) -> Client | None:
+    def usual(self, identity: str) -> RegisteredClient | None:
         """Return a client without an entry of its own, if all clients of this issuer have access."""
         settings = self._settings
         if not settings.actions:
             return None
         rights = Rights(frozenset(settings.actions), _graphs(settings.read), _graphs(settings.write))
-        return Client(identity, "trusted", rights, identity, 0)
+        return RegisteredClient(identity, "trusted", rights, identity, 0)
 
     def _named(self, claims: Mapping[str, Any]) -> tuple[str, int]:
         settings = self._settings

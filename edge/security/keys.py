@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edge.security import row_checksums
-from edge.security.client_database import Store
+from edge.security.client_database import ClientDatabase
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _MICRO: Final = 1_000_000
 class Keys:
     """Key ring of a gateway. Thread-safe; `rotate` may take a second."""
 
-    def __init__(self, store: Store, *, rotate_after: float, lifetime: float) -> None:
+    def __init__(self, store: ClientDatabase, *, rotate_after: float, lifetime: float) -> None:
         """`rotate_after`: seconds that a key signs. `lifetime`: seconds that its last token is valid."""
         self._store = store
         self._rotate_after = rotate_after

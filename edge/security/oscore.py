@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Final
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
 from edge.security import row_checksums
-from edge.security.client_database import Store
-from edge.security.clients import Clients
+from edge.security.client_database import ClientDatabase
+from edge.security.clients import ClientRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class SharedContext:
     gateway_id: bytes = GATEWAY_ID
 
 
-class Contexts:
+class OscoreContexts:
     """Security contexts of all clients, at most one for each. Changes by other processes apply at once."""
 
-    def __init__(self, store: Store, clients: Clients) -> None:
+    def __init__(self, store: ClientDatabase, clients: ClientRegistry) -> None:
         self._store = store
         self._clients = clients
         self._version: tuple[int, int] | None = None

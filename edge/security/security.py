@@ -8,12 +8,12 @@ from typing import Final
 
 from edge.protocol.errors import UnauthorizedClient
 from edge.security.authority import Authority
-from edge.security.client_database import Store
-from edge.security.clients import Clients, NoSuchClient, State
+from edge.security.client_database import ClientDatabase
+from edge.security.clients import ClientRegistry, NoSuchClient, State
 from edge.security.guard import TokenGuard
 from edge.security.issuer import Issuer
 from edge.security.keys import Keys
-from edge.security.oscore import Contexts, NoSuchContext, SharedContext
+from edge.security.oscore import NoSuchContext, OscoreContexts, SharedContext
 from edge.security.settings import IssuerSettings, SecuritySettings
 from edge.security.tokens import Tokens
 
@@ -31,8 +31,8 @@ class Security:
         """`issuers`: external authorization servers whose tokens are accepted.
 
         Raises `StoreRefused`. The first call creates a key, which takes up to a second."""
-        self._store = store = Store(data_dir)
-        self.clients = Clients(store)
+        self._store = store = ClientDatabase(data_dir)
+        self.clients = ClientRegistry(store)
         self.keys = Keys(store, rotate_after=settings.key_rotation, lifetime=settings.token_lifetime)
         self.issuers = {one.url: Issuer(one, data_dir, lambda: self.tokens.forget_others()) for one in issuers}
         self.tokens = Tokens(
@@ -42,7 +42,7 @@ class Security:
             lifetime=settings.token_lifetime,
             others=self.issuers,
         )
-        self.contexts = Contexts(store, self.clients)
+        self.contexts = OscoreContexts(store, self.clients)
         self.guard = TokenGuard(self.clients, self.tokens, self.contexts, self.issuers)
         self.authority = Authority(self.clients, self.keys, self.tokens)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from edge.sparql.diagnosis import Diagnosis, line_and_column
-from edge.sparql.grammar import Failure, Grammar, sparql, symbols
+from edge.sparql.grammar import Grammar, UnexpectedToken, sparql, symbols
 from edge.sparql.rule_fault import rule_fault
 from edge.sparql.tokens import Token
 
@@ -155,14 +155,14 @@ def grammar_fault(
     return _too_short(text, tokens, failure)
 
 
-def _position(failure: Failure, tokens: Sequence[Token], text: str) -> int:
+def _position(failure: UnexpectedToken, tokens: Sequence[Token], text: str) -> int:
     return tokens[failure.token].start if failure.token < len(tokens) else len(text)
 
 
 # Rules of the grammar
 
 
-def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
+def _unexpected(form: str, tokens: Sequence[Token], failure: UnexpectedToken) -> Diagnosis:
     """Explain a token that the grammar does not allow."""
     token = tokens[failure.token]
     expected = _phrase(sparql(), failure)
@@ -222,7 +222,7 @@ def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[st
     return problem, f"Expected: {expected}."
 
 
-def _too_short(text: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
+def _too_short(text: str, tokens: Sequence[Token], failure: UnexpectedToken) -> Diagnosis:
     """Explain a text that ends where the grammar requires more."""
     expected = _phrase(sparql(), failure)
     if not tokens:
@@ -247,7 +247,7 @@ def _open_brackets(tokens: Sequence[Token]) -> list[Token]:
     return opened
 
 
-def _phrase(grammar: Grammar, failure: Failure) -> str:
+def _phrase(grammar: Grammar, failure: UnexpectedToken) -> str:
     """Return the alternatives in words, the most general ones first."""
     left = set(failure.expected)
     phrases: dict[str, None] = {}

@@ -159,7 +159,7 @@ class First(NamedTuple):
     empty: bool
 
 
-class Failure(NamedTuple):
+class UnexpectedToken(NamedTuple):
     """The first token that is not allowed: its number, which is the number of tokens if the text ends too early.
 
     `expected` has all terminals that are allowed there; with `ends` the text may also end there.
@@ -178,7 +178,7 @@ class Grammar:
         self.rules: Final = dict(_read_rules(rules))
         self._first: dict[object, First] = {}
 
-    def check(self, start: str, tokens: Iterable[Symbol]) -> Failure | None:
+    def check(self, start: str, tokens: Iterable[Symbol]) -> UnexpectedToken | None:
         """Return the failure at which the tokens leave the rule `start`; None if they follow it to the end."""
         sequence = tuple(tokens)
         index = 0
@@ -190,7 +190,7 @@ class Grammar:
             at = sequence[index] if index < len(sequence) else None
             if isinstance(node, Symbol):
                 if node != at:
-                    return Failure(index, frozenset({*expected, node}), ends=False)
+                    return UnexpectedToken(index, frozenset({*expected, node}), ends=False)
                 index += 1
                 # Once a token is read, the alternatives before it are obsolete.
                 expected.clear()
@@ -208,12 +208,12 @@ class Grammar:
                     # An empty choice is allowed, so its terminals stay possible alternatives for the message.
                     expected |= first.symbols
                 else:
-                    return Failure(index, frozenset(expected | first.symbols), ends=False)
+                    return UnexpectedToken(index, frozenset(expected | first.symbols), ends=False)
             elif at in self.first(node.part).symbols:
                 stack.extend((node.part,) if node.once else (node, node.part))
             else:
                 expected |= self.first(node.part).symbols
-        return None if index == len(sequence) else Failure(index, frozenset(expected), ends=True)
+        return None if index == len(sequence) else UnexpectedToken(index, frozenset(expected), ends=True)
 
     def first(self, node: _Node) -> First:
         """Return the terminals with which a rule, given by its name, or a part of one can begin."""

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from edge.outbox.observation import XSD, Cells, Context
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed
+from edge.outbox.observation import XSD, Cells, ObservationContext
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, line, packed
 
 CITY: Final = "http://example.org/city/"
 UNIT: Final = "http://qudt.org/1.1/vocab/unit#"
@@ -35,13 +35,13 @@ SQUARES: Final = {"Market": 0.0, "Station": 1.5, "Park": -1.0}
 STREETS: Final = {"High-Street": 6, "Mill-Lane": 3}
 """Number of lamps of each street."""
 
-Reading = tuple[int, Context, str]
+Reading = tuple[int, ObservationContext, str]
 """Seconds after the start, context of the observation, and lexical form of the value."""
 
 
-def context(place: str, sensor: str, prop: str, unit: str) -> Context:
+def context(place: str, sensor: str, prop: str, unit: str) -> ObservationContext:
     """Return the context of a sensor's observations. Their live observation is `CITY/observation/SENSOR/PROPERTY`."""
-    return Context(
+    return ObservationContext(
         series=f"{CITY}observation/{sensor}/{prop}",
         topic=f"city/{sensor}/{prop}",
         feature=CITY + place,
@@ -105,7 +105,7 @@ def _segment(folder: Path, gateway: str, first: int, readings: list[Reading]) ->
         line(seq, contexts[context], Cells(time, value))
         for seq, (time, (_, context, value)) in enumerate(zip(times, readings, strict=True), first)
     )
-    manifest = Manifest(
+    manifest = SegmentManifest(
         gateway=gateway,
         epoch=EPOCH,
         first=first,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from edge.bench.experiment import ExperimentError, steps
 from edge.outbox.observation import DATE_TIME_STAMP, XSD
-from spark_offload.bench.figures import Figure
+from spark_offload.bench.figures import HistoryFigure
 from spark_offload.bench.questions import PREFIXES, Question, questions
 from spark_offload.history import History
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATIO: Final = 1.2
 
 
-def measure(spark: SparkSession, table: Path, rows: int, runs: int) -> list[Figure]:
+def measure(spark: SparkSession, table: Path, rows: int, runs: int) -> list[HistoryFigure]:
     """Measure each question in both forms, from its text until the rows are in Python.
 
     A first round warms up and compares the results; a difference raises `ExperimentError`. The order of the two forms
@@ -48,8 +48,8 @@ def measure(spark: SparkSession, table: Path, rows: int, runs: int) -> list[Figu
         mine, plain = seconds[f"{question.name}_sparql"], seconds[f"{question.name}_hand"]
         ratios = [ours / theirs for ours, theirs in zip(mine, plain, strict=True)]
         figures += [
-            Figure(f"{question.name}_s", f"{question.meaning}, seconds in SPARQL", mine),
-            Figure(f"{question.name}_ratio", "… / by hand on DataFrames", ratios, RATIO),
+            HistoryFigure(f"{question.name}_s", f"{question.meaning}, seconds in SPARQL", mine),
+            HistoryFigure(f"{question.name}_ratio", "… / by hand on DataFrames", ratios, RATIO),
         ]
     return figures
 

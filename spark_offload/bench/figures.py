@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class HistoryFigure:
     """A figure with its value in each run."""
 
     name: str
@@ -31,7 +31,7 @@ class Figure:
         return None if self.goal is None else self.median <= self.goal
 
 
-def to_json(figures: Sequence[Figure]) -> str:
+def to_json(figures: Sequence[HistoryFigure]) -> str:
     """Return one JSON object with the figures by name."""
     found = {
         figure.name: {
@@ -45,7 +45,7 @@ def to_json(figures: Sequence[Figure]) -> str:
     return json.dumps(found)
 
 
-def to_text(figures: Sequence[Figure]) -> str:
+def to_text(figures: Sequence[HistoryFigure]) -> str:
     """Return a text table with the median, the range and the goal of each figure."""
     width = max(len(figure.name) for figure in figures)
     lines = [f"{'':<{width}} {'median':>9}  {'least to greatest':<20} {'goal':>5}  {'met':<4}"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge.bench.experiment import ExperimentError, steps
-from spark_offload.bench.figures import Figure
+from spark_offload.bench.figures import HistoryFigure
 from spark_offload.ingest import ingest
 from spark_offload.table import make_table
 
@@ -22,7 +22,7 @@ MIB: Final = 20.0
 """Goal for the size of a million observations in the table (MiB)."""
 
 
-def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
+def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int) -> list[HistoryFigure]:
     """Measure both alternately after a warm-up. The order changes between runs. The table stays in `work/table`."""
     source, table, copy = work / "source", work / "table", work / "copy"
     take_in(spark, landing, table, rows)
@@ -42,11 +42,15 @@ def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int
     ratios = [mine / plain for mine, plain in zip(seconds["ingest"], seconds["copy"], strict=True)]
     per_million = 1e6 / rows / 2**20
     return [
-        Figure("ingest_rows_per_s", "observations ingested a second", [rows / taken for taken in seconds["ingest"]]),
-        Figure("copy_rows_per_s", "the same rows from Parquet to Parquet", [rows / taken for taken in seconds["copy"]]),
-        Figure("ingest_ratio", "time to ingest / to copy", ratios, RATIO),
-        Figure("table_mib", "MiB a million observations take in the table", [_size(table) * per_million], MIB),
-        Figure("segments_mib", "and as segments", [_size(landing) * per_million]),
+        HistoryFigure(
+            "ingest_rows_per_s", "observations ingested a second", [rows / taken for taken in seconds["ingest"]]
+        ),
+        HistoryFigure(
+            "copy_rows_per_s", "the same rows from Parquet to Parquet", [rows / taken for taken in seconds["copy"]]
+        ),
+        HistoryFigure("ingest_ratio", "time to ingest / to copy", ratios, RATIO),
+        HistoryFigure("table_mib", "MiB a million observations take in the table", [_size(table) * per_million], MIB),
+        HistoryFigure("segments_mib", "and as segments", [_size(landing) * per_million]),
     ]
 
 

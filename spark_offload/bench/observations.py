@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from edge.bench.experiment import steps
-from edge.outbox.observation import XSD, Cells, Context
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed, stem
+from edge.outbox.observation import XSD, Cells, ObservationContext
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, line, packed, stem
 
 NS: Final = "http://example.org/campus/"
 BUILDINGS: Final = ("arts", "chemistry", "library", "physics", "sports")
@@ -83,15 +83,15 @@ def _fill(landing: Path, gateway: str, epoch: str, rows: int) -> int:
         content = packed(line(seq, context, cells) for seq, (context, cells) in enumerate(found, first))
         times = [cells.time for _, cells in found]
         sha256 = hashlib.sha256(content).hexdigest()
-        manifest = Manifest(gateway, epoch, first, last, min(times), max(times), len(content), sha256, contexts)
+        manifest = SegmentManifest(gateway, epoch, first, last, min(times), max(times), len(content), sha256, contexts)
         (folder / (stem(first, last) + ROWS)).write_bytes(content)
         (folder / (stem(first, last) + MANIFEST)).write_bytes(manifest.to_json())
         size, first = size + len(content), last + 1
     return size
 
 
-def _context(building: str, room: int, kind: Kind) -> Context:
-    return Context(
+def _context(building: str, room: int, kind: Kind) -> ObservationContext:
+    return ObservationContext(
         series=f"{place(building, room)}/{kind.name}",
         topic=f"{building}/room-{room}/{kind.name}",
         feature=place(building, room),

@@ -7,14 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spark_offload.bench import asking, ingesting, scaling
-from spark_offload.bench.figures import Figure
+from spark_offload.bench.figures import HistoryFigure
 from spark_offload.bench.observations import fill
 from spark_offload.session import session
 
 
-def measure(parts: Collection[str], rows: int, runs: int) -> list[Figure]:
+def measure(parts: Collection[str], rows: int, runs: int) -> list[HistoryFigure]:
     """Run the chosen parts of "ingest", "questions" and "scaling". Raises `ExperimentError`, `HistoryError`."""
-    figures: list[Figure] = []
+    figures: list[HistoryFigure] = []
     with TemporaryDirectory(prefix="edge-history-bench-") as directory:
         work = Path(directory)
         landing = work / "landing"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edge.bench.experiment import ExperimentError, steps
 from spark_offload.bench.cluster import Cluster
-from spark_offload.bench.figures import Figure
+from spark_offload.bench.figures import HistoryFigure
 from spark_offload.bench.ingesting import take_in
 from spark_offload.session import session
 
@@ -27,7 +27,7 @@ _PATIENCE: Final = 60.0
 """Time limit for the start of executors (s)."""
 
 
-def measure(landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
+def measure(landing: Path, work: Path, rows: int, runs: int) -> list[HistoryFigure]:
     """Measure one worker, then two, with one core each. Raises `ExperimentError`.
 
     The second worker joins the running session, so driver, jars and files are the same.
@@ -51,9 +51,9 @@ def measure(landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
     for name, meaning in (("ingest", "ingesting"), ("hourly", "hourly mean of each sensor")):
         pairs = zip(seconds[f"{name}_1"], seconds[f"{name}_2"], strict=True)
         figures += [
-            Figure(f"{name}_1_worker_s", f"{meaning}, one worker of one core, seconds", seconds[f"{name}_1"]),
-            Figure(f"{name}_2_workers_s", "… with two", seconds[f"{name}_2"]),
-            Figure(f"{name}_speedup", "… one / two", [one / two for one, two in pairs]),
+            HistoryFigure(f"{name}_1_worker_s", f"{meaning}, one worker of one core, seconds", seconds[f"{name}_1"]),
+            HistoryFigure(f"{name}_2_workers_s", "… with two", seconds[f"{name}_2"]),
+            HistoryFigure(f"{name}_speedup", "… one / two", [one / two for one, two in pairs]),
         ]
     return figures
 

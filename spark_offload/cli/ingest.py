@@ -14,12 +14,12 @@ import click
 from spark_offload.cli.kinds import Length
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError, SparkEnded
-from spark_offload.landing import Landing
+from spark_offload.landing import LandingZone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_offload.ingest import Round
+    from spark_offload.ingest import IngestRound
 
 
 @click.command()
@@ -48,7 +48,7 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
     edge-history ingest --landing /mnt/landing --table hdfs://store/history --master spark://store:7077
     """
     ended = threading.Event()
-    zone = Landing(landing)
+    zone = LandingZone(landing)
     spark = start()
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
@@ -77,7 +77,14 @@ def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None
 
 
 def _run(
-    spark: SparkSession, landing: Landing, table: str, keep: timedelta, most: int, ended: threading.Event, *, idle: bool
+    spark: SparkSession,
+    landing: LandingZone,
+    table: str,
+    keep: timedelta,
+    most: int,
+    ended: threading.Event,
+    *,
+    idle: bool,
 ) -> None:
     """Ingest the waiting segments and report each round; with `idle`, also a round without segments."""
     # This module imports PySpark, which takes seconds: --help must not wait for it.
@@ -96,7 +103,7 @@ def _run(
         _report_waiting(done)
 
 
-def _report_waiting(done: Round) -> None:
+def _report_waiting(done: IngestRound) -> None:
     for gap in done.gaps:
         click.echo(f"edge-history: {gap}", err=True)
     for outbox in sorted({segment.outbox for segment in done.newer}):

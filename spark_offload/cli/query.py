@@ -68,7 +68,7 @@ def query(
     edge-history query names.rq --table history --live http://localhost:8000/query
     """
     from spark_offload.history import History
-    from spark_offload.live import Gateway
+    from spark_offload.live import GatewayEndpoint
     from spark_offload.services import unanswered
     from spark_offload.sparql.parsing import parse
 
@@ -79,7 +79,7 @@ def query(
     # Before Spark starts, which takes seconds: a wrong query or format is reported at once.
     kind = parse(unanswered(text).text).form
     form = _format(kind, form, out)
-    gateways = [Gateway(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]
+    gateways = [GatewayEndpoint(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]
     history = History(start(), table, version, live=gateways)
     if explain:
         click.echo(history.explain(text))

@@ -9,7 +9,7 @@ import click
 
 from spark_offload.cli.gateways import tokens_option
 from spark_offload.gateways import Gateways
-from spark_offload.landing_http import Receiver
+from spark_offload.landing_http import LandingReceiver
 from spark_offload.landing_server import serve, tls_context
 from spark_offload.listen import Address, AddressType
 from spark_offload.uploads import Uploads
@@ -71,7 +71,7 @@ def receive(
         click.echo(f"no gateway may send yet: edge-history gateways add NAME --tokens {tokens}", err=True)
     uploads = Uploads(landing, largest=max_segment_bytes, most=max_landing_bytes)
     serve(
-        Receiver(uploads, gateways).app(),
+        LandingReceiver(uploads, gateways).app(),
         listen,
         connections=max_connections,
         tls=tls,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_offload.cli.spark import Start, with_spark
-from spark_offload.landing import Landing
+from spark_offload.landing import LandingZone
 
 if TYPE_CHECKING:
-    from spark_offload.status import OutboxStatus, Status
+    from spark_offload.status import HistoryStatus, OutboxStatus
 
 
 @click.command()
@@ -27,7 +27,7 @@ def status(table: str, landing: Path | None, as_json: bool, start: Start) -> Non
     \b
     edge-history status --table history --landing landing
     """
-    zone = None if landing is None else Landing(landing)
+    zone = None if landing is None else LandingZone(landing)
     spark = start()
     # This module imports PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.status import status as collect
@@ -36,7 +36,7 @@ def status(table: str, landing: Path | None, as_json: bool, start: Start) -> Non
     click.echo(json.dumps(_as_json(found)) if as_json else "\n".join(_as_lines(found)))
 
 
-def _as_json(found: Status) -> dict[str, Any]:
+def _as_json(found: HistoryStatus) -> dict[str, Any]:
     return {
         "table_version": found.version,
         "outboxes": [_outbox(one) for one in found.outboxes],
@@ -60,7 +60,7 @@ def _outbox(one: OutboxStatus) -> dict[str, Any]:
     }
 
 
-def _as_lines(found: Status) -> list[str]:
+def _as_lines(found: HistoryStatus) -> list[str]:
     rows = [("gateway", "epoch", "last", "observations", "lost", "oldest", "newest", "waiting")]
     rows += [
         (

@@ -16,14 +16,14 @@ from edge.sparql.algebra import Variable
 from edge.sparql.errors import LimitOfText, SparqlError
 from edge.sparql.query import read_query
 from spark_offload.errors import QueryRefused
-from spark_offload.solutions import Solutions
+from spark_offload.solutions import GatewaySolutions
 from spark_offload.sparql import relational
 from spark_offload.sparql.expression_translation import Expressions
 from spark_offload.sparql.paths import expanded
 from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
 
 
-def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> TranslatedQuery:
+def parse(text: str, answers: Mapping[str, GatewaySolutions] | None = None) -> TranslatedQuery:
     """Parse a query. Raises `QueryRefused`.
 
     `answers` are the solutions of gateways, by the name that replaces their SERVICE (see `spark_offload.services`).
@@ -45,7 +45,7 @@ def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Translat
 class _Translation:
     """Translation of one query."""
 
-    def __init__(self, query: source.Query, answers: Mapping[str, Solutions]) -> None:
+    def __init__(self, query: source.Query, answers: Mapping[str, GatewaySolutions]) -> None:
         self._query = query
         self._answers = answers
         self._graph: Graph = None

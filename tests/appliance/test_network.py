@@ -44,7 +44,7 @@ def test_a_password_that_was_cleared_is_that_of_before():
     text = (network.KEPT / "wpa_supplicant.conf").read_text()
     assert '\tpsk="open sesame"' in text
     assert "country=AT" in text
-    with pytest.raises(provisioning.Refused, match="write it again"):
+    with pytest.raises(provisioning.ProvisioningRefused, match="write it again"):
         network.wireless(provisioning.Wifi("work", provisioning.CLEARED, "DE"))
 
 

@@ -59,7 +59,7 @@ def test_every_key_is_applied(tmp_path):
         (KEY,),
         provisioning.Network("192.0.2.7/24", "192.0.2.1", ("192.0.2.1", "2001:db8::1")),
         provisioning.Wifi("Café", 'at "home"', "DE"),
-        provisioning.History("https://history.example:8444", "seven"),
+        provisioning.HistoryAddress("https://history.example:8444", "seven"),
     )
     provisioning.clear(tmp_path / "provision.toml")
     after = provisioning.read(tmp_path / "provision.toml")
@@ -105,7 +105,7 @@ def test_every_key_is_applied(tmp_path):
     ],
 )
 def test_errors_are_reported_and_nothing_is_applied(tmp_path, text, reason):
-    with pytest.raises(provisioning.Refused, match=reason):
+    with pytest.raises(provisioning.ProvisioningRefused, match=reason):
         read(tmp_path, text)
 
 

@@ -18,7 +18,7 @@ from edge import last_run
 from edge.engine.requests import QueryRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.outbox.segment import MANIFEST, Manifest
+from edge.outbox.segment import MANIFEST, SegmentManifest
 from tests.support.processes import GatewayProcess
 from tests.support.waiting import wait_for
 
@@ -72,7 +72,7 @@ def shipped(landing: Path) -> dict[str, set[int]]:
     """Return the shipped numbers of each epoch."""
     found: dict[str, set[int]] = {}
     for path in landing.rglob(f"*{MANIFEST}"):
-        manifest = Manifest.from_json(path.read_bytes())
+        manifest = SegmentManifest.from_json(path.read_bytes())
         found.setdefault(manifest.epoch, set()).update(range(manifest.first, manifest.last + 1))
     return found
 

@@ -6,7 +6,7 @@ import pyoxigraph as ox
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.client.backlog import Backlog, Notification
+from edge.client.backlog import Notification, NotificationBacklog
 from edge.client.rows import Row
 
 ROWS = [Row({"n": ox.Literal(n)}) for n in range(4)]
@@ -29,7 +29,7 @@ def apply(state, notification):
 
 @given(steps=steps, limit=st.integers(1, 4))
 def test_merged_notifications_give_the_result(steps, limit):
-    backlog = Backlog(limit)
+    backlog = NotificationBacklog(limit)
     backlog.replace([])
     truth, state, sequences = Counter(), Counter(), []
 
@@ -60,7 +60,7 @@ def test_merged_notifications_give_the_result(steps, limit):
 
 
 def test_an_empty_first_result_is_delivered_and_an_empty_change_is_not():
-    backlog = Backlog(10)
+    backlog = NotificationBacklog(10)
     backlog.replace([])
     assert backlog.take() == Notification((), (), 0)
     backlog.replace([])
@@ -69,7 +69,7 @@ def test_an_empty_first_result_is_delivered_and_an_empty_change_is_not():
 
 
 def test_unread_rows_that_come_and_go_cancel_out():
-    backlog = Backlog(1)
+    backlog = NotificationBacklog(1)
     backlog.replace([ROWS[0]])
     backlog.take()
     backlog.change([ROWS[1]], [])
@@ -78,7 +78,7 @@ def test_unread_rows_that_come_and_go_cancel_out():
 
 
 def test_only_the_difference_is_delivered_after_a_reconnection():
-    backlog = Backlog(10)
+    backlog = NotificationBacklog(10)
     backlog.replace([ROWS[0], ROWS[0], ROWS[1]])
     backlog.take()
     backlog.replace([ROWS[0], ROWS[2]])
@@ -88,7 +88,7 @@ def test_only_the_difference_is_delivered_after_a_reconnection():
 
 def test_merged_notifications_are_counted():
     first, second, third, _ = ROWS
-    backlog = Backlog(1)
+    backlog = NotificationBacklog(1)
     backlog.replace([first])
     assert backlog.take().merged == 1
     backlog.change([second], [])
@@ -103,7 +103,7 @@ def test_merged_notifications_are_counted():
 
 def test_restart_replaces_the_waiting_notifications_by_the_whole_result():
     first, second, *_ = ROWS
-    backlog = Backlog(4)
+    backlog = NotificationBacklog(4)
     backlog.replace([first])
     backlog.take()
     backlog.change([second], [])

@@ -65,7 +65,7 @@ def test_a_session_begins_its_state_with_the_replaced_method(monkeypatch):
 async def test_the_writer_gives_its_transport():
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        wrapped = compat.Writer(writer)
+        wrapped = compat.TransportWriter(writer)
         assert (wrapped.transport, wrapped.is_closed) == (writer.transport, False)
         writer.close()
         await writer.wait_closed()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edge.config import Settings
-from edge.doctor import Context, Unasked
+from edge.doctor import DoctorContext, Unasked
 
 NOW = 1_790_000_000.0
 """A time in 2026."""
@@ -51,8 +51,8 @@ class Machine:
         others = "1: POSIX  ADVISORY  READ 1 08:02:1 0 EOF\n"
         self.put("proc/locks", f"{others}2: FLOCK  ADVISORY  WRITE {pid} 08:02:{lock.stat().st_ino} 0 EOF\n")
 
-    def around(self, **settings: Any) -> Context:
-        return Context(
+    def around(self, **settings: Any) -> DoctorContext:
+        return DoctorContext(
             Settings.model_validate({"data_dir": self.data, **settings}), self._ask, self.root, lambda: self.now
         )
 

@@ -28,7 +28,7 @@ from edge.doctor.checks import (
     units,
     update,
 )
-from edge.last_run import Record, Run
+from edge.last_run import Run, RunRecord
 from edge.security.certificates import make
 from tests.support.processes import free_port
 
@@ -119,17 +119,17 @@ def test_restarts(machine):
     machine.put("proc/sys/kernel/random/boot_id", "here\n")
     fine, cut = Run("1", "here", recent, recent, "stopped"), Run("1", "x", recent, "", "power")
     machine.runs()
-    last_run.write(machine.data, Record(9, replace(fine, reason="", ended=""), (fine, replace(cut, started=old))))
+    last_run.write(machine.data, RunRecord(9, replace(fine, reason="", ended=""), (fine, replace(cut, started=old))))
     assert only(restarts.check(machine.around())).state == "ok"
-    last_run.write(machine.data, Record(9, replace(fine, reason="", ended=""), (cut, fine)))
+    last_run.write(machine.data, RunRecord(9, replace(fine, reason="", ended=""), (cut, fine)))
     found = only(restarts.check(machine.around()))
     assert found.state == "warning"
     assert "power cut" in found.what
-    last_run.write(machine.data, Record(9, fine, (cut, cut, cut)))
+    last_run.write(machine.data, RunRecord(9, fine, (cut, cut, cut)))
     assert only(restarts.check(machine.around())).state == "problem"
     # If no gateway runs, the run without an end is over.
     (machine.root / "proc/locks").unlink()
-    last_run.write(machine.data, Record(9, Run("1", "here", recent), ()))
+    last_run.write(machine.data, RunRecord(9, Run("1", "here", recent), ()))
     assert "killed, or crashed" in only(restarts.check(machine.around())).what
 
 
@@ -227,7 +227,7 @@ def test_clock(machine):
     machine.now = 86_400.0
     assert only(clock.check(machine.around())).what == "the clock shows 1970-01-02"
     machine.now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    last_run.write(machine.data, Record(1, Run("1", "", "2026-01-02T00:00:00+00:00")))
+    last_run.write(machine.data, RunRecord(1, Run("1", "", "2026-01-02T00:00:00+00:00")))
     assert "the gateway was started 2026-01-02 00:00" in only(clock.check(machine.around())).what
     machine.now += 10 * 86_400
     assert only(clock.check(machine.around())).state in ("ok", "warning", "unknown")

@@ -12,8 +12,8 @@ from oracle import Query
 from scheduler_harness import evaluated
 
 from edge.engine.journal import sqlite_schema
-from edge.engine.requests import Dataset, Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
-from edge.engine.resume.recovery import Restored
+from edge.engine.requests import Dataset, QueryRequest, Sink, SubscribeFailed, SubscriberNotification, UpdateRequest
+from edge.engine.resume.recovery import RestoredSubscription
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
@@ -27,7 +27,7 @@ Told = tuple[int, tuple[str, ...], Counter, Counter]
 """A notification: its sequence number, variables and rows in bag semantics."""
 
 
-def received(notification: Notification) -> Told:
+def received(notification: SubscriberNotification) -> Told:
     delta = notification.delta
     return notification.sequence, delta.variables, Counter(delta.added), Counter(delta.removed)
 
@@ -37,12 +37,12 @@ class Follower:
 
     def __init__(self, request: QueryRequest) -> None:
         self.request = request
-        self.items: list[Notification | SubscribeFailed] = []
+        self.items: list[SubscriberNotification | SubscribeFailed] = []
         self.spuid = ""
 
     @property
     def received(self) -> list[Told]:
-        return [received(item) for item in self.items if isinstance(item, Notification)]
+        return [received(item) for item in self.items if isinstance(item, SubscriberNotification)]
 
     @property
     def bag(self) -> Counter:
@@ -66,7 +66,7 @@ class KeptWorld:
         self.scheduler: Scheduler
         self.followers: dict[str, Follower] = {}
         """The followers whose subscriptions continue, by spuid."""
-        self.restored: dict[str, Restored] = {}
+        self.restored: dict[str, RestoredSubscription] = {}
         self._open()
 
     def _open(self) -> None:
@@ -103,7 +103,7 @@ class KeptWorld:
 
     def current(self, request: QueryRequest) -> Counter:
         """Return the first result of a subscription."""
-        items: list[Notification | SubscribeFailed] = []
+        items: list[SubscriberNotification | SubscribeFailed] = []
         spuid = self.scheduler.subscribe(request, items.append).result(WAIT).spuid
         self.scheduler.unsubscribe(spuid).result(WAIT)
         return received(items[0])[2]  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ class KeptWorld:
     def stop(self) -> None:
         assert self.scheduler.close(WAIT)
 
-    def restart(self, *, kill: bool = False) -> dict[str, Restored]:
+    def restart(self, *, kill: bool = False) -> dict[str, RestoredSubscription]:
         """Restart after a stop, or as after `kill -9`. Return the restored subscriptions; all others have ended."""
         if kill:
             # all earlier notifications have been delivered

@@ -7,7 +7,7 @@ import pytest
 from engine_world import NOW, new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed
+from edge.engine.requests import Dataset, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.protocol.errors import EdgeError
 
 EX = "http://example.org/"
@@ -44,14 +44,14 @@ class Client:
 
     def __init__(self, engine: Engine, text: str, dataset: Dataset | None = None, alias: str | None = None) -> None:
         self.engine = engine
-        self.items: list[Notification | SubscribeFailed] = []
+        self.items: list[SubscriberNotification | SubscribeFailed] = []
         request = QueryRequest(PREFIX + text, dataset or Dataset())
         self.spuid = engine.subscribe(request, self.items.append, alias, NOW).spuid
 
     @property
-    def last(self) -> Notification:
+    def last(self) -> SubscriberNotification:
         item = self.items[-1]
-        assert isinstance(item, Notification)
+        assert isinstance(item, SubscriberNotification)
         return item
 
     def news(self) -> tuple[list[tuple], list[tuple]] | None:
@@ -61,7 +61,7 @@ class Client:
         if not items:
             return None
         (item,) = items
-        assert isinstance(item, Notification)
+        assert isinstance(item, SubscriberNotification)
         return sorted(map(plain, item.delta.added), key=str), sorted(map(plain, item.delta.removed), key=str)
 
 

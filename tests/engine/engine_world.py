@@ -19,11 +19,11 @@ from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
     Dataset,
     Graph,
-    Notification,
     QueryRequest,
     QueryResult,
     Solutions,
     SubscribeFailed,
+    SubscriberNotification,
     UpdateRequest,
 )
 from edge.engine.store.changes import ChangeSet
@@ -61,11 +61,11 @@ def ask(engine: Engine, query: Query | str) -> QueryResult:
 
 def current(engine: Engine, query: Query) -> tuple[tuple[str, ...], Bag]:
     """Return the first result of a subscription to the query."""
-    received: list[Notification | SubscribeFailed] = []
+    received: list[SubscriberNotification | SubscribeFailed] = []
     subscription = engine.subscribe(_request(query), received.append, None, NOW)
     engine.unsubscribe(subscription.spuid)
     (first,) = received
-    assert isinstance(first, Notification)
+    assert isinstance(first, SubscriberNotification)
     assert first.sequence == 0
     assert first.delta.removed == ()
     return first.delta.variables, Counter(first.delta.added)
@@ -87,7 +87,7 @@ class Watched:
     query: Query
     spuid: str
     variables: tuple[str, ...]
-    received: list[Notification | SubscribeFailed]
+    received: list[SubscriberNotification | SubscribeFailed]
     bag: Bag
     expected: Bag
     groups: Groups | None
@@ -128,7 +128,7 @@ class World:
         self._plans = QueryPlans(self.engine.graph, self.engine.rules)
         self.reported: list[Query] = []
         """The query of each notification, in order."""
-        self._ended: list[list[Notification | SubscribeFailed]] = []
+        self._ended: list[list[SubscriberNotification | SubscribeFailed]] = []
         self._everything = self.engine.subscribe(_request(EVERYTHING), lambda _: None, None, NOW).spuid
 
     def update(self, operations: Sequence[str] | str, prefix: str = "") -> bool:
@@ -168,14 +168,14 @@ class World:
             legal = True
         except SyntaxError:
             legal = False
-        received: list[Notification | SubscribeFailed] = []
+        received: list[SubscriberNotification | SubscribeFailed] = []
         if not legal:
             with pytest.raises(EdgeError):
                 self.engine.subscribe(_request(query), received.append, None, NOW)
             return
         subscription = self.engine.subscribe(_request(query), received.append, None, NOW)
         (first,) = received
-        assert isinstance(first, Notification)
+        assert isinstance(first, SubscriberNotification)
         assert first.sequence == 0
         assert first.delta.removed == ()
         order = first.delta.variables
@@ -286,7 +286,7 @@ class World:
         elif not each.makes_blank_nodes:
             assert len(notifications) == (new != each.expected), each.query
         for notification in notifications:
-            assert isinstance(notification, Notification)
+            assert isinstance(notification, SubscriberNotification)
             assert notification.spuid == each.spuid
             assert notification.sequence == each.sequence
             each.sequence += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from edge.engine.requests import Notification, SubscribeFailed, Subscription
+from edge.engine.requests import ActiveSubscription, SubscribeFailed, SubscriberNotification
 
 
 @dataclass
@@ -16,8 +16,8 @@ class Follower:
     """A subscriber, and the notifications that it received."""
 
     query: str
-    items: list[Notification | SubscribeFailed] = field(default_factory=list)
-    outcomes: list[Subscription | Exception] = field(default_factory=list)
+    items: list[SubscriberNotification | SubscribeFailed] = field(default_factory=list)
+    outcomes: list[ActiveSubscription | Exception] = field(default_factory=list)
     bag: Counter = field(default_factory=Counter)
     """Its result according to the notifications that it has read."""
     state: int = 0
@@ -28,7 +28,7 @@ class Follower:
     def follow(self) -> Iterator[None]:
         """Read the notifications since the last call, and pause after each."""
         for item in self.items[self.read :]:
-            assert isinstance(item, Notification), item
+            assert isinstance(item, SubscriberNotification), item
             assert item.sequence == self.read
             self.read += 1
             added, removed = Counter(item.delta.added), Counter(item.delta.removed)

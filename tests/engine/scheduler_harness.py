@@ -12,7 +12,14 @@ from fake_clock import FakeClock
 
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.journal import Journal
-from edge.engine.requests import Notification, QueryRequest, Solutions, SubscribeFailed, UpdateOutcome, UpdateRequest
+from edge.engine.requests import (
+    QueryRequest,
+    Solutions,
+    SubscribeFailed,
+    SubscriberNotification,
+    UpdateOutcome,
+    UpdateRequest,
+)
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
@@ -73,7 +80,7 @@ def insert(value: int) -> str:
 
 class Client:
     def __init__(self, harness: Harness, text: str = "SELECT ?o { ?s <a:p> ?o }") -> None:
-        self.items: list[Notification | SubscribeFailed] = []
+        self.items: list[SubscriberNotification | SubscribeFailed] = []
         self.future = harness.scheduler.subscribe(QueryRequest(text), self.items.append)
 
     def received(self) -> list[tuple[int, list[int], list[int]]]:
@@ -85,7 +92,7 @@ class Client:
                 sorted(int(r[0].value) for r in n.delta.removed),
             )
             for n in self.items
-            if isinstance(n, Notification)
+            if isinstance(n, SubscriberNotification)
         ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from engine_world import NOW, ask, new_engine, run
 
-from edge.engine.requests import Notification, QueryRequest
+from edge.engine.requests import QueryRequest, SubscriberNotification
 from edge.protocol.results import Row
 
 PREFIX = "PREFIX : <urn:> PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
@@ -63,7 +63,7 @@ def test_subscriptions_follow_errors_as_queries_have_them(aggregate, distinct):
         result = results[text] = Counter()
 
         def take(item: Any, result: Counter[Row] = result) -> None:
-            assert isinstance(item, Notification), item
+            assert isinstance(item, SubscriberNotification), item
             result.update(item.delta.added)
             result.subtract(item.delta.removed)
 

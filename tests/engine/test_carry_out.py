@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from scheduler_harness import WAIT, Client, Harness, insert
 
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.protocol.errors import NotReady
 from tests.support.waiting import wait_for
 
@@ -30,7 +30,7 @@ def queue(harness: Harness, text: str) -> Future[Exception | None]:
 def test_an_idle_writer_leaves_the_update_and_its_notification_to_the_caller(harness: Harness):
     threads: list[threading.Thread] = []
 
-    def sink(_: Notification | SubscribeFailed) -> None:
+    def sink(_: SubscriberNotification | SubscribeFailed) -> None:
         threads.append(threading.current_thread())
 
     harness.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), sink).result(WAIT)

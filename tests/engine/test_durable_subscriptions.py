@@ -23,7 +23,7 @@ from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.journal.journal import Journal
 from edge.engine.queries.evaluator import Evaluator, World
-from edge.engine.requests import Dataset, Notification, QueryRequest, UpdateRequest
+from edge.engine.requests import Dataset, QueryRequest, SubscriberNotification, UpdateRequest
 from edge.engine.resume import durable_subscriptions, recovery
 from edge.engine.resume.durable_subscriptions import repeatable
 from edge.engine.start import make_engine, open_engine
@@ -230,7 +230,7 @@ def test_rights_and_dataset_are_restored(make):
     access = Access("client", frozenset({"subscribe"}), receive=frozenset({"#"}), registration="first", **rights)
     assert {"client", "actions", "receive", *rights} == {field.name for field in fields(Access) if field.compare}
     request = QueryRequest("SELECT ?v { GRAPH ?g { ?s <urn:p> ?v } }", Dataset(("urn:g",), ("urn:g", "urn:h")), access)
-    items: list[Notification] = []
+    items: list[SubscriberNotification] = []
     world.scheduler.subscribe(request, items.append, keep=True).result(WAIT)
     world.update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> 1 } GRAPH <urn:h> { <urn:s> <urn:p> 2 } }")
     assert [len(item.delta.added) for item in items] == [0, 1]
@@ -247,7 +247,7 @@ def test_a_subscription_whose_query_failed_has_ended(make):
     follower, failing = world.subscribe(VALUES), world.subscribe("SELECT ?v { ?s <urn:p>+ ?v }")
     for number in range(12):
         world.update(put(number))
-    assert not isinstance(failing.items[-1], Notification)
+    assert not isinstance(failing.items[-1], SubscriberNotification)
     assert list(world.restart(kill=True)) == [follower.spuid]
 
 

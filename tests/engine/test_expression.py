@@ -10,7 +10,7 @@ from expression_world import BASE_IRI, CONSTANTS, TERMS, VARIABLES, Expressions,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.operators.expression import Now, Unsupported, compile_expression, uses_now, volatile
+from edge.engine.operators.expression import Now, UnsupportedConstruct, compile_expression, uses_now, volatile
 from edge.engine.operators.now import NOW_FUNCTION
 from edge.engine.operators.values import decode, encode
 from edge.engine.store.terms import XSD, canonical
@@ -423,7 +423,7 @@ def test_functions_that_oxigraph_knows_beyond_the_standard() -> None:
     ids=function_name,
 )
 def test_an_unsupported_function_is_reported_at_compile_time(expression: Expression) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedConstruct):
         compile_expression(expression, World({}))
 
 

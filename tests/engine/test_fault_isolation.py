@@ -15,8 +15,8 @@ from support.logs import records_of
 
 from edge.engine.engine import Engine
 from edge.engine.faults import contained
-from edge.engine.operators.stages import Distinct, row_bytes
-from edge.engine.requests import Notification, SubscribeFailed, UpdateRequest
+from edge.engine.operators.stages import DistinctStage, row_bytes
+from edge.engine.requests import SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.subscriptions.delta_evaluation import DeltaEvaluation
 from edge.engine.subscriptions.plan_group import PlanGroup
 from edge.protocol.errors import NotFound
@@ -282,7 +282,7 @@ def test_a_fault_of_an_undone_update_is_forgotten_unless_the_state_is_lost(monke
         engine.undo(engine.execute([prepared], NOW))
     assert whole.items == lost.items == []
     with monkeypatch.context() as patch:
-        patch.setattr(Distinct, "change", lambda *_: 1 // 0)
+        patch.setattr(DistinctStage, "change", lambda *_: 1 // 0)
         engine.undo(engine.execute([prepared], NOW))
     assert whole.items == []
     failed(lost)
@@ -299,13 +299,13 @@ def test_an_end_follows_earlier_notifications(monkeypatch):
     client = Client(engine, "SELECT DISTINCT ?o { ?s ex:p ?o }")
     one, two = (engine.prepare(UpdateRequest(f"INSERT DATA {{ <urn:a> <http://example.org/p> {n} }}")) for n in (1, 2))
     first = engine.execute([one], NOW)
-    monkeypatch.setattr(Distinct, "change", lambda *_: 1 // 0)
+    monkeypatch.setattr(DistinctStage, "change", lambda *_: 1 // 0)
     second = engine.execute([two], NOW)
     engine.undo(second)  # its client exceeded a limit
     assert len(client.items) == 1, "the first update is not committed yet"
     engine.show(first)
     engine.publish(first)
-    assert [type(item) for item in client.items] == [Notification, Notification, SubscribeFailed]
+    assert [type(item) for item in client.items] == [SubscriberNotification, SubscriberNotification, SubscribeFailed]
     assert client.items[1].sequence == 1
 
 

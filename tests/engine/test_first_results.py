@@ -17,7 +17,13 @@ from follower import Follower, result_of
 from scheduler_harness import WAIT, Harness
 
 from edge.engine.queries.oxigraph_queries import QueryRules, parse
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
+from edge.engine.requests import (
+    ActiveSubscription,
+    QueryRequest,
+    SubscribeFailed,
+    SubscriberNotification,
+    UpdateRequest,
+)
 from edge.engine.scheduling.compile_queue import LONG_TEXT
 from edge.engine.subscriptions.beginning import Beginning
 from edge.engine.subscriptions.explanation import Explanation
@@ -84,7 +90,7 @@ class Simulation:
 
     def unsubscribe(self, follower: Follower) -> None:
         (subscription,) = follower.outcomes
-        assert isinstance(subscription, Subscription)
+        assert isinstance(subscription, ActiveSubscription)
         self.engine.unsubscribe(subscription.spuid)
         follower.gone = True
         follower.items.clear()
@@ -122,7 +128,7 @@ class Simulation:
                 continue
             for _ in follower.follow():
                 pass
-            assert bool(follower.items) == any(isinstance(each, Subscription) for each in follower.outcomes)
+            assert bool(follower.items) == any(isinstance(each, ActiveSubscription) for each in follower.outcomes)
             if follower.items:
                 assert follower.bag == result_of(self.store, follower.query), follower.query
 
@@ -337,10 +343,10 @@ def test_compiling_a_long_text_delays_no_other_client(open_harness, monkeypatch,
 
     monkeypatch.setattr(engine, "prepare_query", prepare)
     padding = " " * LONG_TEXT
-    received: list[Notification | SubscribeFailed] = []
+    received: list[SubscriberNotification | SubscribeFailed] = []
     texts = (f"SELECT ?o {{ ?s <a:p> ?o {padding} }}", f"SELECT nonsense {padding}")
 
-    def begin(text: str) -> Future[Subscription] | Future[Explanation]:
+    def begin(text: str) -> Future[ActiveSubscription] | Future[Explanation]:
         query = QueryRequest(text, source="one")
         return (
             harness.scheduler.subscribe(query, received.append)
@@ -360,9 +366,9 @@ def test_compiling_a_long_text_delays_no_other_client(open_harness, monkeypatch,
         assert isinstance(outcome, Explanation)
         assert not received
         return
-    assert isinstance(outcome, Subscription)
+    assert isinstance(outcome, ActiveSubscription)
     (first,) = received
-    assert isinstance(first, Notification)
+    assert isinstance(first, SubscriberNotification)
     assert len(first.delta.added) == 1
 
 

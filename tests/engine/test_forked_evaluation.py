@@ -15,7 +15,7 @@ from scheduler_harness import WAIT, Harness
 
 from edge.engine.queries.forked_evaluation import ForkedEvaluator, _Pipe
 from edge.engine.queries.oxigraph_queries import EvaluationFailed
-from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
+from edge.engine.requests import Graph, QueryRequest, Solutions, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.protocol.due_time import After
 from edge.protocol.errors import (
     EdgeError,
@@ -174,7 +174,7 @@ def test_a_subscription_that_takes_too_long_is_refused(harness):
 
 def test_a_subscription_that_becomes_too_expensive_ends_with_the_reason(harness):
     harness = harness(query_timeout=3.0)
-    received: list[Notification | SubscribeFailed] = []
+    received: list[SubscriberNotification | SubscribeFailed] = []
     text = "SELECT * { ?s <urn:many> ?a , ?b , ?c , ?d FILTER(?a + ?b + ?c + ?d < 0) } LIMIT 1"
     harness.scheduler.subscribe(QueryRequest(text), received.append).result(WAIT)
     many = " , ".join(map(str, range(1000)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
@@ -61,7 +61,7 @@ def test_a_subscription_with_too_many_solutions_is_refused(engine, query):
 )
 def test_a_subscription_that_grows_too_large_ends_with_the_reason_and_the_update_stays(engine, select, filtered, most):
     """The stored result is limited, and so is the change by one update. A result that is not stored may grow slowly."""
-    received: list[Notification | SubscribeFailed] = []
+    received: list[SubscriberNotification | SubscribeFailed] = []
     query = f"SELECT {select} {{ ?a <urn:p> ?c . ?d <urn:p> ?f {filtered} }}"
     engine.subscribe(QueryRequest(query), received.append).result(WAIT)
     values = " , ".join(map(str, range(1, most + 1)))

@@ -14,7 +14,7 @@ from engine_world import NOW, new_engine
 from follower import Follower, result_of
 
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.requests import QueryRequest, Subscription, UpdateRequest
+from edge.engine.requests import ActiveSubscription, QueryRequest, UpdateRequest
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job
 
 QUERIES = (
@@ -65,7 +65,7 @@ class Simulation:
 
     def unsubscribe(self, follower: Follower) -> None:
         (subscription,) = follower.outcomes
-        assert isinstance(subscription, Subscription)
+        assert isinstance(subscription, ActiveSubscription)
         self.engine.unsubscribe(subscription.spuid)
         self.check()
         follower.gone = True

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.result_charge import STEP
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import ANYBODY, Access
@@ -116,7 +116,7 @@ def test_a_subscription_with_too_many_rows_ends_and_the_update_stays(harness, ki
     assert harness.quota.held("alice") == 0
     harness.update(data(number, 500))
     assert len(harness.failures) == 1
-    received = [item for item in harness.received if isinstance(item, Notification) and item.spuid == other]
+    received = [item for item in harness.received if isinstance(item, SubscriberNotification) and item.spuid == other]
     assert sum(len(item.delta.added) for item in received) == number + 500
     with pytest.raises(EdgeError):
         harness.unsubscribe(spuid)

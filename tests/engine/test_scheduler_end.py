@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 from scheduler_harness import WAIT, Client, Harness, insert
 
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.errors import NotFound, NotReady
@@ -17,9 +17,9 @@ from tests.support.waiting import wait_for
 
 def test_a_failing_sink_ends_only_its_subscription(open_harness, caplog):
     harness = open_harness()
-    items: list[Notification | SubscribeFailed] = []
+    items: list[SubscriberNotification | SubscribeFailed] = []
 
-    def broken(item: Notification | SubscribeFailed) -> None:
+    def broken(item: SubscriberNotification | SubscribeFailed) -> None:
         items.append(item)
         if len(items) == 2:
             raise RuntimeError("broken sink")
@@ -32,7 +32,7 @@ def test_a_failing_sink_ends_only_its_subscription(open_harness, caplog):
     with pytest.raises(NotFound):
         harness.scheduler.unsubscribe(spuid).result(WAIT)
     assert client.received() == [(0, [], []), (1, [1], []), (2, [2], [])]
-    assert [type(item) for item in items] == [Notification, Notification, SubscribeFailed]
+    assert [type(item) for item in items] == [SubscriberNotification, SubscriberNotification, SubscribeFailed]
     assert harness.scheduler.subscription_faults == 1
     assert harness.scheduler.ready
     assert "broken sink" in caplog.text
@@ -41,7 +41,7 @@ def test_a_failing_sink_ends_only_its_subscription(open_harness, caplog):
 def test_a_sink_that_fails_at_once_is_not_subscribed(open_harness):
     harness = open_harness()
 
-    def broken(item: Notification | SubscribeFailed) -> None:
+    def broken(item: SubscriberNotification | SubscribeFailed) -> None:
         raise RuntimeError("broken sink")
 
     with pytest.raises(RuntimeError, match="broken sink"):

@@ -9,7 +9,7 @@ import pytest
 from engine_world import NOW, ask, new_engine, run
 
 from edge.engine.queries.oxigraph_queries import QueryRules, check_query
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.sparql.size_limits import MAX_ARGUMENTS, MAX_LEVELS, MAX_OPERATORS, check_size, measured
 from edge.engine.start import open_engine
@@ -136,7 +136,7 @@ def test_the_largest_subscription_fits_the_stack(form):
     text = largest(FORMS[form])
     engine = new_engine()
     run(engine, "INSERT DATA { <a:a> <a:p> 1 . GRAPH <a:g> { <a:a> <a:p> 1 } }")
-    received: list[Notification | SubscribeFailed] = []
+    received: list[SubscriberNotification | SubscribeFailed] = []
 
     def whole_life() -> None:
         query = QueryRequest("SELECT ?s ?o " + text)
@@ -147,7 +147,7 @@ def test_the_largest_subscription_fits_the_stack(form):
         engine.unsubscribe(subscription.spuid)
 
     deep(whole_life)
-    assert all(isinstance(each, Notification) for each in received)
+    assert all(isinstance(each, SubscriberNotification) for each in received)
     assert not engine.spus.subscriptions
 
 

@@ -12,7 +12,7 @@ from fake_clock import FakeClock
 from scheduler_harness import WAIT, Client, Harness, evaluated, insert
 
 from edge.engine.journal.journal import Journal
-from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest
+from edge.engine.requests import QueryRequest, Solutions, SubscriberNotification, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
@@ -596,7 +596,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         order.clear()
         assert world.quads() == sorted(map(str, oracle.graph.quads()))
         assert graphs(world.engine) == graphs(oracle)
-        expected: list[Notification] = []
+        expected: list[SubscriberNotification] = []
         request = QueryRequest("SELECT * { ?s ?p ?o }")
         oracle.unsubscribe(oracle.subscribe(request, expected.append, None, 0).spuid)
         assert +rows == Counter(str(row) for row in expected[0].delta.added)

@@ -17,15 +17,15 @@ from timer_machine import WAIT, Box, after, at, insert
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.requests import (
     Dataset,
-    Notification,
     QueryRequest,
     SubscribeFailed,
+    SubscriberNotification,
     UpdateRequest,
 )
 from edge.protocol.access import Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
-from edge.protocol.timers import Timer
+from edge.protocol.timers import TimerRecord
 from tests.support.examples import examples
 
 # Execution
@@ -39,7 +39,7 @@ def test_a_delayed_update_runs_at_its_time_and_not_before(box, when):
     assert box.values() == []
     box.advance(0.000001)
     assert box.values() == [1]
-    assert box.timer(scheduled.id) == Timer(
+    assert box.timer(scheduled.id) == TimerRecord(
         scheduled.id, "done", scheduled.at, START, finished=START + 30 * SECOND, added=1
     )
 
@@ -336,8 +336,8 @@ def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box)
     for future in futures:
         future.result(WAIT)
 
-    def note(received: Notification | SubscribeFailed) -> None:
-        assert isinstance(received, Notification)
+    def note(received: SubscriberNotification | SubscribeFailed) -> None:
+        assert isinstance(received, SubscriberNotification)
         order.extend(row[0].value for row in received.delta.added)
         if len(order) == 100:  # in the middle of them another client arrives
             box.engine.update([UpdateRequest(insert(-2), access=Access("client"), source="client")])

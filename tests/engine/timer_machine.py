@@ -15,7 +15,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import Access
 from edge.protocol.due_time import After, At, When
-from edge.protocol.timers import Scheduled, Timer
+from edge.protocol.timers import TimerConfirmation, TimerRecord
 from tests.support.settings import unchecked
 from tests.support.waiting import PATIENCE
 
@@ -65,7 +65,7 @@ class Box:
         self.clock.set(at, right=right)
         self.settle()
 
-    def schedule(self, value: int, when: When, name: str | None = None) -> Scheduled:
+    def schedule(self, value: int, when: When, name: str | None = None) -> TimerConfirmation:
         return self.engine.schedule(UpdateRequest(insert(value)), when, name).result(WAIT)
 
     def update(self, text: str) -> None:
@@ -76,7 +76,7 @@ class Box:
         assert isinstance(found, Solutions)
         return sorted(int(row[0].value) for row in found.rows)  # type: ignore[union-attr]
 
-    def timer(self, name: str) -> Timer:
+    def timer(self, name: str) -> TimerRecord:
         return self.engine.timer(name).result(WAIT)
 
     def timers(self, **how: Any) -> list[str]:

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.engine import requests
-from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcome, UpdateRequest
+from edge.engine.requests import Delta, QueryRequest, SubscriberNotification, UpdateOutcome, UpdateRequest
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.outgoing import Outgoing, to_text
@@ -93,11 +93,11 @@ class Teller:
         self.result: Counter[int] = Counter()
         self.sequence = 0
 
-    def change(self, target: Counter[int]) -> Notification:
+    def change(self, target: Counter[int]) -> SubscriberNotification:
         """Return the notification of the step from the result to another one."""
         added, removed = target - self.result, self.result - target
         self.result = target
-        notification = Notification(
+        notification = SubscriberNotification(
             self.name,
             None,
             self.sequence,

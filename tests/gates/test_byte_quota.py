@@ -18,7 +18,7 @@ from test_resume import update, vanish
 
 from edge import allocator
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.requests import Delta, Notification
+from edge.engine.requests import Delta, SubscriberNotification
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.gates.conflation import MergedDelta, size_of
@@ -85,12 +85,14 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_siz
 
 @given(ROWS)
 def test_merged_changes_count_the_memory_of_their_rows(changes):
-    net = MergedDelta(Notification("s", None, 1, Delta(("n",), (), ())))
+    net = MergedDelta(SubscriberNotification("s", None, 1, Delta(("n",), (), ())))
     counts: Counter[int] = Counter()
     for number, (added, value) in enumerate(changes, 2):
         row = (ox.Literal("x" * 100 * value), None)
         counts[value] += 1 if added else -1
-        net.add(Notification("s", None, number, Delta(("n",), (row,) if added else (), () if added else (row,))))
+        net.add(
+            SubscriberNotification("s", None, number, Delta(("n",), (row,) if added else (), () if added else (row,)))
+        )
     left = tuple((ox.Literal("x" * 100 * value), None) for value, count in counts.items() if count)
     assert net.size == size_of(Delta(("n",), left, ()))
 
@@ -123,11 +125,11 @@ class Still:
         self.closed = True
 
 
-def notification(spuid: str, sequence: int, added: list[int], removed: list[int]) -> Notification:
+def notification(spuid: str, sequence: int, added: list[int], removed: list[int]) -> SubscriberNotification:
     made: list[tuple[Any, ...]] = [
         tuple((ox.Literal(f"{number} {'x' * 100}"),) for number in numbers) for numbers in (added, removed)
     ]
-    return Notification(spuid, None, sequence, Delta(("o",), *made))
+    return SubscriberNotification(spuid, None, sequence, Delta(("o",), *made))
 
 
 async def test_merged_notifications_of_a_slow_client_count_in_full_and_are_given_back():
@@ -223,7 +225,9 @@ def test_a_waiting_notification_is_charged_at_least_half_of_its_memory(count, te
     def made() -> list[MergedDelta]:
         return [
             MergedDelta(
-                Notification("a", None, 1, Delta(("o",), tuple(_row(each, row, text) for row in range(count)), ()))
+                SubscriberNotification(
+                    "a", None, 1, Delta(("o",), tuple(_row(each, row, text) for row in range(count)), ())
+                )
             )
             for each in range(20_000 // count)
         ]

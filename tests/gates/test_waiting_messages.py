@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.engine import requests
-from edge.engine.requests import Delta, Notification
+from edge.engine.requests import Delta, SubscriberNotification
 from edge.gates.waiting_messages import WaitingMessages, answer_size, is_answer
 
 SPUIDS = ("a", "b")
@@ -27,9 +27,9 @@ STEPS = st.lists(
 )
 
 
-def notification(spuid: str, sequence: int, rows: int) -> Notification:
+def notification(spuid: str, sequence: int, rows: int) -> SubscriberNotification:
     added = tuple((ox.Literal(f"{sequence} {row}"),) for row in range(rows))
-    return Notification(spuid, None, sequence, Delta(("n",), added, ()))
+    return SubscriberNotification(spuid, None, sequence, Delta(("n",), added, ()))
 
 
 @given(STEPS, st.sampled_from([0, 300, 1_000_000]))

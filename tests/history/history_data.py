@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from edge.outbox import observation
-from edge.outbox.observation import DATE_TIME_STAMP, MONITOR, OWL_TIME, QUDT, SOSA, XSD, Cells, Context
+from edge.outbox.observation import DATE_TIME_STAMP, MONITOR, OWL_TIME, QUDT, SOSA, XSD, Cells, ObservationContext
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA, make_table
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ DAY = 24 * HOUR
 class Stored(NamedTuple):
     """An observation and its position."""
 
-    context: Context
+    context: ObservationContext
     cells: Cells
     seq: int
     epoch: str = EPOCH
@@ -42,7 +42,9 @@ class Stored(NamedTuple):
         return observation.quads(self.context, self.cells, self.epoch, self.seq)
 
 
-def numbered(observations: Iterable[tuple[Context, Cells]], epoch: str = EPOCH, gateway: str = "box-1") -> list[Stored]:
+def numbered(
+    observations: Iterable[tuple[ObservationContext, Cells]], epoch: str = EPOCH, gateway: str = "box-1"
+) -> list[Stored]:
     """Number the observations of one outbox, starting with its first."""
     return [Stored(context, cells, seq, epoch, gateway) for seq, (context, cells) in enumerate(observations, 1)]
 
@@ -97,9 +99,9 @@ def number(text: str | None, datatype: str) -> float | None:
 
 def readings(
     sensor: str, values: Iterable[object], *, start: int = MIDNIGHT, every: int = SECOND
-) -> list[tuple[Context, Cells]]:
+) -> list[tuple[ObservationContext, Cells]]:
     """Return readings of one mapped sensor, with decimals now and then."""
-    context = Context(
+    context = ObservationContext(
         series=f"{EX}observation/{sensor}",
         topic=f"home/{sensor}",
         feature=f"{EX}place/{sensor[0]}",
@@ -136,9 +138,9 @@ def _maybe(strategy: st.SearchStrategy[str]) -> st.SearchStrategy[str | None]:
     return st.one_of(strategy, strategy, strategy, st.none())
 
 
-def contexts(series: st.SearchStrategy[str | None]) -> st.SearchStrategy[Context]:
+def contexts(series: st.SearchStrategy[str | None]) -> st.SearchStrategy[ObservationContext]:
     return st.builds(
-        Context,
+        ObservationContext,
         series=series,
         topic=st.none() | TEXTS,
         feature=_maybe(_iris("place")),
@@ -200,36 +202,42 @@ _OBJECTS = (
 _GRAPHS = st.sampled_from(("", "", f" <{EX}graph/0>", f" <{EX}graph/1>"))
 QUADS = st.builds("{} <{}> {}{} .".format, _NODES, _PREDICATES, _OBJECTS, _GRAPHS)
 ODD = st.tuples(
-    st.just(Context()),
+    st.just(ObservationContext()),
     st.builds(lambda time, lines: Cells(time, quads="\n".join(lines)), TIMES, st.lists(QUADS, min_size=1, max_size=4)),
 )
 """Quads that are not an observation of either shape: of all kinds, also about the resources of the others."""
 
 
-def histories(*kinds: st.SearchStrategy[tuple[Context, Cells]], size: int = 12) -> st.SearchStrategy[list[Stored]]:
+def histories(
+    *kinds: st.SearchStrategy[tuple[ObservationContext, Cells]], size: int = 12
+) -> st.SearchStrategy[list[Stored]]:
     """Return two outboxes of such observations."""
     outbox = st.lists(st.one_of(*kinds), max_size=size // 2)
     return st.builds(_two_outboxes, outbox, outbox)
 
 
-def history(*kinds: tuple[st.SearchStrategy[tuple[Context, Cells]], int], number: int) -> list[Stored]:
+def history(*kinds: tuple[st.SearchStrategy[tuple[ObservationContext, Cells]], int], number: int) -> list[Stored]:
     """Return this number of observations of each kind in two outboxes, determined by `number`."""
     drawn = [one for strategy, count in kinds for one in _drawn(strategy, count, number)]
     random.Random(number).shuffle(drawn)
     return _two_outboxes(drawn[::2], drawn[1::2])
 
 
-def _two_outboxes(first: Iterable[tuple[Context, Cells]], second: Iterable[tuple[Context, Cells]]) -> list[Stored]:
+def _two_outboxes(
+    first: Iterable[tuple[ObservationContext, Cells]], second: Iterable[tuple[ObservationContext, Cells]]
+) -> list[Stored]:
     return [*numbered(first), *numbered(second, OTHER_EPOCH, "box-2")]
 
 
-def _drawn(strategy: st.SearchStrategy[tuple[Context, Cells]], count: int, number: int) -> list[tuple[Context, Cells]]:
-    drawn: list[list[tuple[Context, Cells]]] = []
+def _drawn(
+    strategy: st.SearchStrategy[tuple[ObservationContext, Cells]], count: int, number: int
+) -> list[tuple[ObservationContext, Cells]]:
+    drawn: list[list[tuple[ObservationContext, Cells]]] = []
 
     @seed(number)
     @settings(max_examples=5, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(st.lists(strategy, min_size=count, max_size=count))
-    def draw(some: list[tuple[Context, Cells]]) -> None:
+    def draw(some: list[tuple[ObservationContext, Cells]]) -> None:
         drawn.append(some)
 
     draw()

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge.outbox.observation import Cells, Context
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed, stem
+from edge.outbox.observation import Cells, ObservationContext
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, line, packed, stem
 from spark_offload.landing import write
 
 EPOCH = "00000000000000aa"
@@ -18,7 +18,11 @@ class Sender:
     """The sender of one outbox. Its observations are numbered from 1."""
 
     def __init__(
-        self, landing: Path, observations: Sequence[tuple[Context, Cells]], gateway: str = "box-1", epoch: str = EPOCH
+        self,
+        landing: Path,
+        observations: Sequence[tuple[ObservationContext, Cells]],
+        gateway: str = "box-1",
+        epoch: str = EPOCH,
     ) -> None:
         self.gateway = gateway
         self.epoch = epoch
@@ -28,7 +32,7 @@ class Sender:
 
     def send(self, first: int, last: int, *, replayed: bool = False) -> Path:
         """Write a segment. Return the path of its manifest."""
-        numbers: dict[Context, int] = {}
+        numbers: dict[ObservationContext, int] = {}
         lines, times = [], []
         for seq in range(first, last + 1):
             context, cells = self.observations[seq - 1]
@@ -36,7 +40,7 @@ class Sender:
             times.append(cells.time)
         rows = packed(lines)
         contexts = {number: context for context, number in numbers.items()}
-        manifest = Manifest(
+        manifest = SegmentManifest(
             self.gateway, self.epoch, first, last, min(times), max(times), len(rows), hashlib.sha256(rows).hexdigest(),
             contexts, replayed=replayed,
         )  # fmt: skip
@@ -45,9 +49,11 @@ class Sender:
     def drop(self, first: int, last: int) -> Path:
         """Write a tombstone."""
         times = [cells.time for _, cells in self.observations[first - 1 : last]]
-        return self.put(Manifest(self.gateway, self.epoch, first, last, min(times), max(times), reason="full"), None)
+        return self.put(
+            SegmentManifest(self.gateway, self.epoch, first, last, min(times), max(times), reason="full"), None
+        )
 
-    def put(self, manifest: Manifest, rows: bytes | None) -> Path:
+    def put(self, manifest: SegmentManifest, rows: bytes | None) -> Path:
         """Write the parts of a segment."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if rows is not None:

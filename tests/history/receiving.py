@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from edge.outbox.observation import Cells, Context
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed
+from edge.outbox.observation import Cells, ObservationContext
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, line, packed
 from spark_offload.gateways import Gateways
 
 COMMAND = [sys.executable, "-c", "from spark_offload.cli import main; main()"]
@@ -72,16 +72,16 @@ class Receiver:
 
 def segment(
     first: int, last: int, *, gateway: str = "g1", epoch: str = EPOCH, values: int = 0
-) -> tuple[Manifest, bytes]:
+) -> tuple[SegmentManifest, bytes]:
     """Return a segment with these values."""
-    context = Context(series="http://example.org/o")
+    context = ObservationContext(series="http://example.org/o")
     rows = packed(line(seq, 1, Cells(seq * 1000, str(seq + values))) for seq in range(first, last + 1))
     digest = hashlib.sha256(rows).hexdigest()
-    manifest = Manifest(gateway, epoch, first, last, first * 1000, last * 1000, len(rows), digest, {1: context})
+    manifest = SegmentManifest(gateway, epoch, first, last, first * 1000, last * 1000, len(rows), digest, {1: context})
     return manifest, rows
 
 
-def path(manifest: Manifest, end: str = ROWS) -> str:
+def path(manifest: SegmentManifest, end: str = ROWS) -> str:
     return f"/v1/segments/{manifest.folder}/{manifest.stem}{end}"
 
 
@@ -112,7 +112,7 @@ def send(client: httpx.Client, url: str, content: bytes, size: int = 1 << 20) ->
         offset += len(part)
 
 
-def ship(client: httpx.Client, manifest: Manifest, rows: bytes) -> None:
+def ship(client: httpx.Client, manifest: SegmentManifest, rows: bytes) -> None:
     """Ship a whole segment."""
     for url, content in ((path(manifest), rows), (path(manifest, MANIFEST), manifest.to_json())):
         answer = send(client, url, content)

@@ -15,7 +15,7 @@ import httpx
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from edge.outbox.segment import MANIFEST, Manifest
+from edge.outbox.segment import MANIFEST, SegmentManifest
 from tests.history.receiving import COMMAND, Receiver
 from tests.support.processes import GatewayProcess, Mosquitto
 from tests.support.waiting import wait_for
@@ -133,12 +133,14 @@ class Site:
         lines = httpx.get(self.endpoints["http"] + "/metrics", trust_env=False).text.splitlines()
         return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
-    def shipped(self) -> list[Manifest]:
+    def shipped(self) -> list[SegmentManifest]:
         """Return the observations in the landing zone, by number."""
-        found = [Manifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/[!.]*{MANIFEST}")]
+        found = [
+            SegmentManifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/[!.]*{MANIFEST}")
+        ]
         return sorted(found, key=lambda manifest: manifest.first)
 
-    def await_shipped(self, observations: int) -> list[Manifest]:
+    def await_shipped(self, observations: int) -> list[SegmentManifest]:
         """Wait until the landing zone has received this number, including dropped ones. Return its manifests."""
         wait_for(
             lambda: max((manifest.last for manifest in self.shipped()), default=0) >= observations,

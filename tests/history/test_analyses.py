@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edge.outbox.observation import XSD, Cells, Context
+from edge.outbox.observation import XSD, Cells, ObservationContext
 from tests.history.history_data import DAY, EX, HOUR, MIDNIGHT, SECOND, frame, numbered
 
 pytest.importorskip("pyspark")
@@ -35,9 +35,9 @@ def reading(
     feature: str | None = "hall",
     unit: str | None = CELSIUS,
     kind: str = "heat",
-) -> tuple[Context, Cells]:
+) -> tuple[ObservationContext, Cells]:
     """Return an observation `time` microseconds after midnight."""
-    context = Context(
+    context = ObservationContext(
         series=f"{EX}{sensor}/{kind}",
         sensor=EX + sensor,
         feature=feature and EX + feature,
@@ -48,7 +48,7 @@ def reading(
     return context, Cells(MIDNIGHT + time, str(value))
 
 
-def table(spark: SparkSession, *observations: tuple[Context, Cells]) -> DataFrame:
+def table(spark: SparkSession, *observations: tuple[ObservationContext, Cells]) -> DataFrame:
     return frame(spark, numbered(observations))
 
 
@@ -83,7 +83,7 @@ def test_downsampling(spark: SparkSession) -> None:
         reading("b", -1, -5),  # the day before
         reading("b", 30 * MINUTE, 300, unit=EX + "kelvin"),
         reading("b", 31 * MINUTE, 20),
-        (Context(), Cells(MIDNIGHT, quads=f"<{EX}a> <{EX}p> <{EX}o> .")),
+        (ObservationContext(), Cells(MIDNIGHT, quads=f"<{EX}a> <{EX}p> <{EX}o> .")),
     )
     result = downsample(rows, timedelta(hours=1))
     assert result.columns == ["series", "property", "unit", "start", "min", "mean", "max", "count"]
@@ -208,7 +208,7 @@ def test_comparison_across_places(spark: SparkSession) -> None:
     ]
 
 
-def dimming(lamp: str, time: int, percent: object, street: str = "high") -> tuple[Context, Cells]:
+def dimming(lamp: str, time: int, percent: object, street: str = "high") -> tuple[ObservationContext, Cells]:
     return reading(lamp, time, percent, feature=street, unit=EX + "percent", kind="dimming")
 
 

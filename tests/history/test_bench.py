@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, unpacked
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, unpacked
 
 pytest.importorskip("pyspark")
 
 from spark_offload.bench import asking, ingesting
-from spark_offload.bench.figures import Figure, to_json, to_text
+from spark_offload.bench.figures import HistoryFigure, to_json, to_text
 from spark_offload.bench.observations import SEGMENT, fill
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_segments_are_whole_and_leave_nothing_out(landing: Path) -> None:
     found: dict[str, list[int]] = {}
     for path in sorted(landing.rglob(f"*{MANIFEST}")):
-        manifest = Manifest.from_json(path.read_bytes())
+        manifest = SegmentManifest.from_json(path.read_bytes())
         rows = path.with_name(manifest.stem + ROWS).read_bytes()
         manifest.check(rows)
         read = list(unpacked(rows))
@@ -60,7 +60,7 @@ def test_segments_are_always_the_same(landing: Path, tmp_path: Path) -> None:
     ("values", "goal", "met"), [([1.3, 1.1, 1.2], 1.2, True), ([1.3, 1.21, 1.0], 1.2, False), ([1.0], None, None)]
 )
 def test_a_goal_is_met_by_the_median(values: Sequence[float], goal: float | None, met: bool | None) -> None:
-    figure = Figure("ratio", "a ratio", values, goal)
+    figure = HistoryFigure("ratio", "a ratio", values, goal)
     reported = json.loads(to_json([figure]))["ratio"]
     assert (reported["met"], reported["goal"], reported["values"]) == (met, goal, values)
     _, line = to_text([figure]).splitlines()

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ingest_sender import EPOCH, Sender, rows_of
 
-from edge.outbox.observation import XSD, Cells, Context
-from edge.outbox.segment import Manifest, packed
+from edge.outbox.observation import XSD, Cells, ObservationContext
+from edge.outbox.segment import SegmentManifest, packed
 from spark_offload.commit import append
 from spark_offload.errors import LandingRefused, Overtaken, TableBusy, TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.intake import look
-from spark_offload.landing import Landing, Outbox
+from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.table import SCHEMA, make_table, open_table
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 OBSERVATIONS = readings("a1", range(60))
-BOX = Outbox("box-1", EPOCH)
+BOX = OutboxEpoch("box-1", EPOCH)
 YEAR_1 = -62_135_596_800_000_000
 END_OF_9999 = 253_402_300_799_999_999
 
@@ -46,7 +46,7 @@ def stored(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
     return sorted((tuple(one) for one in found.collect()), key=lambda one: one[:3])
 
 
-def expected(observations: Iterable[tuple[Context, Cells]]) -> list[tuple[object, ...]]:
+def expected(observations: Iterable[tuple[ObservationContext, Cells]]) -> list[tuple[object, ...]]:
     """Return the expected rows for observations of the sender."""
     at = SCHEMA.names.index("ts")
     found = []
@@ -87,7 +87,7 @@ def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> No
              "\\\\", "\\t", "\\\t", "\t\\\\t", "\\\\\\n\n", "\r\\r", "a\\", "\0", '"', " ", "NaN", "INF", "1e5", "1_0",
              "٣", "+.5", "5.", "-0", "1e400", "0x1", "1d", "1f", "1\n"]  # fmt: skip
     observations = [
-        (Context(series=f"http://example.org/{kind}", datatype=XSD + kind), Cells(MIDNIGHT, text))
+        (ObservationContext(series=f"http://example.org/{kind}", datatype=XSD + kind), Cells(MIDNIGHT, text))
         for text in texts
         for kind in ("string", "double", "decimal", "integer", "boolean")
     ]
@@ -154,7 +154,11 @@ def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> N
     steps = ingest(spark, landing, table, most=4, keep=-1)
     assert [step.more for step in steps] == [True, True, False]
     assert sum(step.observations for step in steps) == 20
-    assert place(spark, str(table)).positions == {BOX: 60, Outbox("box-2", EPOCH): 20, Outbox("box-1", again.epoch): 10}
+    assert place(spark, str(table)).positions == {
+        BOX: 60,
+        OutboxEpoch("box-2", EPOCH): 20,
+        OutboxEpoch("box-1", again.epoch): 10,
+    }
     assert not list(landing.glob("*/*/*.gz"))
 
     read = deltalake.DeltaTable(table).to_pyarrow_table(columns=["gateway", "epoch", "seq", "ts", "value"])
@@ -165,7 +169,7 @@ def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> N
 def test_times_out_of_range_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
     times = [-(2**63), YEAR_1 - 1, YEAR_1, -12_219_292_800_000_001, -1, 0, END_OF_9999, END_OF_9999 + 1, 2**63 - 1]
     landing, table = tmp_path / "landing", tmp_path / "table"
-    observations = [(Context(series="http://example.org/o"), Cells(time, "x", "sometime")) for time in times]
+    observations = [(ObservationContext(series="http://example.org/o"), Cells(time, "x", "sometime")) for time in times]
     sender = Sender(landing, [*observations, *observations])
     sender.send(1, 9)
     sender.drop(10, 18)
@@ -194,11 +198,13 @@ def test_segment_with_invalid_rows_is_quarantined(spark: SparkSession, tmp_path:
     Sender(landing, OBSERVATIONS, gateway="box-2").send(1, 10)
     bad = packed([text.removesuffix("\n")])
     checksum = hashlib.sha256(bad).hexdigest()
-    Sender(landing, OBSERVATIONS).put(Manifest("box-1", EPOCH, 1, 2, 0, 0, len(bad), checksum, {1: Context()}), bad)
+    Sender(landing, OBSERVATIONS).put(
+        SegmentManifest("box-1", EPOCH, 1, 2, 0, 0, len(bad), checksum, {1: ObservationContext()}), bad
+    )
     first, second = ingest(spark, landing, table)
     assert reason in first.damaged[0].reason
     assert second.observations == 10
-    assert len(Landing(landing).quarantined()) == 1
+    assert len(LandingZone(landing).quarantined()) == 1
 
 
 def test_second_commit_on_the_same_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -207,7 +213,7 @@ def test_second_commit_on_the_same_version_is_refused(spark: SparkSession, tmp_p
     Sender(landing, OBSERVATIONS).send(1, 10)
     make_table(spark, table)
     version, positions = place(spark, table)
-    found = look(Landing(landing), positions, 100)
+    found = look(LandingZone(landing), positions, 100)
     append(spark, table, rows(spark, found.taken), version, found.positions(positions))
     with pytest.raises(Overtaken):
         append(spark, table, rows(spark, found.taken), version, found.positions(positions))

@@ -21,7 +21,7 @@ import pytest
 from history_data import EX, MIDNIGHT, SECOND
 from ingest_sender import Sender, rows_of
 
-from edge.outbox.observation import XSD, Cells, Context
+from edge.outbox.observation import XSD, Cells, ObservationContext
 from spark_offload.session import java
 
 KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "4"))
@@ -145,8 +145,8 @@ class World:
         return [sender.acknowledged for sender in self.senders]
 
 
-def _observations(name: str) -> list[tuple[Context, Cells]]:
-    context = Context(series=f"{EX}{name}", sensor=f"{EX}sensor/{name}", datatype=XSD + "integer")
+def _observations(name: str) -> list[tuple[ObservationContext, Cells]]:
+    context = ObservationContext(series=f"{EX}{name}", sensor=f"{EX}sensor/{name}", datatype=XSD + "integer")
     # Three days, so that a commit has several files.
     return [(context, Cells(MIDNIGHT + number * 86400 * SECOND // 7, str(number))) for number in range(OBSERVATIONS)]
 

@@ -15,9 +15,9 @@ from ingest_sender import EPOCH, Sender, rows_of
 
 from spark_offload.errors import LandingRefused
 from spark_offload.intake import gap, look
-from spark_offload.landing import Landing, Outbox
+from spark_offload.landing import LandingZone, OutboxEpoch
 
-BOX = Outbox("box-1", EPOCH)
+BOX = OutboxEpoch("box-1", EPOCH)
 OBSERVATIONS = readings("a1", range(100))
 
 
@@ -33,7 +33,7 @@ def ranges(found: list) -> list[tuple[int, int]]:
 
 def test_a_landing_zone_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LandingRefused, match="create or mount it"):
-        Landing(tmp_path / "nowhere")
+        LandingZone(tmp_path / "nowhere")
 
 
 def test_only_segments_with_a_manifest_and_valid_names_exist(tmp_path: Path, sender: Sender) -> None:
@@ -44,7 +44,7 @@ def test_only_segments_with_a_manifest_and_valid_names_exist(tmp_path: Path, sen
     (sender.folder / "notes.json").touch()
     (tmp_path / "box-1" / "not-an-epoch").mkdir()
     (tmp_path / ".uploads" / EPOCH).mkdir(parents=True)
-    landing = Landing(tmp_path)
+    landing = LandingZone(tmp_path)
     assert list(landing.outboxes()) == [BOX]
     assert [(one.first, one.last) for one in landing.segments(BOX)] == [(1, 10), (11, 20)]
 
@@ -52,7 +52,7 @@ def test_only_segments_with_a_manifest_and_valid_names_exist(tmp_path: Path, sen
 def test_unordered_and_overlapping_segments_are_taken_once(tmp_path: Path, sender: Sender) -> None:
     for first, last in ((21, 30), (1, 10), (5, 25), (26, 28), (11, 20), (50, 60)):
         sender.send(first, last)
-    found = look(Landing(tmp_path), {}, 1000)
+    found = look(LandingZone(tmp_path), {}, 1000)
     assert ranges(found.taken) == [(0, 10), (10, 25), (25, 30)]
     assert [(one.first, one.last, one.held) for one in found.gaps] == [(31, 49, 1)]
     assert not found.more
@@ -62,7 +62,7 @@ def test_unordered_and_overlapping_segments_are_taken_once(tmp_path: Path, sende
 def test_rows_go_before_tombstones(tmp_path: Path, sender: Sender) -> None:
     sender.drop(1, 30)
     sender.send(1, 20)
-    assert ranges(look(Landing(tmp_path), {}, 1000).taken) == [(0, 20), (20, 30)]
+    assert ranges(look(LandingZone(tmp_path), {}, 1000).taken) == [(0, 20), (20, 30)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_damaged_segments_are_quarantined_and_accepted_when_sent_again(
     sender.send(1, 10)
     harm(sender.send(11, 20))
     sender.send(21, 30)
-    landing = Landing(tmp_path)
+    landing = LandingZone(tmp_path)
     found = look(landing, {}, 1000)
     assert ranges(found.taken) == [(0, 10)]
     assert [one.first for one in found.gaps] == [11]
@@ -97,7 +97,7 @@ def test_damaged_segments_are_quarantined_and_accepted_when_sent_again(
 def test_observations_of_a_damaged_segment_may_arrive_in_another(tmp_path: Path, sender: Sender) -> None:
     sender.send(1, 10)
     rows_of(sender.send(1, 20)).unlink()
-    found = look(Landing(tmp_path), {}, 1000)
+    found = look(LandingZone(tmp_path), {}, 1000)
     assert ranges(found.taken) == [(0, 10)]
     assert found.gaps == []
 
@@ -106,7 +106,7 @@ def test_a_newer_schema_is_left_where_it_is(tmp_path: Path, sender: Sender) -> N
     path = sender.send(1, 10)
     path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":2'))
     sender.send(11, 20)
-    found = look(Landing(tmp_path), {}, 1000)
+    found = look(LandingZone(tmp_path), {}, 1000)
     assert (found.taken, found.gaps, found.damaged) == ([], [], [])
     assert [one.first for one in found.newer] == [1]
     assert path.exists()
@@ -118,7 +118,7 @@ def test_a_round_is_bounded_and_a_gap_blocks_no_other_gateway(tmp_path: Path, se
         sender.send(first, first + 9)
     for first in range(1, 40, 10):
         other.send(first, first + 9)
-    found = look(Landing(tmp_path), {}, 15)
+    found = look(LandingZone(tmp_path), {}, 15)
     assert ranges(found.taken) == [(0, 10), (10, 20)]
     assert found.more
     assert [one.outbox.gateway for one in found.gaps] == ["box-1"]
@@ -143,7 +143,7 @@ def test_each_observation_is_taken_once_up_to_the_first_gap(
     while True:
         if not list(landing.iterdir()):
             break
-        found = look(Landing(landing), {BOX: reached}, most)
+        found = look(LandingZone(landing), {BOX: reached}, most)
         for one in found.taken:
             numbers = range(one.after + 1, one.segment.last + 1)
             assert set(numbers) <= set(range(one.segment.first, one.segment.last + 1))
@@ -157,19 +157,19 @@ def test_each_observation_is_taken_once_up_to_the_first_gap(
         expected += 1
     assert taken == list(range(position + 1, expected + 1))
     behind = {seq for seq in there if seq > expected}
-    missing = gap(Landing(landing).segments(BOX), expected) if there else None
+    missing = gap(LandingZone(landing).segments(BOX), expected) if there else None
     assert (missing and (missing.first, missing.last)) == ((expected + 1, min(behind) - 1) if behind else None)
 
 
 def test_acknowledgements_grow_and_are_rebuilt(tmp_path: Path, sender: Sender) -> None:
-    landing = Landing(tmp_path)
+    landing = LandingZone(tmp_path)
     sender.send(1, 10)
-    landing.acknowledge({BOX: 10, Outbox("elsewhere", EPOCH): 5}, 3)
+    landing.acknowledge({BOX: 10, OutboxEpoch("elsewhere", EPOCH): 5}, 3)
     assert json.loads((tmp_path / "box-1" / "ack.json").read_bytes()) == {
         "schema": 1,
         "acknowledged": {EPOCH: {"last": 10, "table_version": 3}},
     }
-    landing.acknowledge({BOX: 7, Outbox("box-1", "0" * 16): 1}, 4)
+    landing.acknowledge({BOX: 7, OutboxEpoch("box-1", "0" * 16): 1}, 4)
     assert landing.acknowledged("box-1") == {
         "0" * 16: {"last": 1, "table_version": 4},
         EPOCH: {"last": 10, "table_version": 3},
@@ -186,6 +186,6 @@ def test_ingested_segments_are_removed_later(tmp_path: Path, sender: Sender) -> 
     before = time.time() - 3600
     for path in (old, rows_of(old), ahead, rows_of(ahead)):
         os.utime(path, (before, before))
-    assert Landing(tmp_path).clean({BOX: 20}, keep=600) == 2
+    assert LandingZone(tmp_path).clean({BOX: 20}, keep=600) == 2
     assert sorted(path.name for path in sender.folder.glob("*.json")) == [fresh.name, ahead.name]
     assert not rows_of(old).exists()

@@ -20,9 +20,9 @@ from spark_offload import live
 from spark_offload.cli import edge_history
 from spark_offload.errors import GatewayRefused, QueryRefused
 from spark_offload.history import History
-from spark_offload.live import Gateway
+from spark_offload.live import GatewayEndpoint
 from spark_offload.services import answered
-from spark_offload.solutions import Solutions
+from spark_offload.solutions import GatewaySolutions
 from tests.history.history_data import EX, frame, numbered, readings, write
 from tests.support.processes import GatewayProcess
 
@@ -43,19 +43,19 @@ QUIET = {
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayEndpoint]:
     """Run a gateway with a live graph."""
     process = GatewayProcess(tmp_path_factory.mktemp("box") / "data", QUIET)
     try:
         url = process.start()["http"]
         reported = httpx.post(f"{url}/update", content=DATA, headers={"Content-Type": "application/sparql-update"})
         assert reported.status_code == 200, reported.text
-        yield Gateway(f"{url}/query")
+        yield GatewayEndpoint(f"{url}/query")
     finally:
         process.stop()
 
 
-def test_terms_of_a_gateway_are_unchanged(box: Gateway) -> None:
+def test_terms_of_a_gateway_are_unchanged(box: GatewayEndpoint) -> None:
     found = box.select(f"SELECT ?s ?v ?none {{ ?s <{EX}value> ?v }} ORDER BY ?s")
     assert found.variables == ("s", "v", "none")
     assert [tuple(None if term is None else str(term) for term in row) for row in found.rows] == [
@@ -68,7 +68,7 @@ def test_terms_of_a_gateway_are_unchanged(box: Gateway) -> None:
     assert row[2] == row[3]
 
 
-def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: Gateway) -> None:
+def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: GatewayEndpoint) -> None:
     made = box.frame(spark, f"SELECT ?v ?n ?none {{ <{EX}s1> <{EX}value> ?v ; <{EX}name> ?n }}")
     assert made.columns == ["v", "n", "none"]
     assert [tuple(row) for row in made.collect()] == [
@@ -77,29 +77,29 @@ def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: Gatewa
     assert box.frame(spark, "SELECT ?x { ?x <urn:nowhere> ?x }").collect() == []
 
 
-def test_refusals_show_the_message_of_the_gateway(box: Gateway) -> None:
+def test_refusals_show_the_message_of_the_gateway(box: GatewayEndpoint) -> None:
     with pytest.raises(GatewayRefused, match=r"answered 400: .*SPARQL"):
         box.select("SELEKT")
     with pytest.raises(GatewayRefused, match=r"answered 404"):
-        Gateway(f"{box.url}/nothing").select("SELECT * {}")
+        GatewayEndpoint(f"{box.url}/nothing").select("SELECT * {}")
     with pytest.raises(GatewayRefused, match="is not a SPARQL endpoint"):
         box.select("ASK {}")
     with pytest.raises(GatewayRefused, match="does not answer"):
-        Gateway("http://127.0.0.1:1/query").select("SELECT * {}")
+        GatewayEndpoint("http://127.0.0.1:1/query").select("SELECT * {}")
 
 
 @pytest.mark.parametrize("url", ["", "box", "ftp://box/query", "http:///query", "file:///etc/passwd"])
 def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(GatewayRefused, match="is not a URL of a gateway"):
-        Gateway(url)
+        GatewayEndpoint(url)
 
 
 def test_a_token_is_sent_over_encrypted_connections_only() -> None:
     with pytest.raises(GatewayRefused, match="use https"):
-        Gateway("http://box.example:8000/query", token="secret")
+        GatewayEndpoint("http://box.example:8000/query", token="secret")
     for url in ("http://localhost:8000/query", "http://[::1]:8000/query", "https://box.example/query"):
-        assert "secret" in repr(Gateway(url, token="secret").token)
-        assert "secret" not in repr(Gateway(url, token="secret"))
+        assert "secret" in repr(GatewayEndpoint(url, token="secret").token)
+        assert "secret" not in repr(GatewayEndpoint(url, token="secret"))
 
 
 def test_a_secured_gateway_wants_a_token_and_its_certificate(tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_a_secured_gateway_wants_a_token_and_its_certificate(tmp_path: Path) -> 
         assert run.invoke(edge_command, ["clients", "allow", "spark", "--data-dir", str(data)]).exit_code == 0
         token = run.invoke(edge_command, ["clients", "token", "spark", "--data-dir", str(data)]).stdout.strip()
         trusted = str(data / "tls" / "ca.pem")
-        assert Gateway(url, token=token, ca_file=trusted).select("SELECT * { VALUES ?x { 1 } }").rows
+        assert GatewayEndpoint(url, token=token, ca_file=trusted).select("SELECT * { VALUES ?x { 1 } }").rows
         with pytest.raises(GatewayRefused, match="give a token"):
-            Gateway(url, ca_file=trusted).select("SELECT * {}")
+            GatewayEndpoint(url, ca_file=trusted).select("SELECT * {}")
         with pytest.raises(GatewayRefused, match=r"does not answer .*certificate"):
-            Gateway(url, token=token).select("SELECT * {}")
+            GatewayEndpoint(url, token=token).select("SELECT * {}")
     finally:
         process.stop()
 
@@ -150,19 +150,19 @@ def test_answers_that_are_not_results_are_refused(body: bytes, monkeypatch: pyte
         thread.start()
         try:
             with pytest.raises(GatewayRefused, match=r"is not a SPARQL endpoint|narrow the query"):
-                Gateway(f"http://127.0.0.1:{server.server_port}/query").select("SELECT * {}")
+                GatewayEndpoint(f"http://127.0.0.1:{server.server_port}/query").select("SELECT * {}")
         finally:
             server.shutdown()
             thread.join()
 
 
-ONE = Solutions(("x",), ((Literal("1"),),))
+ONE = GatewaySolutions(("x",), ((Literal("1"),),))
 
 
 def test_the_pattern_inside_service_is_queried() -> None:
     requests: list[tuple[str, str]] = []
 
-    def ask(address: str, query: str) -> Solutions:
+    def ask(address: str, query: str) -> GatewaySolutions:
         requests.append((address, query))
         return ONE
 
@@ -191,10 +191,10 @@ def test_internal_names_are_not_variables_of_the_query() -> None:
 
 
 def test_only_silent_services_may_fail() -> None:
-    def ask(address: str, _query: str) -> Solutions:
+    def ask(address: str, _query: str) -> GatewaySolutions:
         raise GatewayRefused(f"{address} does not answer")
 
-    assert answered("ASK { SERVICE SILENT <a:> {} }", ask).answers == {"service1": Solutions((), ((),))}
+    assert answered("ASK { SERVICE SILENT <a:> {} }", ask).answers == {"service1": GatewaySolutions((), ((),))}
     with pytest.raises(GatewayRefused, match="a: does not answer"):
         answered("ASK { SERVICE <a:> {} }", ask)
 
@@ -214,7 +214,7 @@ def test_service_in_unsupported_positions_is_refused(query: str) -> None:
         answered(query, lambda *_: ONE)
 
 
-def test_one_query_reads_history_and_live_graph(spark: SparkSession, box: Gateway) -> None:
+def test_one_query_reads_history_and_live_graph(spark: SparkSession, box: GatewayEndpoint) -> None:
     """The names of the sensors are live, their measurements are history."""
     rows = numbered([*readings("s1", [20, 21]), *readings("s2", [5]), *readings("s3", [9])])
     history = History(spark, frame(spark, rows), live=[box])
@@ -230,7 +230,7 @@ def test_one_query_reads_history_and_live_graph(spark: SparkSession, box: Gatewa
     assert found == [[None, '"20"', '"5"', '"0"'], ['"Küche"@de', '"21.5"', '"21"', '"1"']]
 
 
-def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway) -> None:
+def test_live_observations_join_their_versions(spark: SparkSession, box: GatewayEndpoint) -> None:
     series = f"{EX}observation/s1"
     reported = httpx.post(
         box.url.replace("/query", "/update"),
@@ -248,14 +248,14 @@ def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway
     assert not history.ask(f"ASK {{ SERVICE <{box.url}> {{ <urn:a> <urn:b> <urn:c> }} }}")
 
 
-def test_only_named_gateways_are_queried(spark: SparkSession, box: Gateway) -> None:
+def test_only_named_gateways_are_queried(spark: SparkSession, box: GatewayEndpoint) -> None:
     history = History(spark, frame(spark, numbered(readings("s1", [1]))), live=[box])
     for silent in ("", "SILENT "):
         with pytest.raises(QueryRefused, match="is not allowed"):
             history.sparql(f"SELECT * {{ SERVICE {silent}<http://127.0.0.1:1/query> {{ ?s ?p ?o }} }}")
 
 
-def test_the_command_queries_the_configured_gateways(spark: SparkSession, box: Gateway, tmp_path: Path) -> None:
+def test_the_command_queries_the_configured_gateways(spark: SparkSession, box: GatewayEndpoint, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "table", numbered(readings("s1", [1])))
     query = f"SELECT ?v {{ SERVICE <{box.url}> {{ <{EX}s1> <{EX}value> ?v }} }}"
     command = ["query", "-", "--table", table, "--format", "csv"]

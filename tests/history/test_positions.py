@@ -11,7 +11,7 @@ from ingest_sender import EPOCH, Sender
 
 from spark_offload.errors import TableRefused
 from spark_offload.ingest import ingest
-from spark_offload.landing import Landing, Outbox
+from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.maintain import maintain
 from spark_offload.positions import counted, place
 from spark_offload.status import status
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 
-BOX = Outbox("box-1", EPOCH)
+BOX = OutboxEpoch("box-1", EPOCH)
 OBSERVATIONS = readings("a1", range(60), every=DAY // 20)
 
 
@@ -61,7 +61,7 @@ def test_commits_of_other_writers_are_tolerated(spark: SparkSession, tmp_path: P
 
     # Rows of another writer: they are counted.
     write(spark, tmp_path / "table", numbered(OBSERVATIONS[:5], epoch="00000000000000bb"))
-    assert place(spark, table).positions == {BOX: 10, Outbox("box-1", "00000000000000bb"): 5}
+    assert place(spark, table).positions == {BOX: 10, OutboxEpoch("box-1", "00000000000000bb"): 5}
 
     # Restored to a version: later rows come again from the landing zone, which keeps them for some time.
     spark.sql(f"RESTORE TABLE {named(table)} TO VERSION AS OF 1")
@@ -91,7 +91,7 @@ def test_status_reports_gaps_quarantine_and_waiting_segments(spark: SparkSession
     two.send(1, 10)
     ingest(spark, landing, table)
     one.send(16, 20)
-    reported = status(spark, table, Landing(landing))
+    reported = status(spark, table, LandingZone(landing))
     first, second = reported.outboxes
     assert (first.outbox, first.last, first.observations, first.lost, first.acknowledged) == (BOX, 15, 10, 5, 15)
     assert (first.waiting, first.gap) == (1, None)

@@ -23,9 +23,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, stem
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, stem
 from edge.security import certificates
-from spark_offload.landing import Landing, Outbox
+from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.uploads import Name, State, Uploads
 from tests.history.receiving import COMMAND, EPOCH, Receiver, path, reported, segment, send, ship
 from tests.support.waiting import wait_for
@@ -74,7 +74,7 @@ def problem(answer: httpx.Response, status: int) -> str:
     return str(body["detail"])
 
 
-def there(receiver: Receiver, manifest: Manifest, end: str = ROWS) -> Path:
+def there(receiver: Receiver, manifest: SegmentManifest, end: str = ROWS) -> Path:
     return receiver.landing / manifest.folder / (manifest.stem + end)
 
 
@@ -91,7 +91,7 @@ def test_a_segment_arrives_whole_and_is_reported_as_stored(
         assert [first, last] not in held, "without manifest: not there"
         assert send(client, path(manifest, MANIFEST), manifest.to_json()).status_code == 201
         assert there(receiver, manifest).read_bytes() == rows
-        assert Manifest.from_json(there(receiver, manifest, MANIFEST).read_bytes()) == manifest
+        assert SegmentManifest.from_json(there(receiver, manifest, MANIFEST).read_bytes()) == manifest
     foreign = receiver.landing / "g1" / epoch
     (foreign / "000000099001-000000099050.json").write_text("no manifest, and no rows beside it")
     (foreign / "000000088001-000000088050.json").mkdir()
@@ -100,7 +100,7 @@ def test_a_segment_arrives_whole_and_is_reported_as_stored(
 
 def test_acknowledgements_are_reported(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
     ship(client, *segment(1, 2, epoch=epoch))
-    Landing(receiver.landing).acknowledge({Outbox("g1", epoch): 2}, 7)
+    LandingZone(receiver.landing).acknowledge({OutboxEpoch("g1", epoch): 2}, 7)
     assert client.get("/v1/outboxes/g1").json()["acknowledged"][epoch] == {"last": 2, "table_version": 7}
     (receiver.landing / "g1" / "ack.json").write_text("{")
     assert client.get("/v1/outboxes/g1").json()["acknowledged"] == {}
@@ -134,7 +134,7 @@ def test_existing_segments_are_never_overwritten(receiver: Receiver, client: htt
         client.patch(path(manifest), content=others, headers=reported(0, whole=others)), 409
     )
     assert there(receiver, manifest).read_bytes() == rows
-    later = Manifest(**{**_told(manifest), "replayed": True})
+    later = SegmentManifest(**{**_told(manifest), "replayed": True})
     answer = client.patch(path(manifest, MANIFEST), content=later.to_json(), headers=reported(0, whole=later.to_json()))
     assert problem(answer, 409)
     assert there(receiver, manifest, MANIFEST).read_bytes() == manifest.to_json()
@@ -168,7 +168,7 @@ def test_a_manifest_of_another_segment_is_refused(receiver: Receiver, client: ht
     manifest, rows = segment(1, 10, epoch=epoch)
     send(client, path(manifest), rows)
     for change in ({"epoch": "f" * 16}, {"gateway": "g2"}, {"last": 11}):
-        text = Manifest(**{**_told(manifest), **change}).to_json()
+        text = SegmentManifest(**{**_told(manifest), **change}).to_json()
         answer = client.patch(path(manifest, MANIFEST), content=text, headers=reported(0, whole=text))
         assert "this is the manifest of" in problem(answer, 400)
     for text in (b"", b"{}", b"[]", b"\xff", b'{"schema":1}'):
@@ -180,7 +180,7 @@ def test_a_manifest_of_another_segment_is_refused(receiver: Receiver, client: ht
 
 
 def test_a_tombstone_has_no_rows(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
-    tombstone = Manifest("g1", epoch, 1, 5, 1000, 5000, reason="the disk was full")
+    tombstone = SegmentManifest("g1", epoch, 1, 5, 1000, 5000, reason="the disk was full")
     assert send(client, path(tombstone, MANIFEST), tombstone.to_json()).status_code == 201
     assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 5]]
 
@@ -480,8 +480,8 @@ def test_no_spark_is_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def _told(manifest: Manifest) -> dict[str, object]:
-    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+def _told(manifest: SegmentManifest) -> dict[str, object]:
+    return {name: getattr(manifest, name) for name in SegmentManifest.__dataclass_fields__}
 
 
 def test_receiver_with_a_certificate_serves_other_machines(tmp_path: Path, new: Callable[..., Receiver]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from history_data import DAY, EPOCH, EX, HOUR, MIDNIGHT, frame, numbered, readings, write
 
-from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA, XSD, Cells, Context
+from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA, XSD, Cells, ObservationContext
 from spark_offload.errors import QueryRefused, TableRefused
 from spark_offload.history import History
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PREFIXES = (
     f"PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}> PREFIX xsd: <{XSD}> "
 )
-SERIES = Context(series=f"{EX}observation/c", sensor=f"{EX}sensor/c")
+SERIES = ObservationContext(series=f"{EX}observation/c", sensor=f"{EX}sensor/c")
 MAPPED = [
     *readings("a", ["20", "20.5", "019.50"]),
     *readings("b", ["5", "7"], start=MIDNIGHT + HOUR),
@@ -30,7 +30,7 @@ MAPPED = [
 ]
 CLIENTS = [
     (
-        Context(sensor=f"{EX}sensor/own", feature=f"{EX}place/{number}", datatype=XSD + "integer"),
+        ObservationContext(sensor=f"{EX}sensor/own", feature=f"{EX}place/{number}", datatype=XSD + "integer"),
         Cells(MIDNIGHT, str(30 + number), None, f"{EX}own", f"{EX}own/result/{number}", f"{EX}own/instant"),
     )
     for number in range(2)
@@ -50,7 +50,12 @@ def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> His
 def mixed(spark: SparkSession) -> History:
     """Rows of all kinds."""
     rows = numbered(
-        [*MAPPED, *CLIENTS, (Context(), Cells(MIDNIGHT, quads=NOTE)), (Context(), Cells(MIDNIGHT, quads=ODD))]
+        [
+            *MAPPED,
+            *CLIENTS,
+            (ObservationContext(), Cells(MIDNIGHT, quads=NOTE)),
+            (ObservationContext(), Cells(MIDNIGHT, quads=ODD)),
+        ]
     )
     return History(spark, frame(spark, rows).cache())
 
@@ -166,7 +171,7 @@ def test_quads_about_an_observation_are_joined_with_its_row(mixed: History) -> N
 
 
 def test_additional_triples_about_rows_are_found(spark: SparkSession) -> None:
-    rows = numbered([*MAPPED[:1], (Context(), Cells(MIDNIGHT, quads=ABOUT_A_ROW))])
+    rows = numbered([*MAPPED[:1], (ObservationContext(), Cells(MIDNIGHT, quads=ABOUT_A_ROW))])
     history = History(spark, frame(spark, rows))
     found = answers(history, "SELECT ?s ?v { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }")
     assert found == [("ex:sensor/a", decimal("20")), ("ex:sensor/other", decimal("20"))]

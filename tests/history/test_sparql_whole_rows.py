@@ -9,7 +9,7 @@ import pytest
 from cached_triples import both_ways
 from history_data import EX, MIDNIGHT, frame, numbered, readings
 
-from edge.outbox.observation import OWL_TIME, QUDT, SOSA, XSD, Cells, Context
+from edge.outbox.observation import OWL_TIME, QUDT, SOSA, XSD, Cells, ObservationContext
 from spark_offload.history import History
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ ONE_SCAN = "one scan of rows"
 JOINED = "over the triples of observations that clients wrote, joined"
 
 
-def chosen(number: int, result: int | None = None, **reported: str) -> tuple[Context, Cells]:
+def chosen(number: int, result: int | None = None, **reported: str) -> tuple[ObservationContext, Cells]:
     """Return an observation whose IRIs a client chose."""
-    context = Context(sensor=f"{EX}sensor/own", datatype=XSD + "integer", **reported)
+    context = ObservationContext(sensor=f"{EX}sensor/own", datatype=XSD + "integer", **reported)
     names = (f"{EX}own/{number}", f"{EX}own/result/{number if result is None else result}", f"{EX}own/instant/{number}")
     return context, Cells(MIDNIGHT + number, str(30 + number), None, *names)
 
@@ -65,7 +65,7 @@ def asked(spark: SparkSession) -> Iterator[Asked]:
     made: dict[str, dict[str, History]] = {}
     session = spark.newSession()
 
-    def both(*more: tuple[Context, Cells]) -> dict[str, History]:
+    def both(*more: tuple[ObservationContext, Cells]) -> dict[str, History]:
         if repr(more) not in made:
             rows = frame(session, numbered([*MAPPED, *OWN, *more])).coalesce(1).cache()
             made[repr(more)] = both_ways(session, rows)
@@ -98,17 +98,17 @@ def test_observations_with_iris_of_their_own_are_one_scan(asked: Asked) -> None:
     "more",
     [
         chosen(7, result=1),
-        (Context(), Cells(MIDNIGHT, quads=f"<{EX}own/result/1> <{QUDT}unit> <{EX}other> .")),
-        (Context(), Cells(MIDNIGHT, quads=f"<{EX}x> <{SOSA}hasResult> <{EX}own/result/1> .")),
+        (ObservationContext(), Cells(MIDNIGHT, quads=f"<{EX}own/result/1> <{QUDT}unit> <{EX}other> .")),
+        (ObservationContext(), Cells(MIDNIGHT, quads=f"<{EX}x> <{SOSA}hasResult> <{EX}own/result/1> .")),
     ],
     ids=["another observation", "quads that tell of them", "quads that point to them"],
 )
-def test_rows_with_additional_quads_are_joined(asked: Asked, more: tuple[Context, Cells]) -> None:
+def test_rows_with_additional_quads_are_joined(asked: Asked, more: tuple[ObservationContext, Cells]) -> None:
     assert JOINED in explained(asked(more), QUERIES["two optionals"])
 
 
 def test_quads_about_other_subjects_cause_no_self_join(asked: Asked) -> None:
-    note = (Context(), Cells(MIDNIGHT, quads=f'<{EX}own/1> <{EX}note> "broken" .'))
+    note = (ObservationContext(), Cells(MIDNIGHT, quads=f'<{EX}own/1> <{EX}note> "broken" .'))
     explained(asked(note), "SELECT * { ?o ex:note ?note ; sosa:hasResult/qudt:numericValue ?v }")
 
 

@@ -9,7 +9,7 @@ import pytest
 from history_data import EPOCH, EXPLICIT, MAPPED, MIDNIGHT, ODD, Stored, frame, graph_of, histories, numbered, readings
 from hypothesis import HealthCheck, Phase, given, settings
 
-from edge.outbox.observation import QUDT, RDF, SOSA, Cells, Context
+from edge.outbox.observation import QUDT, RDF, SOSA, Cells, ObservationContext
 from spark_offload.sparql import terms
 from spark_offload.triples import COLUMNS, of_cells, of_quads, triples
 
@@ -35,7 +35,7 @@ def test_rows_are_the_quads_of_their_observations(spark: SparkSession, stored: l
 def test_all_characters_are_distinguished(spark: SparkSession) -> None:
     texts = [chr(code) for code in (*range(0x100), 0x2028, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600)]
     texts += ["\\\\n", "\\\n", 'a\\"\\\\"', "\\u0041", '"}', "\\"]
-    stored = numbered((Context(series="urn:s", topic=f"a{text}b"), Cells(MIDNIGHT, text)) for text in texts)
+    stored = numbered((ObservationContext(series="urn:s", topic=f"a{text}b"), Cells(MIDNIGHT, text)) for text in texts)
     found = triples(frame(spark, stored))
     assert set(reported(found)) == graph_of(stored)
     values = found.where("predicate LIKE '%numericValue>'").select(terms.literal_text(found["object"]).alias("text"))
@@ -60,7 +60,9 @@ def test_all_characters_are_distinguished(spark: SparkSession) -> None:
 def test_quads_are_split_into_terms(spark: SparkSession, object_: str) -> None:
     lines = [f"<urn:s> <urn:p> {object_}{graph} ." for graph in ("", " <urn:g>", " _:g")]
     assert [f"{quad} ." for quad in ox.parse("\n".join(lines), format=ox.RdfFormat.N_QUADS)] == lines
-    found = of_quads(frame(spark, numbered([(Context(), Cells(MIDNIGHT, quads="\n".join(lines)))]))).collect()
+    found = of_quads(
+        frame(spark, numbered([(ObservationContext(), Cells(MIDNIGHT, quads="\n".join(lines)))]))
+    ).collect()
     assert [tuple(row) for row in found] == [
         ("<urn:s>", "<urn:p>", object_, graph) for graph in (None, "<urn:g>", "_:g")
     ]
@@ -68,7 +70,7 @@ def test_quads_are_split_into_terms(spark: SparkSession, object_: str) -> None:
 
 def test_triples_of_a_single_predicate(spark: SparkSession) -> None:
     odd = "\n".join([f"<urn:s> <{QUDT}numericValue> <urn:o> .", f"<urn:s> <{SOSA}hasResult> <urn:o> ."])
-    rows = frame(spark, numbered([*readings("a1", [20]), (Context(), Cells(MIDNIGHT, quads=odd))]))
+    rows = frame(spark, numbered([*readings("a1", [20]), (ObservationContext(), Cells(MIDNIGHT, quads=odd))]))
     assert reported(triples(rows, {QUDT + "numericValue"})) == [
         f"<http://example.org/observation/a1/{EPOCH}-1/result> <{QUDT}numericValue>"
         ' "20"^^<http://www.w3.org/2001/XMLSchema#decimal> .',

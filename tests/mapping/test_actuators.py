@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.mapping import CommandError, Mapper, MappingError, Term, explain, load_builtin, load_pack
+from edge.mapping import CommandError, Mapper, MappingError, SolutionTerm, explain, load_builtin, load_pack
 from edge.mapping.reading import XSD
 
 EX = '[namespaces]\nex = "http://example.org/"\n\n'
@@ -22,16 +22,16 @@ def actuator(keys: str, head: str = HEAD):
     return found
 
 
-def number(text: str) -> Term:
-    return Term(text, XSD + "decimal")
+def number(text: str) -> SolutionTerm:
+    return SolutionTerm(text, XSD + "decimal")
 
 
-def sent(keys: str, **terms: Term):
+def sent(keys: str, **terms: SolutionTerm):
     found = actuator(keys)
     return found.added.render(found.solution(terms))
 
 
-def document(payload: str, more: str = "", **terms: Term) -> object:
+def document(payload: str, more: str = "", **terms: SolutionTerm) -> object:
     return json.loads(sent(f'topic = "a"\npayload = {payload}\n{more}', **terms).payload)
 
 
@@ -40,7 +40,7 @@ def test_a_lamp_of_zigbee2mqtt():
         'topic = "zigbee2mqtt/{id}/set"\npayload = { state = "ON", brightness = "{x}" }\n'
         'retain = true\nremoved = { payload = { state = "OFF" }, qos = 2 }\n'
     )
-    solution = found.solution({"id": Term("kitchen"), "x": number("40")})
+    solution = found.solution({"id": SolutionTerm("kitchen"), "x": number("40")})
     assert found.added.render(solution) == (
         "f/zigbee2mqtt/{id}/set",
         "zigbee2mqtt/kitchen/set",
@@ -55,15 +55,15 @@ def test_a_lamp_of_zigbee2mqtt():
     ("term", "expected"),
     [
         (number("21.5"), "21.5"),
-        (Term("7", XSD + "integer"), "7"),
-        (Term("1.0E2", XSD + "double"), "1.0E2"),
-        (Term("+007", XSD + "unsignedByte"), "7"),
-        (Term("true", XSD + "boolean"), "true"),
-        (Term("0", XSD + "boolean"), "false"),
-        (Term("21.5"), '"21.5"'),
-        (Term('say "hi"\\\n'), '"say \\"hi\\"\\\\\\n"'),
-        (Term("2024-05-01T12:00:00Z", XSD + "dateTime"), '"2024-05-01T12:00:00Z"'),
-        (Term("http://example.org/a#b", None), '"http://example.org/a#b"'),
+        (SolutionTerm("7", XSD + "integer"), "7"),
+        (SolutionTerm("1.0E2", XSD + "double"), "1.0E2"),
+        (SolutionTerm("+007", XSD + "unsignedByte"), "7"),
+        (SolutionTerm("true", XSD + "boolean"), "true"),
+        (SolutionTerm("0", XSD + "boolean"), "false"),
+        (SolutionTerm("21.5"), '"21.5"'),
+        (SolutionTerm('say "hi"\\\n'), '"say \\"hi\\"\\\\\\n"'),
+        (SolutionTerm("2024-05-01T12:00:00Z", XSD + "dateTime"), '"2024-05-01T12:00:00Z"'),
+        (SolutionTerm("http://example.org/a#b", None), '"http://example.org/a#b"'),
     ],
 )
 def test_values_keep_their_kind_in_json(term, expected):
@@ -73,10 +73,10 @@ def test_values_keep_their_kind_in_json(term, expected):
 @pytest.mark.parametrize(
     ("term", "reason"),
     [
-        (Term("NaN", XSD + "double"), "is not a number"),
-        (Term("INF", XSD + "double"), "is not a number"),
-        (Term("abc", XSD + "integer"), "is not a number"),
-        (Term("maybe", XSD + "boolean"), "not a truth value"),
+        (SolutionTerm("NaN", XSD + "double"), "is not a number"),
+        (SolutionTerm("INF", XSD + "double"), "is not a number"),
+        (SolutionTerm("abc", XSD + "integer"), "is not a number"),
+        (SolutionTerm("maybe", XSD + "boolean"), "not a truth value"),
     ],
 )
 def test_values_that_json_does_not_have_are_problems(term, reason):
@@ -86,16 +86,18 @@ def test_values_that_json_does_not_have_are_problems(term, reason):
 
 def test_json_of_every_shape():
     payload = '{ "{id}" = [1, 2.50, true, "{x}", "{y}"], nested = { text = "{x} of {{it}}", gone = "{y}" } }'
-    assert document(payload, id=Term('k"ey'), x=number("5")) == {
+    assert document(payload, id=SolutionTerm('k"ey'), x=number("5")) == {
         'k"ey': [1, 2.5, True, 5, None],
         "nested": {"text": "5 of {it}"},
     }
     assert document("true") is True
-    assert document('["{x|upper}"]', x=Term("on")) == ["ON"]
+    assert document('["{x|upper}"]', x=SolutionTerm("on")) == ["ON"]
 
 
 def test_texts():
-    assert sent('topic = "a"\npayload = "{x},{id|upper}"', x=number("5"), id=Term("é")).payload == "5,É".encode()
+    assert (
+        sent('topic = "a"\npayload = "{x},{id|upper}"', x=number("5"), id=SolutionTerm("é")).payload == "5,É".encode()
+    )
     assert sent('topic = "a"\npayload = ""').payload == b""
     with pytest.raises(CommandError, match=r"\?y has no value"):
         sent('topic = "a"\npayload = "{y}"')
@@ -111,18 +113,21 @@ def test_texts():
     ],
 )
 def test_the_local_name_of_an_iri(iri, local):
-    assert sent('topic = "{x|local}/set"\npayload = "{x}"', x=Term(iri, None))[1:3] == (f"{local}/set", iri.encode())
+    assert sent('topic = "{x|local}/set"\npayload = "{x}"', x=SolutionTerm(iri, None))[1:3] == (
+        f"{local}/set",
+        iri.encode(),
+    )
 
 
 def test_conversions():
     more = 'convert = { x = { values = { true = "ON", false = "OFF" } }, y = { scale = 2.54, max = 254 } }'
     payload = '{ state = "{x}", brightness = "{y}" }'
-    on = Term("true", XSD + "boolean")
+    on = SolutionTerm("true", XSD + "boolean")
     assert document(payload, more, x=on, y=number("100")) == {"state": "ON", "brightness": 254.0}
     with pytest.raises(CommandError, match=r"\?y 256.54 is above the maximum 254"):
         document(payload, more, x=on, y=number("101"))
     with pytest.raises(CommandError, match=r'\?x "maybe" is not in the table'):
-        document(payload, more, x=Term("maybe"), y=number("1"))
+        document(payload, more, x=SolutionTerm("maybe"), y=number("1"))
 
 
 @pytest.mark.parametrize(
@@ -139,28 +144,28 @@ def test_conversions():
 )
 def test_invalid_topic_characters_are_refused(value, reason):
     with pytest.raises(CommandError, match=reason):
-        sent('topic = "zigbee2mqtt/{x}/set"\npayload = "1"', x=Term(value))
+        sent('topic = "zigbee2mqtt/{x}/set"\npayload = "1"', x=SolutionTerm(value))
 
 
 def test_slashes_must_be_allowed():
     keys = 'topic = "zigbee2mqtt/{x...}/set"\npayload = "1"'
-    assert sent(keys, x=Term("floor/lamp")).topic == "zigbee2mqtt/floor/lamp/set"
+    assert sent(keys, x=SolutionTerm("floor/lamp")).topic == "zigbee2mqtt/floor/lamp/set"
     for value in ("/lamp", "floor//lamp", "floor/#"):
         with pytest.raises(CommandError):
-            sent(keys, x=Term(value))
+            sent(keys, x=SolutionTerm(value))
 
 
 def test_no_value_reaches_the_brokers_own_topics_or_grows_beyond_mqtt():
     with pytest.raises(CommandError, match="broker's own"):
-        sent('topic = "{x}/set"\npayload = "1"', x=Term("$SYS"))
+        sent('topic = "{x}/set"\npayload = "1"', x=SolutionTerm("$SYS"))
     with pytest.raises(CommandError, match="65535"):
-        sent('topic = "{x}/set"\npayload = "1"', x=Term("x" * 65_535))
+        sent('topic = "{x}/set"\npayload = "1"', x=SolutionTerm("x" * 65_535))
     with pytest.raises(CommandError, match="limit"):
-        sent('topic = "a"\npayload = "{x}"', x=Term("x" * 300_000))
+        sent('topic = "a"\npayload = "{x}"', x=SolutionTerm("x" * 300_000))
 
 
 TERMS = st.builds(
-    Term,
+    SolutionTerm,
     st.text(max_size=20),
     st.sampled_from([None, *(XSD + name for name in ("string", "decimal", "integer", "double", "boolean"))]),
 )
@@ -290,7 +295,7 @@ def recipes():
             names = [variable.value for variable in rows.variables]
             for row in rows:
                 found = {name: term for name, term in zip(names, row, strict=True) if term is not None}
-                terms = {name: Term(term.value, term.datatype.value) for name, term in found.items()}
+                terms = {name: SolutionTerm(term.value, term.datatype.value) for name, term in found.items()}
                 yield each.added.render(each.solution(terms))
 
 

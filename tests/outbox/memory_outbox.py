@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from edge.outbox.observation import Cells, Context
-from edge.outbox.segment import MANIFEST, ROWS, Manifest, body, unpacked
+from edge.outbox.observation import Cells, ObservationContext
+from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, body, unpacked
 from edge.outbox.shipper import Shipper
 from edge.outbox.sqlite_tables import Lost
-from spark_offload.landing import Landing, Outbox
+from spark_offload.landing import LandingZone, OutboxEpoch
 
 EPOCH = "0123456789abcdef"
 SECOND = 1_000_000
@@ -39,7 +39,7 @@ class MemoryOutbox:
         return iter(found[:limit])
 
     def contexts(self, ids):
-        return {number: Context(f"urn:s{number}", sensor=f"urn:sensor{number}") for number in ids}
+        return {number: ObservationContext(f"urn:s{number}", sensor=f"urn:sensor{number}") for number in ids}
 
     def lost(self):
         return list(self.dropped)
@@ -81,7 +81,7 @@ class Zone:
         """Return all manifests by their first number, checked against their rows."""
         found = []
         for file in sorted(self.folder.glob(f"*{MANIFEST}")):
-            manifest = Manifest.from_json(file.read_bytes())
+            manifest = SegmentManifest.from_json(file.read_bytes())
             assert file.name == manifest.stem + MANIFEST
             if not manifest.tombstone:
                 manifest.check(self.rows_of(manifest).read_bytes())
@@ -99,11 +99,11 @@ class Zone:
         return [(manifest.first, manifest.last) for manifest in self.manifests()]
 
     def acknowledge(self, last):
-        Landing(self.path).acknowledge({Outbox(self.gateway, self.epoch): last}, 7)
+        LandingZone(self.path).acknowledge({OutboxEpoch(self.gateway, self.epoch): last}, 7)
 
     def quarantine(self, first):
-        landing = Landing(self.path)
-        (segment,) = [one for one in landing.segments(Outbox(self.gateway, self.epoch)) if one.first == first]
+        landing = LandingZone(self.path)
+        (segment,) = [one for one in landing.segments(OutboxEpoch(self.gateway, self.epoch)) if one.first == first]
         landing.quarantine(segment, "its checksum is not that of its manifest")
 
     def remove(self, first):

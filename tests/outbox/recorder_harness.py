@@ -13,7 +13,7 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.requests import QueryRequest, Solutions, UpdateOutcome, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.outbox.observation import Cells, Context, quads
+from edge.outbox.observation import Cells, ObservationContext, quads
 from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.segment import cells
@@ -28,7 +28,7 @@ WAIT = PATIENCE
 
 class Stored(NamedTuple):
     seq: int
-    context: Context
+    context: ObservationContext
     cells: Cells
 
 
@@ -85,9 +85,9 @@ class Harness:
         self.engine.on_writer(lambda: self.journal._connection.execute(f"PRAGMA max_page_count = {pages}")).result(WAIT)
 
 
-def note(value: object, time: int = 5, series: str = "urn:o:1") -> tuple[Context, Cells]:
+def note(value: object, time: int = 5, series: str = "urn:o:1") -> tuple[ObservationContext, Cells]:
     """Return the stored form of a reading."""
-    return Context(series=series), Cells(time, str(value))
+    return ObservationContext(series=series), Cells(time, str(value))
 
 
 def storing(*values: object, sparql: str = "INSERT DATA {}", **others: object) -> UpdateRequest:

@@ -8,7 +8,7 @@ from memory_outbox import MemoryOutbox
 from edge.outbox.landing import KnownOutbox
 from edge.outbox.settings import OffloadSettings
 from edge.outbox.shipper import Shipper
-from edge.outbox.status import Status
+from edge.outbox.status import ShipmentStatus
 from tests.support.waiting import wait_for
 
 
@@ -47,7 +47,7 @@ def hanging():
 def test_an_unresponsive_landing_zone_is_reported_and_does_not_delay_the_stop(hanging):
     now = [10_000.0]
     shipper = Shipper(MemoryOutbox(3), hanging, OffloadSettings(), now=lambda: now[0])
-    status = Status(Counted(3), shipper, "/mnt/landing", now=lambda: now[0])
+    status = ShipmentStatus(Counted(3), shipper, "/mnt/landing", now=lambda: now[0])
     assert status.state == "ships"
     shipper.start()
     assert hanging.asked.wait(20)
@@ -65,7 +65,7 @@ def test_an_unresponsive_landing_zone_is_reported_and_does_not_delay_the_stop(ha
 
 def test_the_status_is_refreshed_when_the_outbox_changes():
     outbox = Counted()
-    status = Status(outbox, None, "", now=lambda: 100.0)
+    status = ShipmentStatus(outbox, None, "", now=lambda: 100.0)
     assert status.stale
     status.refresh()
     assert (status.stale, status.oldest_time, status.oldest_age) == (False, None, 0)
@@ -88,6 +88,6 @@ def test_the_status_is_refreshed_when_the_outbox_changes():
 
 def test_a_clock_that_was_put_back_makes_no_age_negative():
     outbox = Counted(1)
-    status = Status(outbox, None, "", now=lambda: 0.0)
+    status = ShipmentStatus(outbox, None, "", now=lambda: 0.0)
     status.refresh()
     assert status.oldest_age == 0

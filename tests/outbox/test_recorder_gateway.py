@@ -20,7 +20,7 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.errors import StartError
 from edge.jsap import Profile
-from edge.outbox.observation import QUDT, SOSA, XSD, Context
+from edge.outbox.observation import QUDT, SOSA, XSD, ObservationContext
 from edge.outbox.settings import OutboxSettings
 from tests.gates.gate_client import Client
 from tests.support.waiting import eventually
@@ -106,7 +106,7 @@ async def test_readings_over_mqtt_as_their_mapping_says(tmp_path):
         ("http://example.org/b", "5"),
         ("http://example.org/a", "20.5"),
     ]
-    assert found[0].context == Context(
+    assert found[0].context == ObservationContext(
         series="http://example.org/a",
         topic="room/a",
         feature="http://example.org/rooms/a",

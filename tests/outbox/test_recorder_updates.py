@@ -20,7 +20,7 @@ from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
 from edge.engine.updates.staged_change import StagedChange
 from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.sqlite_tables import Damaged
+from edge.outbox.sqlite_tables import DamagedDatabase
 from edge.protocol.access import Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
@@ -333,7 +333,7 @@ def test_a_damaged_observation_is_noticed_when_it_is_read(tmp_path):
     connection.execute("UPDATE outbox SET body = '6\t1' WHERE seq = 2")
     connection.commit()
     connection.close()
-    with Harness(tmp_path) as harness, pytest.raises(Damaged, match="observation 2 fails its checksum"):
+    with Harness(tmp_path) as harness, pytest.raises(DamagedDatabase, match="observation 2 fails its checksum"):
         harness.outbox.rows(1, 3)
 
 

@@ -8,7 +8,7 @@ import pyoxigraph as ox
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA, XSD, Cells, Context, quads
+from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA, XSD, Cells, ObservationContext, quads
 from edge.outbox.row_encoding import observations
 from edge.outbox.segment import body, cells
 
@@ -100,7 +100,7 @@ def expected(statements: Iterable[Statement]) -> set[ox.Quad]:
     return found
 
 
-def stored(statements: Sequence[Statement]) -> list[tuple[Context, Cells]]:
+def stored(statements: Sequence[Statement]) -> list[tuple[ObservationContext, Cells]]:
     """Return the quads as read from the outbox."""
     return [(context, cells(body(own))) for context, own in observations(statements, HISTORY, NAME, NOW)]
 
@@ -131,7 +131,7 @@ def shaped(**other: object) -> list[Statement]:
 
 def test_listing_18_is_a_few_cells():
     ((context, own),) = stored(shaped())
-    assert context == Context(unit="urn:unit:C", datatype=XSD + "decimal", time_datatype=XSD + "string")
+    assert context == ObservationContext(unit="urn:unit:C", datatype=XSD + "decimal", time_datatype=XSD + "string")
     assert own == Cells(1_767_323_045_000_006, "22.5", observation="urn:o:1", result="urn:q:1", instant="urn:i:1")
 
 
@@ -151,7 +151,7 @@ def test_additional_properties_of_an_observation_are_cells():
 
 def test_anything_else_is_stored_as_quads_at_its_time():
     ((context, own),) = stored(shaped(label=(iri("urn:o:1"), "urn:x:label", ox.Literal("a"))))
-    assert (context, own.time, own.value) == (Context(), 1_767_323_045_000_006, None)
+    assert (context, own.time, own.value) == (ObservationContext(), 1_767_323_045_000_006, None)
     assert len(own.quads.split("\n")) == 9
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edge.mapping import Mapper, load_pack
 from edge.mapping.reading import XSD_DECIMAL, Reading
-from edge.mapping.store import Store
+from edge.mapping.store import StoreRules
 from edge.outbox.sampling import Sampler
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ def every_second(*payloads: str) -> list[tuple[float, str]]:
 def test_none_is_the_default_and_overrides_defaults():
     assert stored('"none"', (0, "1")) == []
     own = '[defaults]\nstore = "all"\n[[mapping]]\ntopic = "t"\nobservation = "urn:o:1"\n'
-    assert Mapper([load_pack(own)]).map("t", b"1").readings[0].store == Store()
+    assert Mapper([load_pack(own)]).map("t", b"1").readings[0].store == StoreRules()
     assert Mapper([load_pack(own + 'store = "none"')]).map("t", b"1").readings[0].store is None
 
 
@@ -67,7 +67,7 @@ def test_at_most_every_by_the_readings_own_times():
 
 
 def test_undone_storage_does_not_count_for_sampling():
-    chooser, store = Sampler(), Store(change=True)
+    chooser, store = Sampler(), StoreRules(change=True)
 
     def note(value: str, seconds: int) -> object:
         return chooser.note(Reading(SERIES, value, XSD_DECIMAL, store=store), NOON + timedelta(seconds=seconds))
@@ -83,7 +83,7 @@ def test_undone_storage_does_not_count_for_sampling():
 
 
 def test_the_memory_of_sampling_is_bounded():
-    chooser, store = Sampler(most=2), Store(change=True)
+    chooser, store = Sampler(most=2), StoreRules(change=True)
     for series in ("a", "b", "c"):
         assert chooser.note(Reading(series, "1", XSD_DECIMAL, store=store), NOON)
     assert chooser.note(Reading("c", "1", XSD_DECIMAL, store=store), NOON) is None
@@ -95,7 +95,7 @@ def test_the_memory_of_sampling_is_bounded():
     band=st.decimals(Decimal("0.01"), 50, places=2),
 )
 def test_no_value_is_further_than_the_dead_band_from_the_last_stored(values, band):
-    chooser, store = Sampler(), Store(change=True, dead_band=band)
+    chooser, store = Sampler(), StoreRules(change=True, dead_band=band)
     last = None
     for second, value in enumerate(values):
         reading = Reading(SERIES, str(value), XSD_DECIMAL, store=store)

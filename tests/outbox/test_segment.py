@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.outbox import observation, segment
-from edge.outbox.observation import Cells, Context
-from edge.outbox.segment import Manifest, SegmentDamaged, SegmentNewer
+from edge.outbox.observation import Cells, ObservationContext
+from edge.outbox.segment import SegmentDamaged, SegmentManifest, SegmentNewer
 
 EPOCH = "0123456789abcdef"
 TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 CELLS = st.builds(Cells, st.integers(0, 2**50), TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
 IRIS = st.none() | st.from_regex(r"http://[a-z]{1,5}/[a-z0-9]{0,5}", fullmatch=True)
 CONTEXTS = st.builds(
-    Context,
+    ObservationContext,
     series=IRIS.filter(bool),
     topic=TEXTS,
     feature=IRIS,
@@ -39,13 +39,13 @@ def test_rows_are_read_back_unchanged(rows: list[Cells]) -> None:
 
 
 @given(st.dictionaries(st.integers(1, 99), CONTEXTS, max_size=3), st.booleans())
-def test_manifests_are_read_back_unchanged(contexts: dict[int, Context], replayed: bool) -> None:
-    manifest = Manifest("box-1", EPOCH, 1, 20, 5, 6, 7, "0" * 64, contexts, replayed)
-    assert Manifest.from_json(manifest.to_json()) == manifest
+def test_manifests_are_read_back_unchanged(contexts: dict[int, ObservationContext], replayed: bool) -> None:
+    manifest = SegmentManifest("box-1", EPOCH, 1, 20, 5, 6, 7, "0" * 64, contexts, replayed)
+    assert SegmentManifest.from_json(manifest.to_json()) == manifest
 
 
 @given(CONTEXTS, st.integers(0, 2**50), st.text(st.characters(exclude_categories=["Cs"])))
-def test_quads_are_canonical(context: Context, time: int, value: str) -> None:
+def test_quads_are_canonical(context: ObservationContext, time: int, value: str) -> None:
     lines = list(observation.quads(context, Cells(time, value), EPOCH, 3))
     quads = [next(iter(ox.parse(line, format=ox.RdfFormat.N_QUADS))) for line in lines]
     assert [f"{quad} ." for quad in quads] == lines
@@ -58,26 +58,26 @@ def test_quads_are_canonical(context: Context, time: int, value: str) -> None:
         (b"", "cannot be read"),
         (b"[]", "cannot be read"),
         (b'{"schema":1,"contexts":{}}', "cannot be read"),
-        (replace(Manifest("a", EPOCH, 1, 2, 3, 4), first=0).to_json(), "no range"),
-        (Manifest("../a", EPOCH, 1, 2, 3, 4).to_json(), "no outbox"),
-        (Manifest("a", "E", 1, 2, 3, 4).to_json(), "no outbox"),
-        (Manifest("a", EPOCH, 1, 2, 3, 4, sha256="x").to_json(), "no checksum"),
-        (Manifest("a", EPOCH, 1, 2, 3, 4, size="x").to_json(), "wrong type"),  # type: ignore[arg-type]
+        (replace(SegmentManifest("a", EPOCH, 1, 2, 3, 4), first=0).to_json(), "no range"),
+        (SegmentManifest("../a", EPOCH, 1, 2, 3, 4).to_json(), "no outbox"),
+        (SegmentManifest("a", "E", 1, 2, 3, 4).to_json(), "no outbox"),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, sha256="x").to_json(), "no checksum"),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, size="x").to_json(), "wrong type"),  # type: ignore[arg-type]
     ],
 )
 def test_a_damaged_manifest_is_refused(text: bytes, reason: str) -> None:
     with pytest.raises(SegmentDamaged, match=reason):
-        Manifest.from_json(text)
+        SegmentManifest.from_json(text)
 
 
 def test_a_newer_schema_is_not_damage() -> None:
     with pytest.raises(SegmentNewer, match="update it"):
-        Manifest.from_json(b'{"schema":2,"contexts":{},"colour":"red"}')
+        SegmentManifest.from_json(b'{"schema":2,"contexts":{},"colour":"red"}')
 
 
 def test_damaged_rows_are_refused() -> None:
     rows = segment.packed(["1\t1\t5\t22.5"])
-    manifest = Manifest("a", EPOCH, 1, 1, 5, 5, len(rows), hashlib.sha256(rows).hexdigest())
+    manifest = SegmentManifest("a", EPOCH, 1, 1, 5, 5, len(rows), hashlib.sha256(rows).hexdigest())
     manifest.check(rows)
     with pytest.raises(SegmentDamaged, match="bytes"):
         manifest.check(rows[:-1])

@@ -13,7 +13,7 @@ from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.segmenter import cut
 from edge.outbox.settings import OffloadSettings
 from edge.outbox.shipper import Shipper
-from edge.outbox.sqlite_tables import Damaged
+from edge.outbox.sqlite_tables import DamagedDatabase
 from edge.protocol.errors import StorageFailed
 from tests.support.waiting import wait_for
 
@@ -308,7 +308,7 @@ def test_a_request_after_the_stop_is_refused(shipping):
 def test_missing_segments_get_no_tombstone():
     outbox = MemoryOutbox(5)
     del outbox.stored[2]
-    with pytest.raises(Damaged, match="observation 2 is not stored"):
+    with pytest.raises(DamagedDatabase, match="observation 2 is not stored"):
         cut(outbox, 2, 5)
 
 

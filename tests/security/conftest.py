@@ -11,7 +11,7 @@ import pytest
 from secured import Harness, settings
 
 from edge.gateway import Gateway
-from edge.security.client_database import Store
+from edge.security.client_database import ClientDatabase
 
 Secured = Callable[..., AbstractAsyncContextManager[Harness]]
 
@@ -22,14 +22,14 @@ def all_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Python 3.13 warns of each that stays open.
     """
-    opened: list[Store] = []
-    begin = Store.__init__
+    opened: list[ClientDatabase] = []
+    begin = ClientDatabase.__init__
 
-    def noted(store: Store, data_dir: Path) -> None:
+    def noted(store: ClientDatabase, data_dir: Path) -> None:
         begin(store, data_dir)
         opened.append(store)
 
-    monkeypatch.setattr(Store, "__init__", noted)
+    monkeypatch.setattr(ClientDatabase, "__init__", noted)
     yield
     for store in opened:
         store.close()

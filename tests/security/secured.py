@@ -15,8 +15,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
-from edge.security.client_database import Store
-from edge.security.clients import Clients, Rights
+from edge.security.client_database import ClientDatabase
+from edge.security.clients import ClientRegistry, Rights
 from tests.support.waiting import eventually
 
 EVERYTHING = "SELECT * { ?s ?p ?o }"
@@ -50,8 +50,8 @@ class Harness:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.security = gateway._security
-        store = Store(gateway.settings.data_dir)
-        self.clients = Clients(store)
+        store = ClientDatabase(gateway.settings.data_dir)
+        self.clients = ClientRegistry(store)
         weakref.finalize(self, store.close)
         self._own = gateway._engine.subscriptions
 

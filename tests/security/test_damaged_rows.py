@@ -12,7 +12,7 @@ import pytest
 
 from edge.config import Settings
 from edge.doctor.checks import files
-from edge.doctor.context import Context, Unasked
+from edge.doctor.context import DoctorContext, Unasked
 from edge.protocol.errors import EdgeError, InvalidClient, UnauthorizedClient
 from edge.security import row_checksums
 from edge.security.client_database import NAME, StoreRefused
@@ -56,7 +56,7 @@ def doctor(directory):
     def ask(_):
         raise Unasked("no gateway")
 
-    around = Context(Settings(data_dir=directory), ask)
+    around = DoctorContext(Settings(data_dir=directory), ask)
     return [finding for finding in files.check(around) if "clients.sqlite3" in finding.what]
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from edge.security import row_checksums, secret
-from edge.security.client_database import NAME, Store
+from edge.security.client_database import NAME, ClientDatabase
 from edge.security.clients import Rights
 from tests.support.clients import clients_of
 
@@ -247,17 +247,17 @@ async def test_tokens_and_clients_survive_a_restart(secured):
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path):
-    Store(tmp_path).close()
+    ClientDatabase(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(Exception, match="newer version"):
-        Store(tmp_path)
+        ClientDatabase(tmp_path)
 
 
 def test_a_file_that_is_not_a_database_is_refused_and_not_changed(tmp_path):
     (tmp_path / NAME).write_bytes(b"x" * 5000)
     with pytest.raises(Exception, match="cannot be used"):
-        Store(tmp_path)
+        ClientDatabase(tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"x" * 5000
 
 

@@ -44,12 +44,12 @@ from simulated_readings import SERIES, Readings
 
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.journal import Journal
-from edge.engine.requests import Delta, Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import Delta, QueryRequest, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.outbox import sqlite_tables
-from edge.outbox.observation import Cells, Context
+from edge.outbox.observation import Cells, ObservationContext
 from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.due_time import After, At, When
@@ -167,12 +167,12 @@ class Subscriber:
         self.bag: Counter[tuple[object, ...]] = Counter()
         self.future: Future[Any]
 
-    def __call__(self, item: Notification | SubscribeFailed) -> None:
+    def __call__(self, item: SubscriberNotification | SubscribeFailed) -> None:
         if not DISK.stopped:  # a process that has ended sends nothing
             self.take(item)
 
-    def take(self, item: Notification | SubscribeFailed) -> None:
-        assert isinstance(item, Notification), f"the subscription ended: {item}"
+    def take(self, item: SubscriberNotification | SubscribeFailed) -> None:
+        assert isinstance(item, SubscriberNotification), f"the subscription ended: {item}"
         assert item.sequence == self.sequence + 1, "a notification is missing or came twice"
         self.sequence = item.sequence
         removed = Counter(item.delta.removed)
@@ -250,7 +250,7 @@ class World:
         client = self.chance.choice(self.clients)
         client.sent += 1
         number = client.sent
-        note = Context(series=client.subject), Cells(self.clock.at, str(number))
+        note = ObservationContext(series=client.subject), Cells(self.clock.at, str(number))
         request = UpdateRequest(client.text(number), source=client.name, notes=(note,))
         client.waiting[number] = self.scheduler.update([request])
 

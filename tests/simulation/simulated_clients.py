@@ -27,8 +27,8 @@ from typing import Any
 from simulated_devices import Devices
 
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.requests import Notification, Sink, SubscribeFailed
-from edge.engine.resume.recovery import Restored
+from edge.engine.requests import Sink, SubscribeFailed, SubscriberNotification
+from edge.engine.resume.recovery import RestoredSubscription
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.loop_dispatcher import LoopDispatcher
@@ -82,7 +82,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class Socket:
-    """A WebSocket with the gateway's end: a `Connection` of `edge.gates.outgoing`. A cut loses messages in flight."""
+    """A WebSocket with the gateway's end, a `ClientConnection` of `edge.gates.outgoing`.
+
+    A cut loses messages in flight.
+    """
 
     def __init__(self, room: int) -> None:
         """`room`: messages in flight to the client before it counts as not reading."""
@@ -294,7 +297,7 @@ class Clients:
     def serve(
         self,
         scheduler: Scheduler,
-        restored: Sequence[Restored],
+        restored: Sequence[RestoredSubscription],
         sinks: dict[str, LateSink],
         sure: Callable[[], bool],
     ) -> None:
@@ -503,10 +506,10 @@ class LateSink:
     """Notifications of a subscription before its consumer takes over."""
 
     def __init__(self) -> None:
-        self._early: list[Notification | SubscribeFailed] = []
+        self._early: list[SubscriberNotification | SubscribeFailed] = []
         self._to: Sink = self._early.append
 
-    def __call__(self, item: Notification | SubscribeFailed) -> None:
+    def __call__(self, item: SubscriberNotification | SubscribeFailed) -> None:
         self._to(item)
 
     def hand_over(self, to: Sink) -> None:
@@ -519,16 +522,18 @@ class LateSink:
 class _Engine:
     """The engine for the resume registry, whose earlier subscriptions are those of the simulated clients."""
 
-    def __init__(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, restored: Sequence[RestoredSubscription], sinks: dict[str, LateSink]
+    ) -> None:
         self._restored = restored
         self._sinks = sinks
         self.unsubscribe = scheduler.unsubscribe
         self.transfer = scheduler.transfer
 
-    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
+    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[RestoredSubscription]]:
         for one in self._restored:
             self._sinks[one.spuid].hand_over(sink(one.spuid))
-        future: Future[list[Restored]] = Future()
+        future: Future[list[RestoredSubscription]] = Future()
         future.set_result(list(self._restored))
         return future
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from edge.security.client_database import Store
-from edge.security.clients import Clients
+from edge.security.client_database import ClientDatabase
+from edge.security.clients import ClientRegistry
 
 
 @contextmanager
-def clients_of(data_dir: Path) -> Iterator[Clients]:
+def clients_of(data_dir: Path) -> Iterator[ClientRegistry]:
     """Return the clients of a data directory; its file is closed afterwards."""
-    with closing(Store(data_dir)) as store:
-        yield Clients(store)
+    with closing(ClientDatabase(data_dir)) as store:
+        yield ClientRegistry(store)

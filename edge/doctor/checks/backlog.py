@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _NEAR: Final = 0.8
@@ -14,7 +14,7 @@ _LONG: Final = 86_400.0
 """Seconds that an observation may wait."""
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the number of waiting updates and the state of the outbox, as `/health` reports them."""
     pending = around.reported("pending_updates")
     if pending is None:
@@ -35,7 +35,7 @@ def check(around: Context) -> Iterator[Finding]:
         yield from _outbox(around, outbox)
 
 
-def _outbox(around: Context, outbox: Mapping[str, Any]) -> Iterator[Finding]:
+def _outbox(around: DoctorContext, outbox: Mapping[str, Any]) -> Iterator[Finding]:
     limit = around.settings.outbox.max_bytes
     age = 0.0 if outbox["oldest"] is None else max(0.0, around.now() - outbox["oldest"] / 1e6)
     what = f"{outbox['observations']:,} observations ({outbox['bytes'] / 1e6:,.1f} MB) wait for the history"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _PATIENCE: Final = 5.0
@@ -16,7 +16,7 @@ _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _WHY: Final = "no readings arrive; a broker with persistence stores those of QoS 1 and 2"
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the connection of the gateway as `/health` reports it, and otherwise open a connection to the broker."""
     mqtt = around.settings.mqtt
     if not mqtt.enabled:

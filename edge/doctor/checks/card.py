@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.doctor.checks.disk import existing
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _SECTOR: Final = 512
@@ -27,7 +27,7 @@ _WHY: Final = "a worn card becomes read-only or loses data; store backups elsewh
 _DO: Final = "make a backup (`edge backup`), and replace the card; see docs/operations.md for durable ones"
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check by the kernel's block devices. Only eMMC reports its wear; an SD card does not."""
     disk = _disk(around)
     if disk is None:
@@ -47,7 +47,7 @@ def check(around: Context) -> Iterator[Finding]:
     yield from _written(around, disk, said=bool(worn))
 
 
-def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
+def _written(around: DoctorContext, disk: Path, *, said: bool) -> Iterator[Finding]:
     # The seventh field is the number of written sectors since the start of the kernel (Documentation/block/stat.rst).
     fields = (_text(disk / "stat") or "").split()
     seconds = float((around.text("proc", "uptime") or "0").split()[0])
@@ -73,7 +73,7 @@ def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
         yield ok(what)
 
 
-def _own(around: Context) -> int | None:
+def _own(around: DoctorContext) -> int | None:
     """Return the bytes written by the gateway's process since its start, or None if not known."""
     for line in (around.text("proc", str(around.process), "io") or "").splitlines():
         name, _, value = line.partition(": ")
@@ -82,7 +82,7 @@ def _own(around: Context) -> int | None:
     return None
 
 
-def _disk(around: Context) -> Path | None:
+def _disk(around: DoctorContext) -> Path | None:
     """Return the directory in /sys of the whole disk with the data directory."""
     device = existing(around.data_dir).stat().st_dev
     link = around.root / "sys/dev/block" / f"{os.major(device)}:{os.minor(device)}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 from edge.security import certificates
 
@@ -15,7 +15,7 @@ _SOON: Final = timedelta(days=14)
 """The gateway renews its own certificate earlier."""
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the certificates of the gateway, of its authority, and those for external servers."""
     settings = around.settings
     own = certificates.Files(settings.tls_dir)

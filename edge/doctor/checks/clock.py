@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edge import last_run
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ _WHY: Final = "readings get wrong times, tokens and certificates expire wrongly,
 _DO: Final = "check that the host reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the clock against recorded times and the kernel's state."""
     now = datetime.fromtimestamp(around.now(), UTC)
     if now < _EARLIEST:

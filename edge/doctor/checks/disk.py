@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal.sqlite_schema import FILE_NAME
 
@@ -19,7 +19,7 @@ _PASSING: Final = ("tmpfs", "ramfs", "overlay")
 """File systems that lose their content with a restart of the host or container."""
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the file system of the data directory: read-only state, type, free space and inodes."""
     place = existing(around.data_dir)
     filesystem = os.statvfs(place)
@@ -75,7 +75,7 @@ def existing(path: Path) -> Path:
     return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
-def kind_of(around: Context, place: Path) -> str:
+def kind_of(around: DoctorContext, place: Path) -> str:
     """Return the type of the file system, or an empty text if not known."""
     found, longest = "", -1
     target = place.resolve()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from edge import endpoints
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
@@ -29,7 +29,7 @@ _LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
 """Bytes of the write-ahead log; normally it is emptied much earlier."""
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check permissions, owners, leftovers, the write-ahead log and the checksums of the client file."""
     directory = around.data_dir
     if not directory.exists():
@@ -132,7 +132,7 @@ def _give(directory: Path, paths: list[Path]) -> str:
     return f"{len(paths)} of them belong to the owner of the directory now"
 
 
-def _left(around: Context) -> Iterator[Finding]:
+def _left(around: DoctorContext) -> Iterator[Finding]:
     directory = around.data_dir
     drafts = [
         path
@@ -192,7 +192,7 @@ def _remove_draft(draft: Path) -> str:
     return f"removed {draft.name}"
 
 
-def _log(around: Context) -> Iterator[Finding]:
+def _log(around: DoctorContext) -> Iterator[Finding]:
     wal = around.data_dir / f"{sqlite_schema.FILE_NAME}-wal"
     size = wal.stat().st_size if wal.exists() else 0
     if size <= _LARGE:

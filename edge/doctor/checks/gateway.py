@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Context, Unasked
+from edge.doctor.context import DoctorContext, Unasked
 from edge.doctor.finding import Finding, ok, unknown
 
 _MOVES: Final = "moves"
@@ -14,7 +14,7 @@ _READY: Final = 200
 _DENIED: Final = (401, 403)
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check by the lock of the data directory, and by `/health`."""
     if around.shut:
         yield unknown(

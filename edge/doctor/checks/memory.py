@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _LITTLE: Final = 0.10
@@ -20,7 +20,7 @@ _WHY: Final = "without free memory the kernel ends a process, probably the gatew
 _DO: Final = "find the largest processes (`ps aux --sort=-rss | head`); end one, or use a host with more memory"
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the kernel's figures of free memory and swap space, and its counter of ended processes."""
     found = {
         name: int(value)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from edge import last_run
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _ODD: Final = ("crashed", "power", "lost", "stuck", "stop_timeout", "start_failed", "unknown")
@@ -26,7 +26,7 @@ _DO: Final = {
 }
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the record of the last runs in the data directory."""
     try:
         record = last_run.read(around.data_dir)

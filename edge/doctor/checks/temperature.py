@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 _HOT: Final = 80.0
@@ -25,7 +25,7 @@ _POWER: Final = "hosts with too little power crash and damage the data on their 
 _SUPPLY: Final = "use the manufacturer's power supply, a short cable, and a powered hub for USB devices"
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
     known = False
     zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))

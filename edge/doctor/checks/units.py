@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
 
 UNIT: Final = "edge.service"
@@ -14,7 +14,7 @@ _MANY: Final = 3
 _FAILED: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager")
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the state of the gateway's unit and the failed units of the host, as `systemctl` reports them."""
     if not (around.root / "run/systemd/system").is_dir():
         yield unknown("systemd does not run here")
@@ -31,7 +31,7 @@ def check(around: Context) -> Iterator[Finding]:
     yield from _own(around)
 
 
-def _own(around: Context) -> Iterator[Finding]:
+def _own(around: DoctorContext) -> Iterator[Finding]:
     output = around.run("systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}")
     # Lines of the form NAME=VALUE. `systemctl show` also succeeds for a unit that does not exist.
     found = dict(line.partition("=")[::2] for line in (output or "").splitlines())

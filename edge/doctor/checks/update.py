@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.doctor.context import Context
+from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 
 
-def check(around: Context) -> Iterator[Finding]:
+def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the files that the image writes for an update on trial and for an undone update."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
 from edge.engine.admission.fair_share import GATEWAY
-from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
+from edge.engine.requests import QueryRequest, Sink, SubscribeFailed, SubscriberNotification, UpdateRequest
 from edge.protocol.errors import TooManyRequests
 
 _REQUEST: Final = 1024
@@ -98,7 +98,7 @@ class SubscriptionCharge:
         if not self._begun:
             self._charge.release()
 
-    def sink(self, item: Notification | SubscribeFailed) -> None:
+    def sink(self, item: SubscriberNotification | SubscribeFailed) -> None:
         """Pass on an item of the engine. A failed subscription has ended, so its charge is released."""
         if isinstance(item, SubscribeFailed):
             self._subscriptions.pop(item.spuid, None)

@@ -16,18 +16,18 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.operators.aggregates import accumulator
-from edge.engine.operators.expression import Now, Unsupported, compile_condition, compile_expression
-from edge.engine.operators.layout import Frame, Hidden, Layout, Places
+from edge.engine.operators.expression import Now, UnsupportedConstruct, compile_condition, compile_expression
+from edge.engine.operators.layout import Frame, Hidden, Places, SlotLayout
 from edge.engine.operators.normal_form import normal
 from edge.engine.operators.operators import (
     Bind,
     Condition,
-    Data,
     Either,
+    FilterGuard,
     Fixed,
     Grouped,
-    Guard,
     InGraph,
+    InlineData,
     Merge,
     Once,
     Operator,
@@ -127,7 +127,12 @@ class Compiler:
     """Compiles the patterns of one request, which share a layout."""
 
     def __init__(
-        self, graph: LiveGraph, layout: Layout, evaluation_time: Now, base_iri: str, default_graph: Slot | None = None
+        self,
+        graph: LiveGraph,
+        layout: SlotLayout,
+        evaluation_time: Now,
+        base_iri: str,
+        default_graph: Slot | None = None,
     ) -> None:
         """`default_graph` replaces the store's default graph."""
         self.graph = graph
@@ -144,11 +149,11 @@ class Compiler:
         self.tables: list[ValuesIndex] = []
         self.closed: list[int] = []
         """Places of parameters that must be bound, once for each use that requires it."""
-        self.guards: list[tuple[Guard, Expression, frozenset[int]]] = []
+        self.guards: list[tuple[FilterGuard, Expression, frozenset[int]]] = []
         """Conditions of filters that each solution satisfies, and the places of their variables."""
 
     def compile(self, node: Node) -> Plan:
-        """Compile a pattern in normal form. Raises `Unsupported`."""
+        """Compile a pattern in normal form. Raises `UnsupportedConstruct`."""
         self.triggers, self.graph_names, self.matched = [], False, set()
         self.tables, self.closed, self.guards = [], [], []
         self.bound = binds(node)
@@ -168,9 +173,11 @@ class Compiler:
         self._prepare_tables(finished)
         return Plan(operator, finished, fixed, self._shown(node), self.graph_names)
 
-    def _assign_guards(self, triggers: Sequence[Trigger], node: Node) -> dict[Scan, list[tuple[Guard, Expression]]]:
+    def _assign_guards(
+        self, triggers: Sequence[Trigger], node: Node
+    ) -> dict[Scan, list[tuple[FilterGuard, Expression]]]:
         """Assign each condition that depends on one pattern only to this pattern."""
-        found: dict[Scan, list[tuple[Guard, Expression]]] = {}
+        found: dict[Scan, list[tuple[FilterGuard, Expression]]] = {}
         every = list(expressions(node))
         for guard, expression, places in self.guards:
             matching = [trigger for trigger in triggers if places <= _determined(trigger)]
@@ -226,7 +233,9 @@ def _uses(node: Node, scope: Scope, without: Sequence[Expression]) -> tuple[set[
     return own, read
 
 
-def _with_own(trigger: Trigger, uses: tuple[set[int], set[int]], guards: Sequence[tuple[Guard, Expression]]) -> Trigger:
+def _with_own(
+    trigger: Trigger, uses: tuple[set[int], set[int]], guards: Sequence[tuple[FilterGuard, Expression]]
+) -> Trigger:
     """Return a trigger with its own places and its guards. `uses`: those of the pattern without the guards."""
     own, read = uses
     return replace(
@@ -291,7 +300,7 @@ class Scope:
         return {name: self.place(name) for name in names}
 
     def operator(self, node: Node) -> Operator:
-        """Return the operator of a pattern in this scope. Raises `Unsupported`."""
+        """Return the operator of a pattern in this scope. Raises `UnsupportedConstruct`."""
         if isinstance(node, Triple):
             return self._scan(node)
         if isinstance(node, Join):
@@ -319,13 +328,13 @@ class Scope:
             return Once(inner, [self.place(name) for name in possible(node)])
         if isinstance(node, Group):
             return self._group(node)
-        raise Unsupported(type(node).__name__)
+        raise UnsupportedConstruct(type(node).__name__)
 
     def _values(self, node: Values) -> Operator:
         graph = self.compiler.graph
         places = [self.place(variable) for variable in node.variables]
         if len(node.rows) <= _FEW_ROWS:
-            return Data(
+            return InlineData(
                 graph, places, [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
             )
         rows = [[self.needed(c) if isinstance(c, Parameter) else _cell(c) for c in row] for row in node.rows]
@@ -338,7 +347,7 @@ class Scope:
         graph = compiler.default_graph if node.graph is None else node.graph
         slots = (node.subject, node.predicate, node.object, graph)
         if any(isinstance(slot, ox.Triple) for slot in slots):
-            raise Unsupported("a triple term")
+            raise UnsupportedConstruct("a triple term")
         s, p, o, g = (self.place(slot) for slot in slots)
         self.needed(node.predicate)  # an open predicate would match all triples of a subject
         fixes = tuple(self._fixes(slot) for slot in slots)
@@ -388,7 +397,7 @@ class Scope:
         uncertain = (possible(node) - certain(node)) & (others | self.given) - self.sure
         doubtful = self.given - self.sure
         if not doubtful.isdisjoint(uncertain | (mentioned(node) - possible(node)) & others):
-            raise Unsupported("EXISTS over a variable that may be unbound")
+            raise UnsupportedConstruct("EXISTS over a variable that may be unbound")
         names = self.places(possible(node) | self.given)
         copies = [(names[name], self.compiler.layout.place(Hidden())) for name in uncertain]
         names.update({name: copy for name, (_, copy) in zip(uncertain, copies, strict=True)})
@@ -416,7 +425,7 @@ class Scope:
 
     def _minus(self, node: Minus) -> Operator:
         if self.given:
-            raise Unsupported("MINUS inside EXISTS")
+            raise UnsupportedConstruct("MINUS inside EXISTS")
         left = self.operator(node.left)
         shared = possible(node.left) & possible(node.right)
         # Without shared variables MINUS removes nothing (18.5).
@@ -470,7 +479,7 @@ class Scope:
         condition, names = self.condition(expression, pattern), references(expression)
         if not self.linear or not names or has_exists(expression) or not names <= possible(pattern):
             return condition
-        guard = Guard(condition)
+        guard = FilterGuard(condition)
         self.compiler.guards.append((guard, expression, frozenset(map(self.place, names))))
         return guard
 
@@ -504,7 +513,7 @@ class Scope:
         if not (mentioned(pattern) - given).isdisjoint(self.compiler.bound):
             # The group of EXISTS does not bind the variable, so it is free here. Oxigraph lets some of these variables
             # in.
-            raise Unsupported("EXISTS over a variable of another group")
+            raise UnsupportedConstruct("EXISTS over a variable of another group")
         names = self.places(given)
         preserved = {names[name] for name in lifted | self.sure}
         scope = replace(
@@ -525,7 +534,7 @@ class Scope:
         if _anchored(node.pattern, node.name):
             return operator
         if node.pattern != Join(()):
-            raise Unsupported("GRAPH around a pattern that may match no triple of the graph")
+            raise UnsupportedConstruct("GRAPH around a pattern that may match no triple of the graph")
         self.compiler.graph_names = True
         return InGraph(self.compiler.graph, self.needed(node.name), operator)
 
@@ -560,7 +569,7 @@ class Scope:
     def _inner(self, names: dict[Name, int], lifted: Names) -> Scope:
         """Return the scope of a sub-query, which exposes some variables and hides the others."""
         if self.given:
-            raise Unsupported("a sub-query inside EXISTS")
+            raise UnsupportedConstruct("a sub-query inside EXISTS")
         preserved = {names[name] for name in lifted}
         return replace(
             self,
@@ -572,7 +581,7 @@ class Scope:
 
     def _refuse_given(self, variables: Iterable[Name]) -> None:
         if not self.given.isdisjoint(variables):
-            raise Unsupported("a variable that is bound outside and inside EXISTS")
+            raise UnsupportedConstruct("a variable that is bound outside and inside EXISTS")
 
 
 @dataclass(frozen=True, slots=True)

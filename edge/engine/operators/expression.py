@@ -26,7 +26,7 @@ from edge.engine.operators.functions import FUNCTIONS, Function, truth
 from edge.engine.operators.in_index import LONG, InIndex, member
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.now import NOW_FUNCTION, Now, date_time
-from edge.engine.operators.oxigraph_functions import Unsupported, ask, question
+from edge.engine.operators.oxigraph_functions import UnsupportedConstruct, ask, question
 from edge.engine.operators.text_functions import affordable, affordable_answer, length
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
@@ -44,10 +44,18 @@ from edge.sparql.algebra import (
     Slot,
 )
 
-__all__ = ["Now", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
+__all__ = [
+    "ExpressionScope",
+    "Now",
+    "UnsupportedConstruct",
+    "compile_condition",
+    "compile_expression",
+    "uses_now",
+    "volatile",
+]
 
 
-class Scope(Protocol):
+class ExpressionScope(Protocol):
     """The context of an expression during compilation."""
 
     @property
@@ -73,13 +81,13 @@ class Scope(Protocol):
         """Compile the test whether a pattern has a solution that agrees with the frame."""
 
 
-def compile_condition(expression: Expression, scope: Scope) -> Callable[[Frame], bool]:
-    """Compile the effective boolean value of an expression; an error counts as False. Raises `Unsupported`."""
+def compile_condition(expression: Expression, scope: ExpressionScope) -> Callable[[Frame], bool]:
+    """Compile the effective boolean value of an expression; an error counts as False. Raises `UnsupportedConstruct`."""
     return _counted(_Compiler(scope).truth(expression), expression, scope)
 
 
-def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame], Term | None]:
-    """Compile an expression to its term. None: an error or unbound. Raises `Unsupported`."""
+def compile_expression(expression: Expression, scope: ExpressionScope) -> Callable[[Frame], Term | None]:
+    """Compile an expression to its term. None: an error or unbound. Raises `UnsupportedConstruct`."""
     if isinstance(expression, Reference):
         terms, long = scope.dictionary.terms, scope.dictionary.long
         budget = scope.budget
@@ -105,7 +113,7 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
     return result
 
 
-def _counted(evaluate: Evaluate, expression: Expression, scope: Scope) -> Evaluate:
+def _counted(evaluate: Evaluate, expression: Expression, scope: ExpressionScope) -> Evaluate:
     """Wrap an evaluation so that all its calls except one count as steps."""
     # The caller counts one step for the solution, which covers the first call.
     more = _calls(expression) - 1
@@ -153,7 +161,7 @@ _SOURCES: Final[dict[str, Callable[[], Value]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiler:
-    scope: Scope
+    scope: ExpressionScope
 
     def value(self, expression: Expression) -> Evaluate:
         """Compile the value of an expression."""
@@ -230,7 +238,7 @@ class _Compiler:
             return lambda frame: evaluation_time.now
         if call.name in _SOURCES:
             if call.arguments:
-                raise Unsupported("BNODE of a name")
+                raise UnsupportedConstruct("BNODE of a name")
             source = _SOURCES[call.name]
             return lambda frame: source()
         native, otherwise = self._rules(call)

@@ -29,7 +29,7 @@ Key = Slot | Hidden | None
 """An object with a place. None: the default graph."""
 
 
-class Layout:
+class SlotLayout:
     """Assignment of places to slots."""
 
     def __init__(self, same: Sequence[int] = ()) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count, pairwise, product
 
-from edge.engine.operators.expression import Unsupported
+from edge.engine.operators.expression import UnsupportedConstruct
 from edge.engine.operators.variables import certain, has_exists, references
 from edge.sparql.algebra import (
     Alternative,
@@ -47,7 +47,7 @@ MAX_ALTERNATIVES = 16
 
 
 def normal(node: Node) -> Node:
-    """Return the pattern in normal form. Raises `Unsupported` if no operator can evaluate it."""
+    """Return the pattern in normal form. Raises `UnsupportedConstruct` if no operator can evaluate it."""
     return _Rewriter().node(node)
 
 
@@ -120,12 +120,12 @@ class _Rewriter:
             return replace(node, pattern=self.node(node.pattern))
         if isinstance(node, Distinct):
             if node.reduced:
-                raise Unsupported("REDUCED in a sub-query")
+                raise UnsupportedConstruct("REDUCED in a sub-query")
             return replace(node, pattern=self.node(node.pattern))
         if isinstance(node, Slice):
-            raise Unsupported("LIMIT or OFFSET")
+            raise UnsupportedConstruct("LIMIT or OFFSET")
         assert isinstance(node, Service)  # noqa: S101
-        raise Unsupported("SERVICE")
+        raise UnsupportedConstruct("SERVICE")
 
     def _path(self, subject: Slot, path: PathExpression, object_: Slot, graph: Slot | None) -> Node:
         if isinstance(path, PathLink):
@@ -140,8 +140,8 @@ class _Rewriter:
             branches = tuple(self._path(subject, choice, object_, graph) for choice in path.choices)
             return _pairs(branches, subject, object_, graph)
         if isinstance(path, Negated):  # Oxigraph counts the solutions differently if both ends are known
-            raise Unsupported("a negated property set")
-        raise Unsupported("a path of any length (*, + or ?)")
+            raise UnsupportedConstruct("a negated property set")
+        raise UnsupportedConstruct("a path of any length (*, + or ?)")
 
 
 def _pairs(branches: tuple[Node, ...], *ends: Slot | None) -> Node:

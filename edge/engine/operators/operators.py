@@ -145,7 +145,7 @@ class Scan(Operator):
             frame[o] = None
 
 
-class Guard:
+class FilterGuard:
     """A condition of a filter. If it depends on one triple pattern only, that is its `scan`.
 
     A quad that is known to match that pattern was tested before (`Trigger.guards`), so the condition holds.
@@ -463,7 +463,7 @@ class Bind(Operator):
         return self._pattern.estimate(frame)
 
 
-class Data(Operator):
+class InlineData(Operator):
     """VALUES with a few rows of constants."""
 
     __slots__ = ("_budget", "_places", "_rows")

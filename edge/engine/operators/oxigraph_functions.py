@@ -25,12 +25,12 @@ Question = tuple[str, str]
 """A call as a query, with functions in place of the arguments, and the base IRI."""
 
 
-class Unsupported(Exception):
+class UnsupportedConstruct(Exception):
     """A construct that the engine cannot evaluate."""
 
 
 def question(call: Call, base_iri: str) -> Question:
-    """Return the query for a call. Raises `Unsupported` if Oxigraph does not know the function."""
+    """Return the query for a call. Raises `UnsupportedConstruct` if Oxigraph does not know the function."""
     return _question(call.name, call.function, len(call.arguments), base_iri)
 
 
@@ -51,7 +51,7 @@ def _question(name: str, function: Term | None, arity: int, base_iri: str) -> Qu
     try:
         _evaluate(asked, dict.fromkeys(map(_name, range(arity)), _no_value))
     except (RuntimeError, SyntaxError) as error:
-        raise Unsupported(f"the function {name or function}: {error}") from None
+        raise UnsupportedConstruct(f"the function {name or function}: {error}") from None
     return asked
 
 

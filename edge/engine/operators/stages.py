@@ -80,7 +80,7 @@ class Columns(Stage):
         return out
 
 
-class Distinct(Stage):
+class DistinctStage(Stage):
     """Each row once while its count is not zero."""
 
     def __init__(self, dictionary: Dictionary) -> None:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import pyoxigraph as ox
 
-from edge.engine.operators.layout import Layout
-from edge.engine.operators.stages import ConstructTemplate, Distinct, Row, Stage, Weights
+from edge.engine.operators.layout import SlotLayout
+from edge.engine.operators.stages import ConstructTemplate, DistinctStage, Row, Stage, Weights
 from edge.engine.queries.cost_estimate import Outline, is_small, outline
 from edge.engine.queries.dependencies import dependencies
 from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.incremental_plan import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
 from edge.engine.queries.oxigraph_queries import WHOLE_LIMIT, ListedQuery, QueryRules, evaluate, prepare_query
-from edge.engine.queries.result_table import ResultTable, Text, as_row, decoded, header_of, written
+from edge.engine.queries.result_table import LimitedBuffer, ResultTable, as_row, decoded, header_of, written
 from edge.engine.queries.subscription_index import EVERYTHING, Dependencies, Watch
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_quads, parse_query
@@ -135,7 +135,7 @@ class ConstructEvaluator(Evaluator):
         self._where = where
         self._tokens = tokenize(where)
         self._dataset = dataset
-        self._layout = Layout()
+        self._layout = SlotLayout()
         self._template = self._layout.template(template)
 
     def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
@@ -149,7 +149,7 @@ class ConstructEvaluator(Evaluator):
         return (
             _Frames(graph, layout, columns),
             ConstructTemplate(graph, self._template, layout.fresh),
-            Distinct(graph.dictionary),
+            DistinctStage(graph.dictionary),
         )
 
     def variables(self, table: ResultTable) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class ConstructEvaluator(Evaluator):
 class _Frames(Stage):
     """Stage that turns the rows of a table into frames of a layout."""
 
-    def __init__(self, graph: LiveGraph, layout: Layout, columns: Sequence[int]) -> None:
+    def __init__(self, graph: LiveGraph, layout: SlotLayout, columns: Sequence[int]) -> None:
         """`columns`: the position of each column in the frame."""
         self._graph = graph
         self._layout = layout
@@ -204,7 +204,7 @@ class DescribeEvaluator(Evaluator):
             found = _select(store, self._where, tokenize(self._where), dataset, rules, now)
         answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=rules, now=now)
         assert isinstance(answer, ox.QueryTriples)  # noqa: S101
-        lines = written(answer, ox.RdfFormat.N_TRIPLES, Text(rules, rules.max_solutions))
+        lines = written(answer, ox.RdfFormat.N_TRIPLES, LimitedBuffer(rules, rules.max_solutions))
         return ResultTable(header_of(TRIPLE_VARIABLES), Bag.of(dict.fromkeys(map(as_row, lines))), found)
 
     def dependencies(self, table: ResultTable | None = None) -> Dependencies:
@@ -295,5 +295,5 @@ def _select(
     answer = evaluate(store, text, tokens, dataset=dataset, rules=rules, now=now)
     assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
     # The first line is the header, so one more line than solutions is allowed.
-    header, *lines = written(answer, ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
+    header, *lines = written(answer, ox.QueryResultsFormat.TSV, LimitedBuffer(rules, rules.max_solutions + 1))
     return ResultTable(header, Bag.of(lines))

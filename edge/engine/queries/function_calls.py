@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from edge.engine.operators.now import NOW_FUNCTION, date_time
-from edge.engine.operators.oxigraph_functions import Unsupported, question
+from edge.engine.operators.oxigraph_functions import UnsupportedConstruct, question
 from edge.engine.sparql.repeated_patterns import Edit
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.terms import XSD
@@ -47,7 +47,7 @@ def check_calls(text: str, tokens: Sequence[Token], names: Names) -> None:
             continue
         try:
             question(Call("", (_ANY,) * arguments, function), _BASE)
-        except Unsupported:
+        except UnsupportedConstruct:
             # A cast takes one argument. Oxigraph's error does not tell the number from the name.
             problem = f"{function} is not a function of {arguments} argument{'s' * (arguments != 1)}"
             remedy = f"Supported: the functions of SPARQL 1.1, casts to XSD datatypes and {NOW_FUNCTION}()."

@@ -23,11 +23,11 @@ from functools import partial
 
 from edge.engine.operators.aggregates import accumulator
 from edge.engine.operators.compiler import Compiler, Plan
-from edge.engine.operators.expression import Now, Unsupported, uses_now, volatile
-from edge.engine.operators.layout import Frame, Layout
+from edge.engine.operators.expression import Now, UnsupportedConstruct, uses_now, volatile
+from edge.engine.operators.layout import Frame, SlotLayout
 from edge.engine.operators.normal_form import alternatives, normal
 from edge.engine.operators.operators import Condition, Value
-from edge.engine.operators.stages import Ask, Columns, ConstructTemplate, Distinct, Grouping, Groups, Stage
+from edge.engine.operators.stages import Ask, Columns, ConstructTemplate, DistinctStage, Grouping, Groups, Stage
 from edge.engine.operators.variables import expressions, has_exists
 from edge.engine.store.graph import LiveGraph
 from edge.sparql import algebra
@@ -47,7 +47,7 @@ class QueryPlan:
     query: Query
     variables: tuple[str, ...]
     """The columns of the result."""
-    layout: Layout
+    layout: SlotLayout
     alternatives: tuple[Plan, ...]
     """Their solutions together, in bag semantics, are the solutions of the query."""
     stages: Stages
@@ -63,22 +63,23 @@ class QueryPlan:
 def compile_query(
     query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, same: Sequence[int] = ()
 ) -> QueryPlan:
-    """Compile the incremental plan of a query. Raises `Unsupported`, which names the part without a delta rule.
+    """Compile the incremental plan of a query.
 
-    `default_graph`: the graph that replaces the default graph; None for the store's own. `same`: see `Layout`.
+    Raises `UnsupportedConstruct`, which names the part without a delta rule. `default_graph`: the graph that replaces
+    the default graph; None for the store's own. `same`: see `SlotLayout`.
     """
     if query.form == "DESCRIBE":
-        raise Unsupported("DESCRIBE")
+        raise UnsupportedConstruct("DESCRIBE")
     for expression in expressions(query.pattern):
         # These change without a change of the data, so no quad would trigger an update of the result.
         if volatile(expression) or uses_now(expression):
-            raise Unsupported("NOW, RAND, UUID, STRUUID or BNODE")
-    return _Planner(query, graph, base_iri, default_graph, Layout(same)).plan()
+            raise UnsupportedConstruct("NOW, RAND, UUID, STRUUID or BNODE")
+    return _Planner(query, graph, base_iri, default_graph, SlotLayout(same)).plan()
 
 
 class _Planner:
     def __init__(
-        self, query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, layout: Layout
+        self, query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, layout: SlotLayout
     ) -> None:
         self._query = query
         self._graph = graph
@@ -117,11 +118,11 @@ class _Planner:
                 yield Ask(graph.dictionary)
             elif query.form == "CONSTRUCT":
                 yield ConstructTemplate(graph, template, fresh)
-                yield Distinct(graph.dictionary)
+                yield DistinctStage(graph.dictionary)
             else:
                 yield columns
                 if distinct:
-                    yield Distinct(graph.dictionary)
+                    yield DistinctStage(graph.dictionary)
 
         return lambda constants: tuple(stages(constants))
 
@@ -151,7 +152,7 @@ def _bare(query: Query) -> tuple[Node, bool]:
     """Return the pattern below the solution modifiers, and whether the result is DISTINCT."""
     node = query.pattern
     if isinstance(node, algebra.Slice):
-        raise Unsupported("LIMIT or OFFSET")
+        raise UnsupportedConstruct("LIMIT or OFFSET")
     selects = query.form == "SELECT"  # in other forms, Distinct and Project belong to a sub-query
     distinct = selects and isinstance(node, algebra.Distinct) and not node.reduced
     for modifier in (algebra.Distinct, Project, OrderBy) if selects else (OrderBy,):
@@ -170,7 +171,7 @@ def _peeled(node: Node) -> tuple[list[Extend | Filter], Group | None]:
 
 
 def _plain(expression: Expression) -> Expression:
-    """Return an expression without EXISTS. Raises `Unsupported`."""
+    """Return an expression without EXISTS. Raises `UnsupportedConstruct`."""
     if has_exists(expression):
-        raise Unsupported("EXISTS over groups")
+        raise UnsupportedConstruct("EXISTS over groups")
     return expression

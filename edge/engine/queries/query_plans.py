@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from edge.engine.operators.expression import Unsupported
+from edge.engine.operators.expression import UnsupportedConstruct
 from edge.engine.operators.variables import nodes
 from edge.engine.queries.evaluator import Evaluator, compile_evaluator
 from edge.engine.queries.incremental_plan import QueryPlan, compile_query
@@ -83,10 +83,10 @@ class QueryPlans:
         names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
         try:
             if not rules.incremental:
-                raise Unsupported('engine.booster = "re-evaluate"')
+                raise UnsupportedConstruct('engine.booster = "re-evaluate"')
             query = parse_query(text, tokens, rules.base_iri, parameters)
             template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
-        except Unsupported as reason:
+        except UnsupportedConstruct as reason:
             return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, str(reason)), (), names)
         except ParsingFailed as reason:  # Oxigraph accepts it, but our grammar does not
             return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, reason.description), (), names)
@@ -94,9 +94,9 @@ class QueryPlans:
         return Compiled(template, [parameter for parameter, _ in template.plan.layout.parameters], names)
 
     def _default_graph(self, query: Query, dataset: Dataset | None) -> ox.NamedNode | None:
-        """Return the default graph of the query, None for the store's own. Raises `Unsupported`."""
+        """Return the default graph of the query, None for the store's own. Raises `UnsupportedConstruct`."""
         if self._rules.union_default_graph:
-            raise Unsupported("the union of all graphs as the default graph")
+            raise UnsupportedConstruct("the union of all graphs as the default graph")
         if dataset is not None and dataset.readable is not None:
             dataset = visible(dataset, _declared(query))
             # A client that may read only the default graph sees the store's own, unless the query names graphs.
@@ -104,14 +104,14 @@ class QueryPlans:
                 return None
         if dataset is not None and dataset.given:
             if DEFAULT_GRAPH in (dataset.default_graphs or ()):
-                raise Unsupported("a dataset of several graphs")
+                raise UnsupportedConstruct("a dataset of several graphs")
             default = [ox.NamedNode(iri) for iri in dataset.default_graphs or ()]
         elif query.default_graphs is not None or query.named_graphs is not None:
             default = list(query.default_graphs or ())
         else:
             return None
         if len(default) != 1 or _names_graphs(query):
-            raise Unsupported("a dataset of several graphs")
+            raise UnsupportedConstruct("a dataset of several graphs")
         return default[0]
 
 

@@ -30,7 +30,7 @@ _TOKENS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckedQuery:
     """A checked, legal query."""
 
     query: ListedQuery
@@ -49,15 +49,15 @@ class QueryProcessor:
         self._rules = rules
         self._prepare = lru_cache(maxsize=texts)(self._prepare_uncached)
 
-    def question(self, request: QueryRequest) -> Question:
+    def question(self, request: QueryRequest) -> CheckedQuery:
         """Check a query and estimate its cost. Raises `ParsingFailed`, `Forbidden`."""
         text = request.sparql
         query, outlined = self._prepare_uncached(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         dataset = request.dataset.seen_by(request.access)
         small = is_small(outlined, self._graph, dataset, whole=self._rules.union_default_graph)
-        return Question(query, dataset, small)
+        return CheckedQuery(query, dataset, small)
 
-    def run(self, question: Question, read: Callable[[Answer], T], now: int) -> T:
+    def run(self, question: CheckedQuery, read: Callable[[Answer], T], now: int) -> T:
         """Evaluate a query on this thread and pass the answer to `read`. `now`: microseconds since 1970.
 
         The evaluation cannot be interrupted. Raises `EdgeError`.
@@ -67,7 +67,7 @@ class QueryProcessor:
     def run_forked(
         self,
         request: QueryRequest,
-        question: Question | None,
+        question: CheckedQuery | None,
         read: Callable[[Answer], T],
         now: int,
         forked: ForkedEvaluator,

@@ -75,7 +75,7 @@ def as_row(line: bytes) -> bytes:
 
 
 def written(
-    answer: ox.QuerySolutions | ox.QueryTriples, form: ox.QueryResultsFormat | ox.RdfFormat, text: Text
+    answer: ox.QuerySolutions | ox.QueryTriples, form: ox.QueryResultsFormat | ox.RdfFormat, text: LimitedBuffer
 ) -> list[bytes]:
     """Return the lines of an answer in Oxigraph's serialization. Raises `EvaluationFailed`, `ResultTooLarge`."""
     try:
@@ -85,7 +85,7 @@ def written(
     return text.getvalue().splitlines()
 
 
-class Text(io.BytesIO):
+class LimitedBuffer(io.BytesIO):
     """Buffer with a limit of lines and of characters."""
 
     def __init__(self, rules: QueryRules, most: int) -> None:

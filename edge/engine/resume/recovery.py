@@ -20,7 +20,7 @@ from typing import Final
 
 from edge.engine.engine import Engine
 from edge.engine.journal.journal import Journal, JournalEntry
-from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed
+from edge.engine.requests import QueryRequest, Sink, SubscribeFailed, SubscriberNotification
 from edge.engine.resume.subscription_table import Start
 from edge.protocol.errors import EdgeError
 
@@ -35,7 +35,7 @@ MOST_ROWS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredSubscription:
     """A subscription of the previous process that continues."""
 
     spuid: str
@@ -43,7 +43,7 @@ class Restored:
     variables: tuple[str, ...]
     last_sequence: int
     """Its last notification in the previous process. No client can have a later one."""
-    unread: Sequence[Notification]
+    unread: Sequence[SubscriberNotification]
     """Its last notifications in order, including those for changes since the start."""
 
 
@@ -61,7 +61,7 @@ class Recovery:
         self._held: dict[str, tuple[QueryRequest, tuple[str, ...]]] = {}
         """Query and variables, by spuid."""
         self._last_sequences: dict[str, int] = {}
-        self._notifications: deque[tuple[int, Notification]] = deque()
+        self._notifications: deque[tuple[int, SubscriberNotification]] = deque()
         """The last notifications of all subscriptions, each with its number of rows."""
         self._rows = 0
         self._moved: dict[str, int] = {}
@@ -102,12 +102,12 @@ class Recovery:
         self._last_sequences = {spuid: engine.spus.registry.last(spuid) or 0 for spuid in self._held}
         return [start.subscription.spuid for start in starts if start.subscription.spuid not in self._held]
 
-    def take_over(self, sink: Callable[[str, QueryRequest], Sink]) -> list[Restored]:
+    def take_over(self, sink: Callable[[str, QueryRequest], Sink]) -> list[RestoredSubscription]:
         """Redirect the notifications to new sinks. Must be called once.
 
         `sink`: returns the sink for a spuid and query.
         """
-        unread: dict[str, list[Notification]] = {spuid: [] for spuid in self._held}
+        unread: dict[str, list[SubscriberNotification]] = {spuid: [] for spuid in self._held}
         for _, notification in self._notifications:
             # Subscriptions that failed during the replay have left notifications behind.
             if notification.spuid in unread:
@@ -117,7 +117,7 @@ class Recovery:
             # From here on, notifications go to the gates; `_take` is not called again for this subscription.
             self._engine.spus.registry.redirect(spuid, sink(spuid, request))
         return [
-            Restored(spuid, request, variables, self._last_sequences[spuid], unread[spuid])
+            RestoredSubscription(spuid, request, variables, self._last_sequences[spuid], unread[spuid])
             for spuid, (request, variables) in self._held.items()
         ]
 
@@ -153,7 +153,7 @@ class Recovery:
         self._held.clear()
         self._notifications.clear()
 
-    def _take(self, item: Notification | SubscribeFailed) -> None:
+    def _take(self, item: SubscriberNotification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
             # Its collected notifications stay in the queue; `take_over` skips them.
             del self._held[item.spuid]

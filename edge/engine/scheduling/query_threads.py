@@ -18,7 +18,7 @@ from edge.engine.clock import Clock
 from edge.engine.faults import contained
 from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
-from edge.engine.queries.query_processor import QueryProcessor, Question
+from edge.engine.queries.query_processor import CheckedQuery, QueryProcessor
 from edge.engine.requests import Answer, QueryRequest
 from edge.engine.scheduling.work import fail
 from edge.engine.settings import EngineSettings
@@ -58,7 +58,7 @@ class QueryThreads:
             elif future.set_running_or_notify_cancel():
                 future.set_result(self._queries.run(question, read, self._clock.wall()))
 
-        def answer_forked(question: Question | None) -> None:
+        def answer_forked(question: CheckedQuery | None) -> None:
             if future.set_running_or_notify_cancel():
                 now, left = self._clock.wall(), deadline - time.monotonic()
                 future.set_result(

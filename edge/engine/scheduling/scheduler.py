@@ -26,16 +26,16 @@ from edge.engine.journal.ledger import Ledger
 from edge.engine.performance import Figures
 from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
+    ActiveSubscription,
     Answer,
     QueryRequest,
     QueryResult,
     Sink,
-    Subscription,
     UpdateOutcome,
     UpdateRequest,
 )
 from edge.engine.resume.durable_subscriptions import DurableSubscriptions, repeatable
-from edge.engine.resume.recovery import Recovery, Restored
+from edge.engine.resume.recovery import Recovery, RestoredSubscription
 from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.scheduling.query_threads import QueryThreads
 from edge.engine.scheduling.request_queue import RequestQueue
@@ -52,7 +52,7 @@ from edge.engine.timers.timers import Timers
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly
-from edge.protocol.timers import Scheduled, Timer, TimerState
+from edge.protocol.timers import TimerConfirmation, TimerRecord, TimerState
 
 T = TypeVar("T")
 
@@ -178,7 +178,7 @@ class Scheduler:
         """
         self._writer.carry_out(wait=wait)
 
-    def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
+    def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[TimerConfirmation]:
         """Run an update later, exactly once, also across restarts. The future is done when the schedule is durable.
 
         `name` is its id, unique for its client; it replaces a pending one with the same id. The future raises the
@@ -221,11 +221,13 @@ class Scheduler:
             fail(work.future, error)
         return work.future
 
-    def timer(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[Timer]:
+    def timer(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[TimerRecord]:
         """Return a delayed update or its outcome. The future raises `NotFound`, and `Forbidden` as with `cancel`."""
         return self._on_writer(lambda: self._timers.look_up(name, who, client), who.client, who)
 
-    def timers(self, state: TimerState | None = None, limit: int = 100, who: Access = ANYBODY) -> Future[list[Timer]]:
+    def timers(
+        self, state: TimerState | None = None, limit: int = 100, who: Access = ANYBODY
+    ) -> Future[list[TimerRecord]]:
         """Return the pending updates of `who`, next first, then the outcomes of finished ones, newest first."""
         return self._on_writer(lambda: self._timers.listed(state, limit, who), who.client, who)
 
@@ -251,7 +253,7 @@ class Scheduler:
 
     def subscribe(
         self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
-    ) -> Future[Subscription]:
+    ) -> Future[ActiveSubscription]:
         """Subscribe. The sink gets sequence 0 before the future is done, and then every notification.
 
         `keep`: the subscription is durable (`take_over`), if its query has one result for each state of the graph.
@@ -260,8 +262,8 @@ class Scheduler:
         charge = self._charges.subscription(query, alias, sink)
 
         def begin(ready: Ready, prepared: PreparedQuery) -> None:
-            def begun(outcome: Subscription | Exception) -> None:
-                if isinstance(outcome, Subscription):
+            def begun(outcome: ActiveSubscription | Exception) -> None:
+                if isinstance(outcome, ActiveSubscription):
                     charge.begun(outcome.spuid)
                     incremental = self._engine.spus.registry.is_incremental(outcome.spuid)
                     if keep and repeatable(query.sparql, incremental=incremental):
@@ -292,7 +294,7 @@ class Scheduler:
 
         return self._on_writer(transfer)
 
-    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
+    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[RestoredSubscription]]:
         """Return the durable subscriptions of the previous process, and set their sinks. Must be called once."""
 
         def charged(spuid: str, query: QueryRequest) -> Sink:

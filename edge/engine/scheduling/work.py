@@ -27,7 +27,7 @@ from edge.engine.updates.attempt import Attempt, LongUpdate
 from edge.protocol.access import Access, Priority
 from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed
-from edge.protocol.timers import Scheduled
+from edge.protocol.timers import TimerConfirmation
 
 T = TypeVar("T")
 
@@ -197,13 +197,13 @@ class Schedule(Work):
         super().__init__()
         self._checked = checked
         self.source, self.priority = request.source, request.access.priority
-        self.future: Future[Scheduled] = _begun()
+        self.future: Future[TimerConfirmation] = _begun()
         self._timers = timers
         self._request = request
         self._when = when
         self._name = name
         self._arrival = timers.arrival()
-        self._scheduled: Scheduled
+        self._scheduled: TimerConfirmation
 
     @property
     def ready(self) -> bool:

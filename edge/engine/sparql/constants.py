@@ -10,7 +10,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.terms_text import Declarations, Names
+from edge.engine.sparql.terms_text import Names, OxigraphDeclarations
 from edge.engine.store.terms import XSD, canonical
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
@@ -34,7 +34,7 @@ class Constants(dict[str, Term]):
     def __init__(self, names: Names) -> None:
         super().__init__()
         self._names = names
-        self._declarations: Declarations = names.declared()
+        self._declarations: OxigraphDeclarations = names.declared()
 
     def __missing__(self, text: str) -> Term:
         try:

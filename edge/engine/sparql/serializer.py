@@ -8,7 +8,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.terms_text import Declarations
+from edge.engine.sparql.terms_text import OxigraphDeclarations
 from edge.engine.store.terms import XSD
 from edge.protocol.results import Term
 from edge.sparql.algebra import Blank, Fresh, Parameter, Slot, Variable
@@ -26,7 +26,7 @@ _BARE: Final = {
 class Serializer:
     """Serializes the terms of one query."""
 
-    def __init__(self, declared: Declarations, constant: Callable[[Parameter], Term]) -> None:
+    def __init__(self, declared: OxigraphDeclarations, constant: Callable[[Parameter], Term]) -> None:
         """`constant`: returns the value of a parameter in this query."""
         # In reverse order, the longer of two namespaces with the same beginning comes first.
         self._namespaces = sorted(((iri, prefix) for prefix, iri in declared.prefixes.items()), reverse=True)

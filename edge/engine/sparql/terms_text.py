@@ -32,7 +32,7 @@ def _resolve(reference: str, base: str | None) -> str:
 _OXIGRAPH_TERMS: Final = TermFactory(ox.NamedNode, ox.Literal, _resolve)
 
 
-class Declarations(terms_text.Declarations):
+class OxigraphDeclarations(terms_text.Declarations):
     """Prefixes and base IRI after a prologue."""
 
     __slots__ = ()
@@ -51,13 +51,13 @@ class Names:
     prologue: str
     base: str | None
 
-    def declared(self) -> Declarations:
+    def declared(self) -> OxigraphDeclarations:
         """Return the parsed declarations. Raises `ParsingFailed`."""
         return _declarations(self.prologue, self.base)
 
 
 @lru_cache(maxsize=256)
 @reported
-def _declarations(prologue: str, base: str | None) -> Declarations:
+def _declarations(prologue: str, base: str | None) -> OxigraphDeclarations:
     declared = read_declarations(prologue, base, _OXIGRAPH_TERMS)
-    return Declarations(declared.prefixes, declared.base, _OXIGRAPH_TERMS)
+    return OxigraphDeclarations(declared.prefixes, declared.base, _OXIGRAPH_TERMS)

@@ -14,7 +14,7 @@ from edge.engine.subscriptions.spu_registry import SpuRegistry
 from edge.protocol.errors import EdgeError, ResultTooLarge
 
 
-class Delivery:
+class NotificationDelivery:
     """Delivery of notifications to the subscribers of SPUs."""
 
     def __init__(self, world: World, registry: SpuRegistry) -> None:

@@ -15,7 +15,7 @@ from edge.engine.queries.query_plans import Singular
 from edge.engine.queries.subscription_index import Dependencies, Key, Watch
 from edge.engine.requests import QueryRequest
 from edge.engine.sparql.serializer import Serializer
-from edge.engine.sparql.terms_text import Declarations, Names
+from edge.engine.sparql.terms_text import Names, OxigraphDeclarations
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.subscriptions import explain_texts as words
 from edge.engine.subscriptions.explanation import (
@@ -97,7 +97,7 @@ def _evaluations(usage: Usage, seconds: float) -> Evaluations:
     return Evaluations(usage.evaluations, usage.seconds, share, usage.merged, usage.delay)
 
 
-def _declared(request: QueryRequest, world: World) -> Declarations:
+def _declared(request: QueryRequest, world: World) -> OxigraphDeclarations:
     """Return the prefixes of a query."""
     text = request.sparql
     return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
@@ -122,7 +122,7 @@ class _Member:
         plan_group: PlanGroup[IncrementalSpu],
         open_: Row,
         graph: LiveGraph,
-        declared: Declarations,
+        declared: OxigraphDeclarations,
         readable: frozenset[str] | None,
     ) -> None:
         self._plan_group = plan_group

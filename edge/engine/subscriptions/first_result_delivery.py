@@ -8,9 +8,9 @@ from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
 from edge.engine.queries.query_plans import Member
-from edge.engine.requests import Delta, Subscription
+from edge.engine.requests import ActiveSubscription, Delta
 from edge.engine.subscriptions.beginning import Beginning, evaluate
-from edge.engine.subscriptions.delivery import Delivery
+from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.first_results import FirstResults, PendingFirstResult, Started
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import PlanGroup
@@ -24,7 +24,7 @@ from edge.protocol.errors import NotReady, ResultTooLarge
 class FirstResultDelivery:
     """Delivery of whole results to new subscribers of incremental queries, and of differences to renewed ones."""
 
-    def __init__(self, world: World, registry: SpuRegistry, delivery: Delivery, quota: ByteQuota) -> None:
+    def __init__(self, world: World, registry: SpuRegistry, delivery: NotificationDelivery, quota: ByteQuota) -> None:
         """`quota` is charged for the results."""
         self._world = world
         self._registry = registry
@@ -60,7 +60,7 @@ class FirstResultDelivery:
             self._registry.destroy(joining.subscriber.spuid)
             raise
         # After sequence 0: gates take the first notification for the answer.
-        joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
+        joining.ready(ActiveSubscription(joining.subscriber.spuid, joining.subscriber.alias))
 
     def resume(self, query: Member, subscriber: Subscriber) -> None:
         """Add a subscriber that has the result already. Raises `ResultTooLarge`."""
@@ -144,7 +144,7 @@ class FirstResultDelivery:
         while beginning.joining:
             joining = beginning.joining.pop(0)
             subscriber = joining.subscriber
-            outcome: Subscription | Exception = Subscription(subscriber.spuid, subscriber.alias)
+            outcome: ActiveSubscription | Exception = ActiveSubscription(subscriber.spuid, subscriber.alias)
             try:
                 spu.account()
                 if whole is not None and joining.renewal is None:

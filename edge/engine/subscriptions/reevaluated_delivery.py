@@ -9,8 +9,8 @@ from edge.engine.faults import Incidents, contained
 from edge.engine.queries.evaluator import Evaluator, World
 from edge.engine.queries.query_plans import Singular
 from edge.engine.queries.subscription_index import Dependencies
-from edge.engine.requests import Subscription
-from edge.engine.subscriptions.delivery import Delivery
+from edge.engine.requests import ActiveSubscription
+from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
 from edge.engine.subscriptions.spu_registry import SpuRegistry
@@ -22,7 +22,12 @@ class ReevaluatedDelivery:
     """Delivery of evaluated results. Methods run on the writer's thread."""
 
     def __init__(
-        self, world: World, registry: SpuRegistry, delivery: Delivery, reevaluation: Reevaluation, quota: ByteQuota
+        self,
+        world: World,
+        registry: SpuRegistry,
+        delivery: NotificationDelivery,
+        reevaluation: Reevaluation,
+        quota: ByteQuota,
     ) -> None:
         """`quota` is charged for the results."""
         self._world = world
@@ -119,7 +124,7 @@ class ReevaluatedDelivery:
                 self._registry.destroy(subscriber.spuid)
                 joining.ready(lost)
                 return
-        joining.ready(Subscription(subscriber.spuid, subscriber.alias))
+        joining.ready(ActiveSubscription(subscriber.spuid, subscriber.alias))
 
     def _follow(self, spu: ReevaluatedSpu, depends: Dependencies, job: Job) -> None:
         """Watch the current dependencies of the result."""

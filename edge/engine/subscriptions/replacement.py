@@ -14,12 +14,12 @@ from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
 from edge.engine.queries.query_plans import QueryPlans, Singular
 from edge.engine.queries.subscription_index import Ids
-from edge.engine.requests import Subscription
+from edge.engine.requests import ActiveSubscription
 from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions import demotion
 from edge.engine.subscriptions.activation import Activation
-from edge.engine.subscriptions.delivery import Delivery
+from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.delta_evaluation import Changes
 from edge.engine.subscriptions.demotion import OldResults, Rows
 from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, PendingFirstResult
@@ -50,7 +50,7 @@ class Replacement:
         self,
         world: World,
         registry: SpuRegistry,
-        delivery: Delivery,
+        delivery: NotificationDelivery,
         first_results: FirstResults,
         reevaluation: Reevaluation,
         plans: QueryPlans,
@@ -226,7 +226,7 @@ class Replacement:
             joining = Joining(nobody, partial(self._renewal_over, renewal), renewal=renewal)
             self._first_results.put(PendingFirstResult(renewal.query, joining))
 
-    def _renewal_over(self, renewal: Renewal, outcome: Subscription | Exception) -> None:
+    def _renewal_over(self, renewal: Renewal, outcome: ActiveSubscription | Exception) -> None:
         """End the subscribers of a failed renewal, unless it failed because the engine stops."""
         if isinstance(outcome, Exception) and not isinstance(outcome, NotReady):
             reason = Incidents().reason(outcome, "updating")

@@ -16,7 +16,7 @@ from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.result_charge import ResultCharge
 from edge.engine.faults import contained
 from edge.engine.queries.evaluator import World
-from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
+from edge.engine.requests import Delta, Sink, SubscribeFailed, SubscriberNotification
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Subscriber:
         """Send the next notification. Return the error of the sink if the notification was lost."""
         number, self.sequence = self.sequence, self.sequence + 1
         try:  # as `_send`, without its call
-            self.sink(Notification(self.spuid, self.alias, number, delta))
+            self.sink(SubscriberNotification(self.spuid, self.alias, number, delta))
         except BaseException as error:  # noqa: BLE001  a faulty sink must not affect the update or other subscribers
             return contained(error)
         return None
@@ -47,7 +47,7 @@ class Subscriber:
         if lost is not None:
             _log.error("notification lost by a fault of its receiver", exc_info=lost)
 
-    def _send(self, item: Notification | SubscribeFailed) -> Exception | None:
+    def _send(self, item: SubscriberNotification | SubscribeFailed) -> Exception | None:
         try:
             self.sink(item)
         except BaseException as error:  # noqa: BLE001  a faulty sink must not affect the update or other subscribers

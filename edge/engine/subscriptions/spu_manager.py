@@ -15,10 +15,10 @@ from edge.engine.faults import Incidents, contained
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.queries.evaluator import Evaluator, World
 from edge.engine.queries.query_plans import Member, QueryPlans, Singular
-from edge.engine.requests import QueryRequest, Sink, Subscription
+from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.activation import Activation
-from edge.engine.subscriptions.delivery import Delivery
+from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.delta_evaluation import Changes
 from edge.engine.subscriptions.explain_subscription import explain_member, explain_singular
 from edge.engine.subscriptions.explanation import Explanation
@@ -56,7 +56,7 @@ class SpuManager:
         self._plans = plans
         self._performance = performance
         self.registry = SpuRegistry(world)
-        self.delivery = Delivery(world, self.registry)
+        self.delivery = NotificationDelivery(world, self.registry)
         self.reevaluation = Reevaluation(committed)
         """Evaluations off the writer thread."""
         self.reevaluated = ReevaluatedDelivery(world, self.registry, self.delivery, self.reevaluation, quota)
@@ -102,7 +102,7 @@ class SpuManager:
             self._join(query, Joining(subscriber, ready, silent=True), now)
             return
         self.incremental.resume(query.found, subscriber)
-        ready(Subscription(spuid, None))
+        ready(ActiveSubscription(spuid, None))
 
     def _join(self, query: PreparedQuery, joining: Joining, now: int) -> None:
         found = query.found

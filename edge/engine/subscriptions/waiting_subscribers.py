@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edge.engine.requests import Subscription
+from edge.engine.requests import ActiveSubscription
 from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Subscriber
 
-Ready = Callable[[Subscription | Exception], None]
+Ready = Callable[[ActiveSubscription | Exception], None]
 """Called once on the writer thread: with the subscription after its notification 0, or with the error."""
 
 

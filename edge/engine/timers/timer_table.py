@@ -24,7 +24,7 @@ from edge.engine.timers.engine_time import Anchors
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
-from edge.protocol.timers import Timer
+from edge.protocol.timers import TimerRecord
 
 Statement = tuple[str, Sequence[object]]
 """SQL statement that changes something, and its parameters."""
@@ -145,7 +145,7 @@ class TimerTable:
         )
         return {row[0]: TimerRequest(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
 
-    def outcomes(self) -> Iterator[tuple[int, str, Timer]]:
+    def outcomes(self) -> Iterator[tuple[int, str, TimerRecord]]:
         """Yield number, key and outcome of finished ones, oldest first."""
         rows = self._journal.select(
             "SELECT number, owner, id, state, at, scheduled, client, finished, added, removed, error, description"
@@ -153,7 +153,7 @@ class TimerTable:
         )
         for number, owner, name, state, at, scheduled, client, *rest in rows:
             # Interned: many outcomes belong to few clients.
-            yield number, key_of(owner, name), Timer(name, state, at, scheduled, None, sys.intern(client), *rest)
+            yield number, key_of(owner, name), TimerRecord(name, state, at, scheduled, None, sys.intern(client), *rest)
 
     def anchors(self) -> Anchors | None:
         """Return the stored anchors of engine time. Raises `DataDirectoryRefused` on damage."""
@@ -188,7 +188,7 @@ class TimerTable:
         return "DELETE FROM timers WHERE number = ?", (waiting.number,)
 
     @staticmethod
-    def finish(number: int, owner: str, timer: Timer) -> Statement:
+    def finish(number: int, owner: str, timer: TimerRecord) -> Statement:
         """Return the statement that adds an outcome."""
         row = (
             number,

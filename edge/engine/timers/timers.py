@@ -32,7 +32,7 @@ from edge.engine.timers.timer_table import (
 from edge.protocol.access import Access
 from edge.protocol.due_time import After, When
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
-from edge.protocol.timers import Scheduled, Timer, TimerState
+from edge.protocol.timers import TimerConfirmation, TimerRecord, TimerState
 
 _LOOK: Final = 1.0
 """Seconds between checks of the machine's clock, which may be set at any time."""
@@ -73,7 +73,7 @@ class Timers:
         """Owners with due updates, none of which is in the request queue."""
         self._offered = 0
         """Number of those that were offered to the queue and are neither finished nor given back."""
-        self._outcomes: dict[str, tuple[int, Timer]] = {}
+        self._outcomes: dict[str, tuple[int, TimerRecord]] = {}
         self._number = self._outcome_number = self._forgotten = 0
         self._held_until = 0
         self._statements: list[Statement] = []
@@ -203,7 +203,7 @@ class Timers:
 
     # Requests of clients
 
-    def schedule(self, request: UpdateRequest, when: When, name: str, arrival: tuple[int, int]) -> Scheduled:
+    def schedule(self, request: UpdateRequest, when: When, name: str, arrival: tuple[int, int]) -> TimerConfirmation:
         """Schedule an update, and replace a pending one with the same client and id. Raises `TooManyRequests`."""
         since, scheduled = arrival
         key = key_of(request.access.registration, name)
@@ -224,7 +224,7 @@ class Timers:
         self._enter(waiting)
         self._undo.append(partial(self._leave, waiting))
         heapq.heappush(self._heaps[relative], waiting)
-        return Scheduled(name, due - since + scheduled if relative else due, before is not None)
+        return TimerConfirmation(name, due - since + scheduled if relative else due, before is not None)
 
     def cancel(self, name: str, access: Access, client: str | None) -> None:
         """Cancel a pending one.
@@ -237,7 +237,7 @@ class Timers:
             raise self._not_found(key, name, "is pending")
         self.finish(waiting, self.given([waiting])[waiting.number], "cancelled")
 
-    def look_up(self, name: str, access: Access, client: str | None) -> Timer:
+    def look_up(self, name: str, access: Access, client: str | None) -> TimerRecord:
         """Return a pending one, or the outcome of a finished one. Raises `NotFound`, `Forbidden`."""
         key = self._key(name, access, client)
         waiting = self._waiting.get(key)
@@ -247,12 +247,12 @@ class Timers:
             return self._outcomes[key][1]
         raise self._not_found(key, name, "is known")
 
-    def listed(self, state: TimerState | None, limit: int, access: Access) -> list[Timer]:
+    def listed(self, state: TimerState | None, limit: int, access: Access) -> list[TimerRecord]:
         """Return pending ones, next first, then outcomes, newest first; at most `limit`.
 
         Lists those of the client, or all of them if `access` permits administration.
         """
-        found: list[Timer] = []
+        found: list[TimerRecord] = []
         if state in (None, "pending"):
             waiting = (one for key, one in self._waiting.items() if access.operates or owned(key, access.registration))
             found = self._shown(heapq.nsmallest(limit, waiting, key=lambda one: one.due - self._now(one.relative)))
@@ -285,7 +285,7 @@ class Timers:
         self._remove(waiting)
         self._outcome_number += 1
         number = self._outcome_number
-        timer = Timer(
+        timer = TimerRecord(
             waiting.id,
             state,
             self._at(waiting),
@@ -380,7 +380,7 @@ class Timers:
         self._leave(waiting)
         self._undo.append(partial(self._enter, waiting))
 
-    def _take_back(self, key: str, before: tuple[int, Timer] | None) -> None:
+    def _take_back(self, key: str, before: tuple[int, TimerRecord] | None) -> None:
         del self._outcomes[key]
         if before is not None:
             self._outcomes[key] = before
@@ -403,10 +403,12 @@ class Timers:
         """Return the due time as wall clock time, by the clock as it is now."""
         return waiting.due - self._scale.now() + self._clock.wall() if waiting.relative else waiting.due
 
-    def _shown(self, several: Sequence[PendingTimer]) -> list[Timer]:
+    def _shown(self, several: Sequence[PendingTimer]) -> list[TimerRecord]:
         found = self.given(several)
         return [
-            Timer(one.id, "pending", self._at(one), given.scheduled, given.request.sparql, given.request.access.client)
+            TimerRecord(
+                one.id, "pending", self._at(one), given.scheduled, given.request.sparql, given.request.access.client
+            )
             for one, given in ((one, found[one.number]) for one in several)
         ]
 

@@ -10,8 +10,8 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.operators.compiler import Compiler
-from edge.engine.operators.expression import Now, Unsupported, volatile
-from edge.engine.operators.layout import Frame, Layout
+from edge.engine.operators.expression import Now, UnsupportedConstruct, volatile
+from edge.engine.operators.layout import Frame, SlotLayout
 from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.normal_form import normal
 from edge.engine.operators.variables import expressions, nodes
@@ -75,26 +75,26 @@ class ModifyCompiler:
     def compile(self, clauses: Clauses) -> Modify:
         """Compile an operation from its clauses."""
         if clauses.where is None:
-            return self._built(clauses, Layout(), self._parameters, None)
-        layout = Layout()
+            return self._built(clauses, SlotLayout(), self._parameters, None)
+        layout = SlotLayout()
         try:
             where = self._native(clauses, clauses.where, layout)
         # Oxigraph refuses invalid texts, so an error here can only mean syntax that our parser does not support.
-        except (Unsupported, ParsingFailed):
+        except (UnsupportedConstruct, ParsingFailed):
             return self._general(clauses, clauses.where)
         return self._built(clauses, layout, self._parameters, where)
 
-    def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> OperatorWhere:
-        """Compile the WHERE clause to operators. Raises `Unsupported` or `ParsingFailed` if that is not possible."""
+    def _native(self, clauses: Clauses, group: Sequence[Token], layout: SlotLayout) -> OperatorWhere:
+        """Compile the WHERE clause to operators. Raises `UnsupportedConstruct` or `ParsingFailed` if it cannot."""
         default = self._default_graph(clauses)
         node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
         dataset = self._dataset_of(clauses)
         # Operators match `GRAPH` against all named graphs of the store.
         if (dataset.given or dataset.readable is not None) and any(isinstance(n, GraphPattern) for n in nodes(node)):
-            raise Unsupported("GRAPH in a dataset")
+            raise UnsupportedConstruct("GRAPH in a dataset")
         if _unsteady(node):
             # The operators may evaluate an expression several times for one solution.
-            raise Unsupported("a function that gives another value each time")
+            raise UnsupportedConstruct("a function that gives another value each time")
         evaluation_time = Now()
         base = self._names.declared().base or self._rules.base_iri
         plan = Compiler(self._graph, layout, evaluation_time, base).compile(normal(node))
@@ -105,26 +105,26 @@ class ModifyCompiler:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
 
     def _default_graph(self, clauses: Clauses) -> Slot | None:
-        """Return the default graph of the WHERE clause, None for the store's own. Raises `Unsupported`."""
+        """Return the default graph of the WHERE clause, None for the store's own. Raises `UnsupportedConstruct`."""
         dataset = self._dataset_of(clauses)
         limited = dataset.readable is not None
         if dataset.given:
             graphs = visible(dataset).default_graphs or ()
             # Operators have one default graph; a merge would need duplicate elimination.
             if len(graphs) != 1:
-                raise Unsupported("a dataset of several graphs")
+                raise UnsupportedConstruct("a dataset of several graphs")
             try:
                 return ox.NamedNode(graphs[0])
             except ValueError:
-                raise Unsupported("a graph whose name is not an absolute IRI") from None
+                raise UnsupportedConstruct("a graph whose name is not an absolute IRI") from None
         if clauses.graph is not None:
             if limited:  # the permission depends on the graph, which is a parameter of the plan
-                raise Unsupported("WITH for a client that may not read all graphs")
+                raise UnsupportedConstruct("WITH for a client that may not read all graphs")
             return self._slot(clauses.graph, self._parameters)
         if self._rules.union_default_graph:
-            raise Unsupported("the union of all graphs as the default graph")
+            raise UnsupportedConstruct("the union of all graphs as the default graph")
         if limited and visible(dataset).default_graphs != (DEFAULT,):
-            raise Unsupported("a default graph that may not be seen")
+            raise UnsupportedConstruct("a default graph that may not be seen")
         return None
 
     def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
@@ -137,7 +137,7 @@ class ModifyCompiler:
         fixed = {clauses.graph.start} if clauses.graph is not None else set()
         fixed.update(token.start for token in group)
         parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
-        return self._built(clauses, Layout(), parameters, where)
+        return self._built(clauses, SlotLayout(), parameters, where)
 
     def _slot(self, token: Token, parameters: Parameters) -> Slot:
         """Return an IRI, as a parameter if it may be one."""
@@ -148,7 +148,7 @@ class ModifyCompiler:
     def _built(
         self,
         clauses: Clauses,
-        layout: Layout,
+        layout: SlotLayout,
         parameters: Parameters,
         where: OperatorWhere | OxigraphWhere | None,
     ) -> Modify:

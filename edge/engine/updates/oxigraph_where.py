@@ -9,7 +9,7 @@ import pyoxigraph as ox
 from edge.engine.queries.cost_estimate import is_small, outline
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import WHOLE_LIMIT, evaluate
-from edge.engine.queries.result_table import ResultTable, Text, decoded, written
+from edge.engine.queries.result_table import LimitedBuffer, ResultTable, decoded, written
 from edge.engine.updates.attempt import LongUpdate, Mode
 from edge.engine.updates.update_plan import OxigraphWhere
 from edge.protocol.bag import Bag
@@ -44,7 +44,7 @@ def oxigraph_rows(
         return answer
 
     def lines() -> list[bytes]:
-        return written(solutions(), ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
+        return written(solutions(), ox.QueryResultsFormat.TSV, LimitedBuffer(rules, rules.max_solutions + 1))
 
     try:
         if small:

@@ -13,7 +13,7 @@ from edge.compat.aiocoap import block_of
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.gates.coap.formats import incomplete
 from edge.gates.coap.requests import peer
-from edge.gates.coap.transfers import Transfer, Transfers
+from edge.gates.coap.transfers import BlockTransfer, Transfers
 from edge.gates.rate_limit import incoming, outgoing
 from edge.protocol.errors import NotReady, TooLarge
 
@@ -58,7 +58,7 @@ class Blocks:
         if len(before) != block.start or (block.more and len(request.payload) != block.size):
             return incomplete(request, "Blocks before this one are missing; send the body again from the first block")
         if block.more:
-            self._requests.put(key, Transfer(before + request.payload), incoming(peer(request)))
+            self._requests.put(key, BlockTransfer(before + request.payload), incoming(peer(request)))
             return Message(code=Code.CONTINUE, block1=block)
         request.payload = before + request.payload
         return None
@@ -98,13 +98,13 @@ class Blocks:
         # Both options belong to the first response only.
         stored = answer.copy(observe=None, block1=None)
         content = bytes([stored.code]) + stored.opt.encode() + b"\xff" + stored.payload
-        transfer = Transfer(content, len(stored.payload), notifies=notifies)
+        transfer = BlockTransfer(content, len(stored.payload), notifies=notifies)
         self._answers.put(_key(request), transfer, outgoing(peer(request)))
         cut = _cut(answer, request, 0)
         transfer.went(0, len(cut.payload))
         return cut
 
-    def transfer(self, request: Message) -> Transfer | None:
+    def transfer(self, request: Message) -> BlockTransfer | None:
         """Return the stored transfer of the last long response to this request, or of the last long notification."""
         return self._answers.find(_key(request))
 

@@ -33,7 +33,7 @@ class SharedKeys(Protocol):
         """Master Salt."""
 
 
-class Contexts(Protocol):
+class SecurityContexts(Protocol):
     """The security contexts of all clients. All methods are called on the event loop; they must be fast."""
 
     def find(self, kid: bytes) -> SharedKeys | None:
@@ -54,7 +54,7 @@ class ContextGuard:
     its request, or by its token.
     """
 
-    def __init__(self, guard: Guard, contexts: Contexts) -> None:
+    def __init__(self, guard: Guard, contexts: SecurityContexts) -> None:
         self._guard = guard
         self.contexts = contexts
         self._secret = secrets.token_urlsafe(32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from edge.gates.coap.blocks import Blocks
-from edge.gates.coap.contexts import ContextGuard, Contexts
+from edge.gates.coap.contexts import ContextGuard, SecurityContexts
 from edge.gates.coap.observe import ObserveRegistry
 from edge.gates.coap.oscore_site import OscoreSite
 from edge.gates.coap.site import Readings, Site
@@ -35,7 +35,7 @@ class CoapGate:
         *,
         guard: Guard = OPEN_GUARD,
         rate_limit: RateLimit | None = None,
-        contexts: Contexts | None = None,
+        contexts: SecurityContexts | None = None,
         own_topics: str = "",
         plain: bool = True,
         query_timeout: float = QUERY_TIMEOUT,

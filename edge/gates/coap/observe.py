@@ -14,7 +14,7 @@ from aiocoap.pipe import Pipe
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.formats import answer, failed, refused
 from edge.gates.coap.quota import Quota
-from edge.gates.coap.transfers import Transfer
+from edge.gates.coap.transfers import BlockTransfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.rate_limit import client_of
 from edge.gates.session import Session
@@ -189,7 +189,7 @@ class ObserveRegistry:
 
 
 class _Line:
-    """Connection from a session to an observer, which confirms notifications; implements `Connection` of
+    """Connection from a session to an observer, which confirms notifications; implements `ClientConnection` of
     `edge.gates.outgoing`.
 
     A blockwise notification counts as accepted when its last block was requested: the acknowledgement is for the
@@ -201,7 +201,7 @@ class _Line:
         self._registry = registry
         self._pipe: Pipe | None = None
         self._came = asyncio.Event()
-        self._transfer: Transfer | None = None
+        self._transfer: BlockTransfer | None = None
         """The last notification, if it is blockwise."""
         self._over: asyncio.Future[Callable[[Message], Message] | None] = asyncio.get_running_loop().create_future()
 

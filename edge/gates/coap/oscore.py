@@ -25,7 +25,7 @@ from aiocoap.oscore import (
 )
 
 from edge.compat.aiocoap_oscore import StoredContext
-from edge.gates.coap.contexts import Contexts, SharedKeys
+from edge.gates.coap.contexts import SecurityContexts, SharedKeys
 from edge.gates.coap.formats import diagnosed
 
 _STEP: Final = 1024
@@ -49,7 +49,7 @@ class SecurityContext(StoredContext):
     alg_aead = algorithms[DEFAULT_ALGORITHM]
     hashfun = hashfunctions[DEFAULT_HASHFUNCTION]
 
-    def __init__(self, keys: SharedKeys, contexts: Contexts) -> None:
+    def __init__(self, keys: SharedKeys, contexts: SecurityContexts) -> None:
         self._contexts = contexts
         self.sender_id = keys.gateway_id
         self.recipient_id = keys.kid

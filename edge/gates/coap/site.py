@@ -238,7 +238,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
 
 
 class _SingleRequest:
-    """Connection of a session for a single request; implements `Connection` of `edge.gates.outgoing`."""
+    """Connection of a session for a single request; implements `ClientConnection` of `edge.gates.outgoing`."""
 
     writable = True
     unsent = 0

@@ -17,7 +17,7 @@ _OVERHEAD: Final = 1000
 """Memory of a transfer in bytes without its content."""
 
 
-class Transfer:
+class BlockTransfer:
     """One blockwise transfer and its progress."""
 
     def __init__(self, content: bytes, length: int = 0, *, notifies: bool = False) -> None:
@@ -79,13 +79,13 @@ class Transfers:
         self._quota = quota
         self._timer: asyncio.TimerHandle | None = None
         self._size = 0
-        self._transfers: OrderedDict[Hashable, Transfer] = OrderedDict()
+        self._transfers: OrderedDict[Hashable, BlockTransfer] = OrderedDict()
 
-    def find(self, key: Hashable) -> Transfer | None:
+    def find(self, key: Hashable) -> BlockTransfer | None:
         """Return the transfer of this key."""
         return self._transfers.get(key)
 
-    def use(self, key: Hashable) -> Transfer | None:
+    def use(self, key: Hashable) -> BlockTransfer | None:
         """Return the transfer of this key, and mark it as used."""
         transfer = self._transfers.get(key)
         if transfer is not None:
@@ -93,7 +93,7 @@ class Transfers:
             self._transfers.move_to_end(key)
         return transfer
 
-    def put(self, key: Hashable, transfer: Transfer, account: str) -> None:
+    def put(self, key: Hashable, transfer: BlockTransfer, account: str) -> None:
         """Store a transfer in place of one with the same key. Raises `TooManyRequests`; then neither is stored."""
         self.take(key)
         # May raise; the transfer with the same key is removed by then, so the quota has its bytes.
@@ -104,7 +104,7 @@ class Transfers:
             self.take(next(iter(self._transfers)))
         self._wait()
 
-    def take(self, key: Hashable) -> Transfer | None:
+    def take(self, key: Hashable) -> BlockTransfer | None:
         """Remove a transfer and return it."""
         transfer = self._transfers.pop(key, None)
         if transfer is not None:

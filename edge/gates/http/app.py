@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
 from edge.gates.engine_interface import OperatedEngine
-from edge.gates.guard import Authority, Guard, check, check_timers
+from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
@@ -97,7 +97,7 @@ class Routes:
         views: Views,
         guard: Guard,
         rate_limit: RateLimit,
-        authority: Authority | None,
+        authority: TokenIssuer | None,
         query_timeout: float = QUERY_TIMEOUT,
     ) -> None:
         self._engine = engine
@@ -136,7 +136,7 @@ class Routes:
         app.router.redirect_slashes = False
         return app
 
-    def _secured(self, authority: Authority) -> list[Route]:
+    def _secured(self, authority: TokenIssuer) -> list[Route]:
         """Return the routes that exist only with security."""
 
         async def register(request: Request) -> Response:

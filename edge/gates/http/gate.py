@@ -11,7 +11,7 @@ import uvicorn
 
 from edge.compat.uvicorn import EmbeddedServer
 from edge.gates.engine_interface import OperatedEngine
-from edge.gates.guard import OPEN_GUARD, Authority, Guard
+from edge.gates.guard import OPEN_GUARD, Guard, TokenIssuer
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.origins import ANY
@@ -33,7 +33,7 @@ class HttpGate:
         *,
         guard: Guard = OPEN_GUARD,
         rate_limit: RateLimit | None = None,
-        authority: Authority | None = None,
+        authority: TokenIssuer | None = None,
         tls: ssl.SSLContext | None = None,
         query_timeout: float = QUERY_TIMEOUT,
         stop_timeout: float = 2.0,

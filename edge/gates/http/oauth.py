@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edge.gates.guard import Authority
+from edge.gates.guard import TokenIssuer
 from edge.gates.http.body import read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, MissingAuthorization
@@ -24,14 +24,14 @@ _LONGEST = 16 * 1024
 """Maximum bytes of a registration; existing clients send up to 10 KB of additional objects."""
 
 
-async def register(request: Request, authority: Authority, settings: HttpGateSettings) -> Response:
-    """`POST /oauth/register`. Raises `InvalidRequest`, and the errors of `Authority.register`."""
+async def register(request: Request, authority: TokenIssuer, settings: HttpGateSettings) -> Response:
+    """`POST /oauth/register`. Raises `InvalidRequest`, and the errors of `TokenIssuer.register`."""
     identity = _identity(await read_text(request, settings, _LONGEST))
     return _created({"credentials": await authority.register(identity)})
 
 
-async def token(request: Request, authority: Authority) -> Response:
-    """`POST` or `GET /oauth/token`. Raises `MissingAuthorization`, and the errors of `Authority.token`."""
+async def token(request: Request, authority: TokenIssuer) -> Response:
+    """`POST` or `GET /oauth/token`. Raises `MissingAuthorization`, and the errors of `TokenIssuer.token`."""
     issued = await authority.token(*_credentials(request.headers.get("authorization")))
     return _created({"token": issued, **issued})
 

@@ -17,7 +17,7 @@ _PATIENCE = 30.0
 
 
 class MqttConnection:
-    """Sending side of a client; implements `Connection` of `edge.gates.outgoing`.
+    """Sending side of a client; implements `ClientConnection` of `edge.gates.outgoing`.
 
     Messages count as accepted when the broker has acknowledged them. The broker limits the queue of a slow client.
     """

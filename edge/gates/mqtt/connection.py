@@ -48,7 +48,7 @@ class ConnectionThread(Protocol):
         """Drop this connection, so that a new one is made."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Receiver of connection events, on the event loop."""
 
     def up(self) -> None:
@@ -69,7 +69,7 @@ class BrokerConnection:
     def __init__(
         self,
         dispatcher: LoopDispatcher,
-        owner: Owner,
+        owner: ConnectionOwner,
         filters: Iterable[str],
         will: tuple[str, bytes],
         make_link: Callable[[BrokerConnection], ConnectionThread],

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from edge.backoff import Backoff, Retry
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.engine.requests import ActiveSubscription, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.gates.conflation import MergedDelta
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.loop_dispatcher import LoopDispatcher
@@ -141,7 +141,7 @@ class ContinuousQuery:
         else:
             future.add_done_callback(partial(self._shared.dispatcher.put, self._subscribed))
 
-    def _subscribed(self, future: Future[Subscription]) -> None:
+    def _subscribed(self, future: Future[ActiveSubscription]) -> None:
         failure = future.exception()
         if failure is not None:
             self._failed(failure if isinstance(failure, EdgeError) else EdgeError(str(failure)))
@@ -152,7 +152,7 @@ class ContinuousQuery:
             self._spuid = future.result().spuid
             self._retry.succeeded()
 
-    def _receive(self, item: Notification | SubscribeFailed) -> None:
+    def _receive(self, item: SubscriberNotification | SubscribeFailed) -> None:
         if self._closed:
             return
         if isinstance(item, SubscribeFailed):
@@ -169,7 +169,7 @@ class ContinuousQuery:
         self._count(item)
         self._plan()
 
-    def _count(self, notification: Notification) -> None:
+    def _count(self, notification: SubscriberNotification) -> None:
         rows = self._rows
         for row in notification.delta.removed:
             left = rows[row] - 1

@@ -31,7 +31,7 @@ Later = Callable[[Callable[[], object]], object]
 
 
 class WsConnection:
-    """Sending side of a WebSocket; implements `Connection` of `edge.gates.outgoing`.
+    """Sending side of a WebSocket; implements `ClientConnection` of `edge.gates.outgoing`.
 
     Messages of one turn of the event loop are sent together: a system call costs more than the other work on them.
     """

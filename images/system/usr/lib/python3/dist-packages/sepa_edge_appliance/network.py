@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from sepa_edge_appliance.files import remove, write
-from sepa_edge_appliance.provisioning import CLEARED, Network, Refused, Wifi
+from sepa_edge_appliance.provisioning import CLEARED, Network, ProvisioningRefused, Wifi
 
 KEPT = Path("/data/network")
 """Directory of the settings. Other *.network, *.netdev and *.link files in it apply as well (systemd.network(5))."""
@@ -28,19 +28,19 @@ def wired(wanted: Network) -> None:
 
 
 def wireless(wanted: Wifi) -> None:
-    """Write the settings of the wireless network for the first radio. Raises `Refused`."""
+    """Write the settings of the wireless network for the first radio. Raises `ProvisioningRefused`."""
     write(KEPT / SUPPLICANT, supplicant(wanted), "root", 0o600)
 
 
 def supplicant(wanted: Wifi) -> str:
-    """Return the configuration of wpa_supplicant. Raises `Refused`."""
+    """Return the configuration of wpa_supplicant. Raises `ProvisioningRefused`."""
     password = wanted.password
     if password == CLEARED:
         file = KEPT / SUPPLICANT
         before = file.read_text() if file.exists() else ""
         kept = re.search(r'^\tpsk="(.*)"$', before, re.MULTILINE)
         if kept is None or f"\tssid={wanted.name.encode().hex()}\n" not in before:
-            raise Refused(f"wifi: the password of {wanted.name} is no longer stored here; write it again")
+            raise ProvisioningRefused(f"wifi: the password of {wanted.name} is no longer stored here; write it again")
         password = kept[1]
     # Neither hexadecimal digits for the name nor quotes around the password can be misread as other settings.
     lines = ["# From provision.toml.", f"country={wanted.country}", "network={", f"\tssid={wanted.name.encode().hex()}"]

@@ -25,7 +25,7 @@ _SECRET = re.compile(
 )
 
 
-class Refused(Exception):
+class ProvisioningRefused(Exception):
     """The file is invalid, and no part of it is applied. The text names the necessary change."""
 
 
@@ -51,7 +51,7 @@ class Wifi:
 
 
 @dataclass(frozen=True)
-class History:
+class HistoryAddress:
     """HTTPS URL of `edge-history receive`, to which observations are shipped; empty disables the shipment."""
 
     url: str
@@ -70,26 +70,26 @@ class Wanted:
     """Public keys for SSH, which replace the previous ones."""
     network: Network | None = None
     wifi: Wifi | None = None
-    history: History | None = None
+    history: HistoryAddress | None = None
 
 
 def read(file: Path) -> Wanted:
-    """Read and validate the file. A missing file requests no changes. Raises `Refused`."""
+    """Read and validate the file. A missing file requests no changes. Raises `ProvisioningRefused`."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
         found = tomllib.loads(text)
     except FileNotFoundError:
         return Wanted()
     except (OSError, ValueError) as error:
-        raise Refused(f"{file.name} cannot be read: {error}") from error
+        raise ProvisioningRefused(f"{file.name} cannot be read: {error}") from error
     if not _can_be_cleared(text):
-        raise Refused('write each password and each token on a line of its own, as password = "..."')
+        raise ProvisioningRefused('write each password and each token on a line of its own, as password = "..."')
     if unknown := set(found) - {"hostname", "device", "ssh", "network", "wifi", "history"}:
         known = "hostname, [[device]], [ssh], [network], [wifi] and [history]"
-        raise Refused(f"{file.name}: {min(unknown)} is not known; valid names are {known}")
+        raise ProvisioningRefused(f"{file.name}: {min(unknown)} is not known; valid names are {known}")
     name = found.get("hostname", "")
     if "hostname" in found and not (isinstance(name, str) and _HOSTNAME.fullmatch(name)):
-        raise Refused(f'hostname: "{name}" is not a name; use lower-case letters, digits and hyphens')
+        raise ProvisioningRefused(f'hostname: "{name}" is not a name; use lower-case letters, digits and hyphens')
     return Wanted(
         name,
         tuple(_devices(found.get("device", []))),
@@ -167,9 +167,13 @@ def _devices(found: object) -> list[tuple[str, str]]:
         device = _table(f"device {position}", one, {"name", "password"})
         name, password = device.get("name"), device.get("password")
         if not isinstance(name, str) or not may_be_called(name):
-            raise Refused(f"device {position}: name is missing, reserved or invalid; use letters, digits, . _ -")
+            raise ProvisioningRefused(
+                f"device {position}: name is missing, reserved or invalid; use letters, digits, . _ -"
+            )
         if not isinstance(password, str) or not password or not password.isprintable():
-            raise Refused(f"device {position} ({name}): password is missing, or has characters that cannot be printed")
+            raise ProvisioningRefused(
+                f"device {position} ({name}): password is missing, or has characters that cannot be printed"
+            )
         devices.append((name, password))
     return devices
 
@@ -179,7 +183,7 @@ def _keys(found: object) -> tuple[str, ...] | None:
     if keys is None:
         return None
     if not isinstance(keys, list) or not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
-        raise Refused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
+        raise ProvisioningRefused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
     return tuple(keys)
 
 
@@ -193,9 +197,11 @@ def _network(found: object) -> Network:
         gateway = ipaddress.ip_address(_plain(keys["gateway"])) if "gateway" in keys else ""
         servers = tuple(str(ipaddress.ip_address(_plain(one))) for one in (dns if isinstance(dns, list) else [dns]))
     except ValueError as error:
-        raise Refused(f'network: {error}; write address = "192.0.2.7/24", or address = "dhcp" alone') from error
+        raise ProvisioningRefused(
+            f'network: {error}; write address = "192.0.2.7/24", or address = "dhcp" alone'
+        ) from error
     if "/" not in str(keys["address"]):
-        raise Refused(f'network: address {interface.ip} has no prefix length; write "{interface.ip}/24"')
+        raise ProvisioningRefused(f'network: address {interface.ip} has no prefix length; write "{interface.ip}/24"')
     return Network(str(interface), str(gateway), servers)
 
 
@@ -210,33 +216,33 @@ def _wifi(found: object) -> Wifi:
     keys = _table("wifi", found, {"name", "password", "country"})
     name, password, country = keys.get("name", ""), keys.get("password", ""), keys.get("country", "")
     if not isinstance(name, str) or not 1 <= len(name.encode()) <= 32:
-        raise Refused("wifi: name is missing, or has more than 32 bytes")
+        raise ProvisioningRefused("wifi: name is missing, or has more than 32 bytes")
     if (
         not isinstance(password, str)
         or (password and not 8 <= len(password.encode()) <= 63)
         or not password.isprintable()
     ):
-        raise Refused("wifi: a password has 8 to 63 characters, or is  for an open network")
+        raise ProvisioningRefused("wifi: a password has 8 to 63 characters, or is  for an open network")
     if not isinstance(country, str) or not _COUNTRY.fullmatch(country):
-        raise Refused('wifi: country is missing; it sets the radio regulations, like country = "DE"')
+        raise ProvisioningRefused('wifi: country is missing; it sets the radio regulations, like country = "DE"')
     return Wifi(name, password, country)
 
 
-def _history(found: object) -> History:
+def _history(found: object) -> HistoryAddress:
     keys = _table("history", found, {"url", "token"})
     url, token = keys.get("url"), keys.get("token", "")
     if url == "":
-        return History("", "")
+        return HistoryAddress("", "")
     if not isinstance(url, str) or not _URL.fullmatch(url):
-        raise Refused("history: url must be an https URL")
+        raise ProvisioningRefused("history: url must be an https URL")
     if not isinstance(token, str) or not token or not token.isprintable():
-        raise Refused("history: token is missing; `edge-history gateways add` prints one")
-    return History(url, token)
+        raise ProvisioningRefused("history: token is missing; `edge-history gateways add` prints one")
+    return HistoryAddress(url, token)
 
 
 def _table(name: str, found: object, known: set[str]) -> dict[str, object]:
     if not isinstance(found, dict):
-        raise Refused(f"{name} is not a table; begin it with its name in brackets")
+        raise ProvisioningRefused(f"{name} is not a table; begin it with its name in brackets")
     if unknown := set(found) - known:
-        raise Refused(f"{name}: {min(unknown)} is not known; valid names are {', '.join(sorted(known))}")
+        raise ProvisioningRefused(f"{name}: {min(unknown)} is not known; valid names are {', '.join(sorted(known))}")
     return found

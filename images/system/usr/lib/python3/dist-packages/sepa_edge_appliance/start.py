@@ -29,7 +29,7 @@ def main() -> None:
     def tried(what: str, step: Callable[..., object], *arguments: object) -> None:
         try:
             step(*arguments)
-        except provisioning.Refused as refused:
+        except provisioning.ProvisioningRefused as refused:
             report.append(f"{what}: not applied: {refused}")
         except Exception as error:  # noqa: BLE001  the gateway has to start after any error
             traceback.print_exc()
@@ -70,7 +70,9 @@ def provision() -> None:
     for device, password in wanted.devices:
         if password == provisioning.CLEARED and device not in known:
             again = "write it again, or remove the device"
-            raise provisioning.Refused(f"device: the password of {device} is no longer stored here; {again}")
+            raise provisioning.ProvisioningRefused(
+                f"device: the password of {device} is no longer stored here; {again}"
+            )
     if wanted.wifi is not None:
         network.supplicant(wanted.wifi)
     if wanted.history is not None:
@@ -89,7 +91,7 @@ def provision() -> None:
     provisioning.clear(file)
 
 
-def history(wanted: provisioning.History) -> None:
+def history(wanted: provisioning.HistoryAddress) -> None:
     """Write where the gateway ships observations to, as variables of its service, which override its settings file."""
     variables = DATA / "settings/history.env"
     token = DATA / "secrets/history-token"
@@ -98,14 +100,14 @@ def history(wanted: provisioning.History) -> None:
         remove(token)
         return
     if wanted.token == provisioning.CLEARED and not token.exists():
-        raise provisioning.Refused("history: the token is no longer stored here; write it again")
+        raise provisioning.ProvisioningRefused("history: the token is no longer stored here; write it again")
     lines = [f"EDGE__OFFLOAD__TO={wanted.url}"]
     lines += ["EDGE__OFFLOAD__TOKEN_FILE=/run/credentials/edge.service/secrets_history-token"]
     authority = BOOT / "history-ca.pem"
     if authority.exists():
         content = authority.read_bytes()
         if b"-----BEGIN CERTIFICATE-----" not in content:
-            raise provisioning.Refused("history-ca.pem is not a certificate in PEM format")
+            raise provisioning.ProvisioningRefused("history-ca.pem is not a certificate in PEM format")
         write(DATA / "settings/history-ca.pem", content, "root", 0o644)
         lines += [f"EDGE__OFFLOAD__CA_FILE={DATA}/settings/history-ca.pem"]
     if wanted.token != provisioning.CLEARED:
