@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final, Literal
 
 from edge.sparql.algebra import Query
@@ -42,7 +43,33 @@ def rule_fault(form: Literal["query", "update"], text: str, tokens: Sequence[Tok
         return None
     except SparqlError as error:
         return located(tokens, error)
-    return next(broken_characters(tokens), None)
+    return next(broken_characters(tokens), None) or next(_repeated_variables(tokens), None)
+
+
+def _repeated_variables(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
+    """Explain variables that a SELECT names twice.
+
+    SPARQL permits `SELECT ?s ?s`, and the parser accepts it. Oxigraph rejects it, for sub-selects without the reason.
+    """
+    for start, select in enumerate(tokens):
+        if select.word() != "SELECT":
+            continue
+        named: set[str] = set()
+        depth, before = 0, select
+        for token in islice(tokens, start + 1, None):
+            if depth == 0 and (token.text == "{" or token.word() in ("FROM", "WHERE")):
+                break
+            if token.text in ("(", "{"):
+                depth += 1
+            elif token.text in (")", "}"):
+                depth -= 1
+            # Deeper variables belong to an expression, except the one that AS assigns.
+            elif token.kind == "var" and (depth == 0 or (depth == 1 and before.word() == "AS")):
+                # `?s` and `$s` are the same variable.
+                if token.text[1:] in named:
+                    yield Diagnosis(token.start, f"{token.text} occurs twice in SELECT", "Name each variable once.")
+                named.add(token.text[1:])
+            before = token
 
 
 def located(tokens: Sequence[Token], error: SparqlError) -> Diagnosis:

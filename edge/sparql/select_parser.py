@@ -224,7 +224,11 @@ class SelectParser(GroupParser):
         # In either order (rule 25, LimitOffsetClauses).
         while (word := self.token.word()) in ("LIMIT", "OFFSET"):
             self.advance()
-            number = int(self.token.text) if self.token.text.isdecimal() else _MAX_LIMIT
+            # The grammar has one kind of token for all numbers.
+            if not self.token.text.isdecimal():
+                remedy = f"{word} takes a whole number of at least 0, such as 10."
+                self.refuse(f"{self.token.text} is not a whole number", remedy)
+            number = int(self.token.text)
             if number >= _MAX_LIMIT:
                 self.refuse(f"{self.token.text} is not a whole number of less than 2^64", f"Write a smaller {word}.")
             self.advance()
