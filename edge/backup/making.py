@@ -28,18 +28,22 @@ _LEVEL: Final = 6
 """Compression level, 1 to 9."""
 
 
-def make(data_dir: Path, target: Path | IO[bytes]) -> BackupManifest:
+def make(data_dir: Path, target: Path | IO[bytes], *, force: bool = False) -> BackupManifest:
     """Write a backup of a data directory into a file, readable for its owner only, or into a stream.
 
-    The file is written atomically and durably. The data directory is not changed. Raises `BackupRefused`.
+    The file is written atomically and durably; `force` permits to replace an existing one. The data directory is not
+    changed. Raises `BackupRefused`.
     """
     if not (data_dir / JOURNAL).is_file():
         raise BackupRefused(f"{data_dir} is not a data directory of a gateway: {JOURNAL} is missing")
     if isinstance(target, Path) and target.absolute().parent.resolve().is_relative_to(data_dir.resolve()):
         raise BackupRefused(f"{target} is in the data directory, of which the backup is: name another place")
+    # Before the work: a backup of a large graph takes a while.
+    if isinstance(target, Path) and not force and os.path.lexists(target):
+        raise _exists(target)
     try:
         if isinstance(target, Path):
-            return _into_file(data_dir, target)
+            return _into_file(data_dir, target, force=force)
         with tempfile.TemporaryDirectory(prefix="edge-backup-") as draft:
             return _write(data_dir, target, Path(draft))
     except DataDirectoryRefused as error:
@@ -50,7 +54,11 @@ def make(data_dir: Path, target: Path | IO[bytes]) -> BackupManifest:
         raise BackupRefused(f"The backup could not be made: {where}: {reason}") from error
 
 
-def _into_file(data_dir: Path, target: Path) -> BackupManifest:
+def _exists(target: Path) -> BackupRefused:
+    return BackupRefused(f"{target} exists already: name another file, or replace this one with --force")
+
+
+def _into_file(data_dir: Path, target: Path, *, force: bool) -> BackupManifest:
     with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=f".{target.name}.") as directory:
         draft = Path(directory)
         archive = draft / "archive"
@@ -58,6 +66,9 @@ def _into_file(data_dir: Path, target: Path) -> BackupManifest:
             manifest = _write(data_dir, file, draft)
             file.flush()
             os.fsync(file.fileno())
+        # Again: a backup takes a while, and another process may have made the file in the meantime.
+        if not force and os.path.lexists(target):
+            raise _exists(target)
         archive.replace(target)
     # The new name is durable only after the directory is on the disk, too.
     durable.sync_directory(target.absolute().parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -53,6 +54,17 @@ class _LazyGroup(click.Group):
         module, _ = _COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), cmd_name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name. Raises `click.UsageError` with a similar name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            remedy = f"Did you mean `edge {near[0]}`?" if near else "`edge --help` lists the commands."
+            raise click.UsageError(f"{error.message} {remedy}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:

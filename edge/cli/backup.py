@@ -29,9 +29,10 @@ _PIPE = "-"
 
 @click.command(epilog=_CODES)
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @config_option
 @data_dir_of_gateway
-def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
+def backup(target: Path, force: bool, file: Path | None, data_dir: Path | None) -> None:
     """Write a backup of the data directory into FILE (a .tar.gz), or to standard output (-).
 
     The gateway may run and continues its work. The backup contains the graph, delayed updates, observations that wait
@@ -51,7 +52,7 @@ def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
     from edge.backup import make
 
     try:
-        manifest = make(settings.data_dir, sys.stdout.buffer if to_pipe else target)
+        manifest = make(settings.data_dir, sys.stdout.buffer if to_pipe else target, force=force)
     except EdgeError as error:
         raise refused(printable(error.description)) from None
     # Standard output contains the archive, so messages go to standard error.

@@ -254,9 +254,39 @@ def test_a_missing_or_damaged_data_directory_is_not_backed_up(data, tmp_path):
         file.write(os.urandom(2000))
     (tmp_path / "backup.tar.gz").write_text("the last one")
     with pytest.raises(BackupRefused, match="damaged"):
-        make(data, tmp_path / "backup.tar.gz")
+        make(data, tmp_path / "backup.tar.gz", force=True)
     assert (tmp_path / "backup.tar.gz").read_text() == "the last one"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar.gz", "data"]
+
+
+def test_an_existing_file_is_replaced_only_by_force(data, tmp_path, monkeypatch):
+    target = tmp_path / "backup.tar.gz"
+    target.write_text("the last one")
+    with pytest.raises(BackupRefused, match=r"exists already: name another file, or replace this one with --force"):
+        make(data, target)
+    assert target.read_text() == "the last one"
+    manifest = make(data, target, force=True)
+    with target.open("rb") as archive:
+        assert restore(archive, tmp_path / "restored").manifest == manifest
+    assert not target.stat().st_mode & 0o077
+    # A link is replaced, and not followed.
+    other = tmp_path / "link.tar.gz"
+    other.symlink_to(tmp_path / "missing")
+    with pytest.raises(BackupRefused, match="exists already"):
+        make(data, other)
+    # The file appears while the archive is written.
+    late = tmp_path / "late.tar.gz"
+
+    def written(*arguments):
+        late.write_text("another one")
+        return manifest
+
+    monkeypatch.setattr("edge.backup.making._write", written)
+    with pytest.raises(BackupRefused, match="exists already"):
+        make(data, late)
+    assert late.read_text() == "another one"
+    names = ["backup.tar.gz", "data", "late.tar.gz", "link.tar.gz", "restored"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):

@@ -174,6 +174,9 @@ def test_restored_files_belong_to_the_owner_of_the_directory(gateway, tmp_path):
     gateway.start()
     gateway.stop()
     assert edge(gateway, "backup", tmp_path / "backup.tar.gz").returncode == 0
+    again = edge(gateway, "backup", tmp_path / "backup.tar.gz")
+    assert (again.returncode, again.stderr.endswith("or replace this one with --force\n")) == (1, True)
+    assert edge(gateway, "backup", "--force", tmp_path / "backup.tar.gz").returncode == 0
     os.chown(gateway.data_dir, 4711, 4712)
     assert edge(gateway, "restore", tmp_path / "backup.tar.gz", "--replace").returncode == 0
     for path in (gateway.data_dir, gateway.data_dir / "edge.sqlite3"):

@@ -60,6 +60,20 @@ def test_every_command_is_documented():
         assert f"`edge {' '.join(command)}".rstrip() in text
 
 
+@pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        ("qurey", "Did you mean `edge query`?"),
+        ("backups", "Did you mean `edge backup`?"),
+        ("frobnicate", "`edge --help` lists the commands."),
+    ],
+)
+def test_an_unknown_command_is_answered_with_a_similar_one(edge, typed, remedy):
+    done = edge(typed, "ASK {}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"No such command '{typed}'. {remedy}" in done.stderr
+
+
 def test_version_is_printed(edge):
     done = edge("--version")
     assert (done.returncode, done.stdout) == (0, f"edge {__version__}\n")

@@ -21,7 +21,7 @@ def test_a_backup_on_a_full_disk_leaves_nothing_behind(gateway, disk, tmp_path):
     target = disk.data.parent / "backup.tar.gz"
     target.write_text("the last one")
     disk.fill()
-    done = edge(process, "backup", target)
+    done = edge(process, "backup", "--force", target)
     assert done.returncode == 1
     assert "could not be made" in done.stderr
     assert len(done.stderr.splitlines()) == 1
