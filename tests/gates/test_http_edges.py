@@ -138,6 +138,20 @@ async def test_unknown_paths_are_flat_errors(gateway):
             assert answer.json()["error"] == "not_found"
 
 
+async def test_the_error_for_an_unknown_path_lists_all_paths(gateway):
+    async with gateway.http() as http:
+        description = (await http.get("/nowhere")).json()["error_description"]
+        assert description.startswith(
+            'There is nothing at "/nowhere"; the paths are /, /api/bad-values, /api/endpoints, '
+        )
+        listed = description.partition("the paths are ")[2].split(", ")
+        assert {"/api/openapi.json", "/query", "/timers", "/timers/ID", "/sparql"} < set(listed)
+        assert "/app.js" not in listed
+        for path in listed:
+            answer = await http.get(path)
+            assert "There is nothing at" not in answer.text, path
+
+
 async def test_preflight_and_simple_requests_of_any_origin(serve):
     async with serve(http=HttpGateSettings(port=0, cors_origins=("*",))) as gateway, gateway.http() as http:
         asked = {

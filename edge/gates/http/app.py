@@ -349,9 +349,9 @@ class Routes:
             allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
             error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
             return error_response(error, {"Allow": allow})
-        paths = "/query, /update, /history, /sparql, /timers, /explain, /health, /metrics"
-        if self._authority is not None:
-            paths += ", /oauth/register, /oauth/token"
+        known = (route.path for route in request.app.routes if isinstance(route, Route))
+        # Of the page's files only the page itself: nobody requests the others by hand.
+        paths = ", ".join(sorted(path.replace("{id:path}", "ID") for path in known if path == "/" or path not in FILES))
         return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
     async def _page(self, request: Request) -> Response:
