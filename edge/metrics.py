@@ -58,9 +58,9 @@ class Metrics:
             ["gate"],
             registry=self.registry,
         )
-        self.parked_subscriptions = Gauge(
+        self.suspended_subscriptions = Gauge(
             "edge_parked_subscriptions",
-            "Subscriptions of lost connections that can be resumed.",
+            "Suspended subscriptions: their connection was lost, and the client can still resume them.",
             ["gate"],
             registry=self.registry,
         )

@@ -53,7 +53,7 @@ class Sessions:
         self.max_alias = max_alias
         self.limits = limits
         self.rate_limit = rate_limit or RateLimit(LimitSettings())
-        self.resume_registry = resume_registry or ResumeRegistry(engine, guard, metrics.parked_subscriptions)
+        self.resume_registry = resume_registry or ResumeRegistry(engine, guard, metrics.suspended_subscriptions)
         self._notifications = metrics.notifications.labels(gate)
         self._uncounted = 0
         """Notifications that the metric does not contain yet."""

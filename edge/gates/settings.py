@@ -235,7 +235,7 @@ class SubscriptionsSettings(Section):
         maximum=86_400,
     )
     max_parked: int = key(
-        1000, "Suspended subscriptions. Beyond this number the one that was suspended first ends.", minimum=0
+        1000, "Maximum number of suspended subscriptions. Beyond it the one that was suspended first ends.", minimum=0
     )
     max_sent: int = key(
         256 * KIB,

@@ -254,7 +254,7 @@ class Gateway:
 
     async def _start_resume(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
         limits = self.settings.subscriptions
-        count = self.metrics.parked_subscriptions
+        count = self.metrics.suspended_subscriptions
         resume_registry = ResumeRegistry(
             engine,
             guard,

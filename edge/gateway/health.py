@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from edge.gateway.watchdog import MOVES
+from edge.gateway.watchdog import MAKES_PROGRESS
 
 _OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox")
 """Members for monitors without a token."""
@@ -16,7 +16,9 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
     reduced = dict(health)
     for name, value in health.items():
         if name == "parts" and isinstance(value, Mapping):
-            reduced[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
+            reduced[name] = {
+                part: state if state == MAKES_PROGRESS else "stands still" for part, state in value.items()
+            }
         elif name == "serial" and isinstance(value, Mapping):
             reduced[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
         elif name == "outbox" and isinstance(value, Mapping):

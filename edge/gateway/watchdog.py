@@ -19,8 +19,8 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 _SHUTDOWN_GRACE: Final = 1.0
 """Seconds for pending restarts to end when the gateway stops."""
-MOVES: Final = "moves"
-"""State of a component that makes progress."""
+MAKES_PROGRESS: Final = "moves"
+"""State of a component that makes progress, as `/health` and the web page name it."""
 _MAX_PAUSE: Final = 600.0
 """Upper bound of the pause between two restarts of the same component, in seconds."""
 
@@ -84,8 +84,8 @@ class Watchdog:
         self._parts += parts
 
     def states(self) -> dict[str, str]:
-        """Return the state of each component: `MOVES`, or why it seems to make no progress."""
-        return {part.name: part.reason or MOVES for part in self._parts}
+        """Return the state of each component: `MAKES_PROGRESS`, or why it seems to make no progress."""
+        return {part.name: part.reason or MAKES_PROGRESS for part in self._parts}
 
     def still(self, now: float) -> list[str]:
         """Return the components that made no progress for too long, with the reason."""

@@ -83,7 +83,7 @@ async def running(
     resume_registry = ResumeRegistry(
         engine,
         guard,
-        metrics.parked_subscriptions,
+        metrics.suspended_subscriptions,
         seconds=resume_for,
         limit=max_parked,
         max_sent=max_sent,

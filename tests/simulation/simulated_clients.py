@@ -311,7 +311,7 @@ class Clients:
         resume_registry = ResumeRegistry(
             engine,  # type: ignore[arg-type]
             OPEN_GUARD,
-            metrics.parked_subscriptions,
+            metrics.suspended_subscriptions,
             seconds=_RESUME_FOR,
             limit=8,
             quota=self.quota,

@@ -8,7 +8,7 @@ from typing import Final
 from edge.doctor.context import DoctorContext, Unasked
 from edge.doctor.finding import Finding, ok, unknown
 
-_MOVES: Final = "moves"
+_MAKES_PROGRESS: Final = "moves"
 """State of a component that makes progress, in `/health`."""
 _READY: Final = 200
 _DENIED: Final = (401, 403)
@@ -54,7 +54,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             "solve the reported problem; the gateway then continues by itself",
         )
         return
-    still = [f"{part}: {state}" for part, state in (health.get("parts") or {}).items() if state != _MOVES]
+    still = [f"{part}: {state}" for part, state in (health.get("parts") or {}).items() if state != _MAKES_PROGRESS]
     for fault in still:
         yield Finding(
             "warning",
