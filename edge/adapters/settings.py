@@ -73,7 +73,7 @@ class MqttSettings(Section):
         minimum=64 * KIB,
     )
     max_batch: int = fixed(
-        500, "Readings with which a batch for the engine is full. A message is divided above 50 readings."
+        100, "Readings with which a batch for the engine is full. A message is divided above 50 readings."
     )
     retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
     retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
@@ -154,7 +154,7 @@ class SerialSettings(Section):
         1000, "Frames of all ports that may wait. Beyond this number the gateway stops reading the ports.", minimum=1
     )
     max_batch: int = fixed(
-        500, "Readings with which a batch for the engine is full. A frame is divided above 50 readings."
+        100, "Readings with which a batch for the engine is full. A frame is divided above 50 readings."
     )
     retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
     retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")

@@ -27,8 +27,8 @@ _MOST = RECEIPT * IDENTIFIERS
 """Maximum bytes of the receipts of one session."""
 
 PART: Final = 50
-"""Maximum readings of a divided message in one transaction, for which other clients wait. 50 readings take about 5 ms
-on a PC and 15 ms on a Raspberry Pi. With smaller parts, commits would take a large share of the time.
+"""Maximum readings of a divided message in one transaction, for which other clients wait. 50 readings take 5 to 8 ms of
+processor time on a PC. With smaller parts, commits would take a large share of the time.
 """
 
 

@@ -71,7 +71,7 @@ class State(NamedTuple):
 class GatewayOfOurs:
     """A gateway in a separate process, over a connection that the test can cut."""
 
-    def __init__(self, data, url, version, max_batch=500):
+    def __init__(self, data, url, version, max_batch=100):
         program = textwrap.dedent(GATEWAY).format(
             tests=str(Path(__file__).parent),
             data=str(data),

@@ -31,7 +31,7 @@ SERIES = "room/kitchen/series"
 
 @dataclass
 class Settings:
-    max_batch: int = 500
+    max_batch: int = 100
     retry_min: float = 0.01
     retry_max: float = 0.02
 

@@ -63,7 +63,7 @@ class Readings:
             broker="mqtt://broker",
             client_id="sepa-edge",
             version=chance.choice(("3.1.1", "5")),
-            max_batch=chance.choice((1, 3, 500)),
+            max_batch=chance.choice((1, 3, 100)),
         )
         self._connections: list[Connection] = []
         self._names = 0
