@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from edge.adapters.actuation_outbox import ActuationQueue
 from edge.adapters.actuation_rules import ActuationRules
-from edge.adapters.observations import Engine
+from edge.adapters.observations import AdapterEngine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
 from edge.mapping.actuators import Actuator, Command
@@ -58,7 +58,7 @@ class Actuation:
     Commands are sent when a query result changes. After each connection to the broker, the complete state is sent.
     """
 
-    def __init__(self, engine: Engine, settings: ActuationSettings, bad_values: BadValues) -> None:
+    def __init__(self, engine: AdapterEngine, settings: ActuationSettings, bad_values: BadValues) -> None:
         """`bad_values`: list for solutions that cannot be converted to a message."""
         self._settings = settings
         self._bad_values = bad_values

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from edge.adapters.desired_state import DesiredState
-from edge.adapters.observations import Engine
+from edge.adapters.observations import AdapterEngine
 from edge.backoff import Backoff, Retry
 from edge.engine.requests import ActiveSubscription, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.mapping.actuators import Actuator, Command
@@ -52,7 +52,7 @@ class ActuationRules:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AdapterEngine,
         post: Post,
         waiting: Callable[[], bool],
         send: Callable[[Actuator, Iterable[Command]], None],

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 
 from edge.adapters import updates
 from edge.adapters.observation_cache import ObservationCache
-from edge.adapters.planner import Arrival, History, PlannedUpdates, Planner
+from edge.adapters.planner import Arrival, HistorySelection, PlannedUpdates, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES
 from edge.engine.requests import (
@@ -39,7 +39,7 @@ Done = Callable[[PlannedUpdates | Exception], None]
 """Receives the plan of committed readings, or the error."""
 
 
-class Engine(Protocol):
+class AdapterEngine(Protocol):
     """Interface of the engine's scheduler for adapters."""
 
     def update(self, requests: Sequence[UpdateRequest]) -> Future[list[UpdateOutcome]]:
@@ -78,10 +78,10 @@ class Observations:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AdapterEngine,
         settings: ObservationsSettings | None = None,
         *,
-        history: History | None = None,
+        history: HistorySelection | None = None,
         new_name: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         """`history`: selects the readings that are stored in the history."""

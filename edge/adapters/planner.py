@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
     """Whether a mapping in the graph gave the reading: a client owns the observation, and only its value is updated."""
 
 
-class History(Protocol):
+class HistorySelection(Protocol):
     """Selects the readings that are stored in the history."""
 
     def note(self, reading: Reading, time: datetime) -> object | None:
@@ -57,7 +57,9 @@ class PlannedUpdates:
 class Planner:
     """Converts readings to updates with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18)."""
 
-    def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str], history: History | None) -> None:
+    def __init__(
+        self, settings: ObservationsSettings, new_name: Callable[[], str], history: HistorySelection | None
+    ) -> None:
         """`new_name` returns a unique name for each new quantity."""
         self.known = ObservationCache()
         self._history = history
@@ -139,7 +141,7 @@ class Planner:
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
-    def _note(self, plan: PlannedUpdates, arrival: Arrival, history: History) -> None:
+    def _note(self, plan: PlannedUpdates, arrival: Arrival, history: HistorySelection) -> None:
         """Attach the note for the history to the last update of the reading."""
         note = history.note(arrival.reading, arrival.reading.time or arrival.received)
         if note is not None:

@@ -18,7 +18,7 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 
 from edge.bench.experiment import ExperimentError
-from edge.bench.gateway import Publisher
+from edge.bench.gateway import SparqlConnection
 
 NODES: Final = 670
 """Nodes with a number. The engine needs about a second to compare all pairs of them."""
@@ -39,7 +39,7 @@ def seed() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AttackTarget:
     """The attacked gateway."""
 
     http: str
@@ -53,7 +53,7 @@ class Target:
         return count // 10 if self.small else count
 
 
-async def updates(target: Target) -> None:
+async def updates(target: AttackTarget) -> None:
     """Keep 40 updates waiting that take about a second each."""
     async with _socket(target) as socket:
         text = f"INSERT {{ <urn:x> <urn:found> ?a }} WHERE {_PAIRS}"
@@ -61,14 +61,14 @@ async def updates(target: Target) -> None:
         await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 40)
 
 
-async def general(target: Target) -> None:
+async def general(target: AttackTarget) -> None:
     """Keep 20 updates waiting whose WHERE clauses Oxigraph evaluates, because they contain property paths."""
     async with _socket(target) as socket:
         text = "INSERT { <urn:x> <urn:found> ?a } WHERE { ?a <urn:next>+ ?b . ?b <urn:next>+ ?c FILTER(?a = ?c) }"
         await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 20)
 
 
-async def timers(target: Target) -> None:
+async def timers(target: AttackTarget) -> None:
     """Schedule 36,000 delayed updates for the same time."""
     count = target.many(36_000)
     # Leave time for scheduling all of them before the first is due: 6 s, and 0.5 ms each.
@@ -90,7 +90,7 @@ async def timers(target: Target) -> None:
         await asyncio.Future()
 
 
-async def insert(target: Target) -> None:
+async def insert(target: AttackTarget) -> None:
     """Send INSERT DATA of 6 MB over each of two connections, without a pause."""
     size = target.many(80_000)
 
@@ -102,7 +102,7 @@ async def insert(target: Target) -> None:
     await asyncio.gather(*(_post(target, texts(), "update") for _ in range(2)))
 
 
-async def values(target: Target) -> None:
+async def values(target: AttackTarget) -> None:
     """Send queries with VALUES of 100,000 rows over each of two connections, without a pause."""
     rows = " ".join(f"<urn:node:{number}>" for number in range(target.many(100_000)))
 
@@ -114,14 +114,14 @@ async def values(target: Target) -> None:
     await asyncio.gather(*(_post(target, texts(), "query") for _ in range(2)))
 
 
-async def subscriptions(target: Target) -> None:
+async def subscriptions(target: AttackTarget) -> None:
     """Keep 30 subscriptions waiting whose first results take about a second each."""
     async with _socket(target) as socket:
         texts = (f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{n}) }}" for n in _count())
         await _keep_waiting(socket, target, (_subscribe(text) for text in texts), 30)
 
 
-async def shapes(target: Target) -> None:
+async def shapes(target: AttackTarget) -> None:
     """Subscribe to 10,000 queries with different fingerprints over ten connections: no two share a compiled plan."""
     count = target.many(10_000) // _CONNECTIONS
 
@@ -134,7 +134,7 @@ async def shapes(target: Target) -> None:
     await asyncio.gather(*(some(number * count) for number in range(_CONNECTIONS)))
 
 
-async def distinct(target: Target) -> None:
+async def distinct(target: AttackTarget) -> None:
     """Hold 50 subscriptions with DISTINCT and LIMIT. Every update affects all of them."""
     async with _socket(target) as socket:
         for number in range(50):
@@ -146,7 +146,7 @@ async def distinct(target: Target) -> None:
             await socket.recv()
 
 
-ATTACKS: Final[dict[str, Callable[[Target], Awaitable[None]]]] = {
+ATTACKS: Final[dict[str, Callable[[AttackTarget], Awaitable[None]]]] = {
     attack.__name__: attack for attack in (updates, general, timers, insert, subscriptions, shapes, values, distinct)
 }
 
@@ -176,13 +176,13 @@ def _subscribe(text: str) -> str:
 
 
 @asynccontextmanager
-async def _socket(target: Target) -> AsyncIterator[ClientConnection]:
+async def _socket(target: AttackTarget) -> AsyncIterator[ClientConnection]:
     # Without pings: the client must not disconnect from a gateway that answers late under its attack.
     async with connect(target.ws, proxy=None, max_size=None, ping_interval=None) as socket:
         yield socket
 
 
-async def _keep_waiting(socket: ClientConnection, target: Target, messages: Iterator[str], waiting: int) -> None:
+async def _keep_waiting(socket: ClientConnection, target: AttackTarget, messages: Iterator[str], waiting: int) -> None:
     """Send messages so that `waiting` of them are always unanswered. Ignore the content of the answers."""
     for number, message in enumerate(messages):
         await socket.send(message)
@@ -192,9 +192,9 @@ async def _keep_waiting(socket: ClientConnection, target: Target, messages: Iter
     target.begun.set()
 
 
-async def _post(target: Target, texts: Iterator[str], primitive: str) -> None:
+async def _post(target: AttackTarget, texts: Iterator[str], primitive: str) -> None:
     while True:
-        async with Publisher(target.http) as publisher:
+        async with SparqlConnection(target.http) as publisher:
             with contextlib.suppress(ExperimentError, asyncio.IncompleteReadError, OSError):
                 for text in texts:
                     target.begun.set()
@@ -203,7 +203,7 @@ async def _post(target: Target, texts: Iterator[str], primitive: str) -> None:
 
 
 async def _main(name: str, http: str, ws: str, size: str) -> None:
-    target = Target(http, ws, size == "small", asyncio.Event())
+    target = AttackTarget(http, ws, size == "small", asyncio.Event())
     attack = asyncio.ensure_future(ATTACKS[name](target))
     begun = asyncio.create_task(target.begun.wait())
     await asyncio.wait([attack, begun], return_when=asyncio.FIRST_COMPLETED)

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 import pyoxigraph as ox
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway, Publisher
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway, SparqlConnection
 from edge.client import Application, Client, Endpoints, Notification, Pipeline
 from edge.jsap import Profile
 from edge.protocol.results import Term
@@ -54,7 +54,7 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure new processes in each run."""
     if not PROFILE.exists():
         raise ExperimentError(f"this experiment needs the profile of the example, which is not here: {PROFILE}")
@@ -70,13 +70,15 @@ def run(options: Options) -> Report:
         with (
             TemporaryDirectory(prefix="edge-bench-") as directory,
             _bare_endpoint() as endpoint,
-            Gateway(Path(directory), **settings) as gateway,
+            BenchGateway(Path(directory), **settings) as gateway,
         ):
             for name, value in asyncio.run(_measure(gateway.endpoints, endpoint, messages)).items():
                 found[name].append(value)
     figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
     counts = {"subscriptions": 2, "updates": 3 * messages, "notifications": 4 * messages}
-    return Report("chat", options.mode, {name: [value] * options.runs for name, value in counts.items()}, figures)
+    return ExperimentReport(
+        "chat", options.mode, {name: [value] * options.runs for name, value in counts.items()}, figures
+    )
 
 
 async def _measure(endpoints: dict[str, str], endpoint: str, messages: int) -> dict[str, float]:
@@ -90,13 +92,13 @@ async def _measure(endpoints: dict[str, str], endpoint: str, messages: int) -> d
 
 async def _requests(url: str) -> dict[str, float]:
     """Return the mean duration of each kind of request (ms), in the order of Figure 8. The first sequence warms up."""
-    async with Publisher(url) as publisher:
+    async with SparqlConnection(url) as publisher:
         await publisher.update(_PERSON)
         await _sequence(publisher)
         return await _sequence(publisher)
 
 
-async def _sequence(publisher: Publisher) -> dict[str, float]:
+async def _sequence(publisher: SparqlConnection) -> dict[str, float]:
     profile = Profile.load(PROFILE)
     messages = [""] * _EACH
     spent: dict[str, float] = {}

@@ -45,7 +45,7 @@ class ExperimentError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExperimentOptions:
     """Options of an experiment."""
 
     runs: int = 5
@@ -82,7 +82,7 @@ class Figure:
 
 
 @dataclass(slots=True)
-class Report:
+class ExperimentReport:
     """Result of an experiment."""
 
     experiment: str

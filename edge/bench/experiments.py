@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
-from edge.bench.experiment import Options, Report
+from edge.bench.experiment import ExperimentOptions, ExperimentReport
 
-Experiment = Callable[[Options], Report]
+Experiment = Callable[[ExperimentOptions], ExperimentReport]
 
 EXPERIMENTS: Final = {
     "lamp": "310 updates of one lamp each, against 1,004 subscriptions",

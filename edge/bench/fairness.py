@@ -22,9 +22,9 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 
 from edge.bench.attacks import seed
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.experiments import ATTACKS
-from edge.bench.gateway import Gateway, Publisher
+from edge.bench.gateway import BenchGateway, SparqlConnection
 
 _RATE: Final = 20
 """Updates of the victim per second."""
@@ -45,14 +45,14 @@ _SETTINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure each attack once. The number of runs has no effect."""
-    report = Report("fairness", options.mode)
+    report = ExperimentReport("fairness", options.mode)
     for name in steps(options.attacks or tuple(ATTACKS), "fairness"):
         with TemporaryDirectory(prefix="edge-bench-") as directory:
             durability = "commit" if options.commit else "interval"
             settings = {**_SETTINGS, "EDGE__ENGINE__DURABILITY": durability}
-            with Gateway(Path(directory), **settings) as gateway:
+            with BenchGateway(Path(directory), **settings) as gateway:
                 alone, under = asyncio.run(_measure(options, gateway.endpoints, name))
         report.figures += _figures(name, alone, under)
         p50, p99 = _quantile(under, 0.5), _quantile(under, 0.99)
@@ -66,10 +66,10 @@ def run(options: Options) -> Report:
     return report
 
 
-async def _measure(options: Options, endpoints: dict[str, str], name: str) -> tuple[list[float], list[float]]:
+async def _measure(options: ExperimentOptions, endpoints: dict[str, str], name: str) -> tuple[list[float], list[float]]:
     """The latencies of the victim alone and under an attack, in milliseconds."""
     seconds = _SECONDS / 4 if options.small else _SECONDS
-    async with Publisher(endpoints["http"]) as publisher:
+    async with SparqlConnection(endpoints["http"]) as publisher:
         await publisher.update(seed())
     # Without pings: a gateway that answers them late is a result, and not the end of the measurement.
     async with connect(endpoints["ws"], proxy=None, ping_interval=None) as socket:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from edge.bench.experiment import Figure, Mode, Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, Mode, steps
 from edge.bench.primitives import s_road, u_road, value_of_run
 from edge.bench.subject import Round, subject
 
@@ -22,7 +22,7 @@ _NOTIFICATIONS: Final = 1
 _MODES: Final[tuple[Mode, Mode]] = ("sequential", "parallel")
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Run the four updates through the scheduler of a sequential and of a parallel engine, alternately."""
     quads = list(options.city.quads())
     rounds: dict[Mode, list[Round]] = {mode: [] for mode in _MODES}
@@ -55,4 +55,4 @@ def run(options: Options) -> Report:
         Figure("parallel_ms", "elapsed, subscriptions evaluated side by side", elapsed["parallel"]),
         Figure("parallel_to_sequential", "their ratio in one run; published 0.63 on 8 cores", ratios),
     ]
-    return Report("figure7", options.mode, indicators, figures)
+    return ExperimentReport("figure7", options.mode, indicators, figures)

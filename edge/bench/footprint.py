@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from edge.bench.experiment import Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 
 _SETTLED: Final = 2.0
 """Seconds from the start of a gateway until it counts as idle."""
@@ -26,14 +26,14 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a new gateway with its default settings in each run."""
     found: dict[str, list[float]] = defaultdict(list)
     quads = list(options.city.quads())
     settled, watched = (0.2, 1.0) if options.small else (_SETTLED, _WATCHED)
     for _ in steps(range(options.runs), "footprint"):
         with TemporaryDirectory(prefix="edge-bench-") as directory:
-            with Gateway(Path(directory)) as gateway:
+            with BenchGateway(Path(directory)) as gateway:
                 found["start_s"].append(gateway.start_s)
                 time.sleep(settled)
                 found["rest_cpu_percent"].append(gateway.cpu_percent(watched))
@@ -42,9 +42,9 @@ def run(options: Options) -> Report:
                 gateway.load(quads)
                 time.sleep(settled)
                 found["loaded_mb"].append(gateway.memory_mb)
-            with Gateway(Path(directory)) as gateway:
+            with BenchGateway(Path(directory)) as gateway:
                 found["loaded_start_s"].append(gateway.start_s)
                 time.sleep(settled)
                 found["loaded_rest_mb"].append(gateway.memory_mb)
     figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
-    return Report("footprint", options.mode, {}, figures)
+    return ExperimentReport("footprint", options.mode, {}, figures)

@@ -26,7 +26,7 @@ _CHUNK: Final = 5_000
 """Triples of one INSERT DATA."""
 
 
-class Gateway:
+class BenchGateway:
     """`edge run` in its own process. A context manager that stops the process at the exit."""
 
     def __init__(self, directory: Path, module: str = "edge", **settings: str) -> None:
@@ -94,7 +94,7 @@ class Gateway:
 
     async def _load(self, quads: Iterable[ox.Quad]) -> None:
         rest = iter(quads)
-        async with Publisher(self.endpoints["http"]) as publisher:
+        async with SparqlConnection(self.endpoints["http"]) as publisher:
             while chunk := list(islice(rest, _CHUNK)):
                 await publisher.update("INSERT DATA {" + " . ".join(str(quad.triple) for quad in chunk) + "}")
 
@@ -105,7 +105,7 @@ class Gateway:
         return psutil.Process(self._process.pid)
 
 
-class Publisher:
+class SparqlConnection:
     """Minimal SPARQL client over one HTTP connection.
 
     It uses no HTTP library, because its own time counts as latency of the gateway.

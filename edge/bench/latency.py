@@ -19,8 +19,8 @@ from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway, Publisher
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway, SparqlConnection
 from edge.bench.primitives import fine, subscriptions, u_lamp
 
 _RATE: Final = 200
@@ -31,18 +31,18 @@ _MOST: Final = 1_000
 """Upper bound of subscriptions on one connection, a quota of the gateway."""
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a gateway process with the city and all subscriptions and an echo process, alternately."""
     with (
         TemporaryDirectory(prefix="edge-bench-") as directory,
         _echo_server() as echo,
-        Gateway(Path(directory), **_settings(options)) as gateway,
+        BenchGateway(Path(directory), **_settings(options)) as gateway,
     ):
         gateway.load(options.city.quads())
         return asyncio.run(_measure(options, gateway.endpoints, echo))
 
 
-def _settings(options: Options) -> dict[str, str]:
+def _settings(options: ExperimentOptions) -> dict[str, str]:
     """Return the settings of the gateway as environment variables.
 
     The journal of a gateway is always a file. The durability "interval" comes closest to a journal in memory.
@@ -50,7 +50,7 @@ def _settings(options: Options) -> dict[str, str]:
     return {"EDGE__HOST__ENABLED": "false", "EDGE__ENGINE__DURABILITY": "commit" if options.commit else "interval"}
 
 
-async def _measure(options: Options, endpoints: dict[str, str], echo: str) -> Report:
+async def _measure(options: ExperimentOptions, endpoints: dict[str, str], echo: str) -> ExperimentReport:
     texts = list(subscriptions(options.city))
     lamps = list(fine(options.city))
     count = _RATE if options.small else _RATE * _SECONDS
@@ -62,7 +62,7 @@ async def _measure(options: Options, endpoints: dict[str, str], echo: str) -> Re
         connect(endpoints["ws"], proxy=None, max_size=None) as coarse,
         connect(endpoints["ws"], proxy=None, max_size=None) as producer,
         connect(echo, proxy=None, compression=None) as bare,
-        Publisher(endpoints["http"]) as publisher,
+        SparqlConnection(endpoints["http"]) as publisher,
     ):
         await _subscribe(socket, texts[: len(lamps)][:_MOST])
         await _subscribe(coarse, texts[len(lamps) :])
@@ -125,13 +125,13 @@ async def _timed(
 
 
 def _report(
-    options: Options,
+    options: ExperimentOptions,
     subscribed: int,
     count: int,
     notified: list[list[float]],
     posted: list[list[float]],
     echoed: list[list[float]],
-) -> Report:
+) -> ExperimentReport:
     figures = []
     for name, share in (("p50", 0.50), ("p99", 0.99)):
         ours, over_http, bare = [[_quantile(run, share) for run in runs] for runs in (notified, posted, echoed)]
@@ -151,7 +151,7 @@ def _report(
         "updates": [count] * options.runs,
         "notifications": [count] * options.runs,
     }
-    return Report("latency", options.mode, indicators, figures)
+    return ExperimentReport("latency", options.mode, indicators, figures)
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from edge.bench.experiment import Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, steps
 from edge.bench.primitives import expected_notifications, lamp_updates, road_updates, subscriptions, value_of_run
 from edge.bench.subject import BareStore, Round, n_triples, subject
 from edge.bench.tables import hit_rate
@@ -16,7 +16,7 @@ Profile = Literal["lamp", "road"]
 UPDATES: Final = {"lamp": lamp_updates, "road": road_updates}
 
 
-def run(profile: Profile, options: Options) -> Report:
+def run(profile: Profile, options: ExperimentOptions) -> ExperimentReport:
     """Run LAMP or ROAD. Each run measures the engine and then a bare store, with the same updates and triples."""
     quads = list(options.city.quads())
     triples = n_triples(quads)
@@ -32,7 +32,9 @@ def run(profile: Profile, options: Options) -> Report:
             rounds.append(engine.round(updates) if one else engine.pipelined_round(updates, expected))
             endpoint.append(BareStore(triples).round(updates))
             engine.check(expected)
-    report = Report(profile, options.mode, indicators(rounds, len(texts), endpoint, hit_rate(options.city, profile)))
+    report = ExperimentReport(
+        profile, options.mode, indicators(rounds, len(texts), endpoint, hit_rate(options.city, profile))
+    )
     if options.mode == "sequential":
         # One real run instead of the medians of each phase, which need not add up.
         middle = sorted(rounds, key=lambda one: one.spent)[len(rounds) // 2]

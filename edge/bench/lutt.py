@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from edge.bench.experiment import Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.lighting import UPDATES
 from edge.bench.primitives import expected_notifications, subscriptions, value_of_run
 from edge.bench.subject import BareStore, Round, n_triples, subject
@@ -21,7 +21,7 @@ from edge.bench.tables import tables_of, walk
 _PUBLISHED: Final = {"lamp": 122, "road": 130}
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure LAMP and ROAD, walk the tables of all subscriptions, estimate the rest."""
     quads = list(options.city.quads())
     triples = n_triples(quads)
@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
                 walks.append(walked)
             figures += _compare(profile, rounds, endpoint, walks, len(texts) * len(updates) / hits)
     indicators = {"subscriptions": [len(texts)] * options.runs, "updates": [len(updates)] * options.runs}
-    return Report("lutt", options.mode, indicators, figures)
+    return ExperimentReport("lutt", options.mode, indicators, figures)
 
 
 def _compare(

@@ -10,7 +10,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.bench.city import NS
-from edge.bench.experiment import Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.subject import subject
 
 _PREFIX: Final = f"PREFIX ns: <{NS}>\n"
@@ -30,7 +30,7 @@ _ROADS: Final = 310
 _UPDATES: Final = 200
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure one engine for each subscription. All have the same sensors and get the same readings alternately."""
     sensors = 1_000 if options.small else 10_000
     quads = list(_sensors(sensors))
@@ -55,7 +55,7 @@ def run(options: Options) -> Report:
         "updates": [_UPDATES] * options.runs,
         "notifications": [_UPDATES] * options.runs,
     }
-    return Report("operators", options.mode, indicators, figures)
+    return ExperimentReport("operators", options.mode, indicators, figures)
 
 
 def _sensor(number: int) -> str:

@@ -22,8 +22,8 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import connect
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 from edge.bench.readings import QUERY, STORED, mosquitto, throughput
 from edge.outbox.segment import MANIFEST, SegmentManifest
 
@@ -51,7 +51,7 @@ class _Load(NamedTuple):
     readings: int = _LOAD
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure both gateways with new processes in each run. Every second run starts with the other gateway."""
     load = _Load(2.0, 0.5, _LOAD // 20) if options.small else _Load()
     found: dict[str, list[float]] = defaultdict(list)
@@ -71,7 +71,7 @@ def run(options: Options) -> Report:
         for side, note in (("plain", ", nothing stored"), ("stored", ", all stored and shipped"), ("added", ": added"))
         if f"{side}_{name}" in found
     ]
-    return Report("outbox", options.mode, {}, figures)
+    return ExperimentReport("outbox", options.mode, {}, figures)
 
 
 def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
@@ -82,7 +82,7 @@ def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
     shipping = {"EDGE__OFFLOAD__TO": str(landing), "EDGE__OFFLOAD__EVERY": str(load.every)} if store == "all" else {}
     with mosquitto(directory) as port:
         settings = {"EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{port}", "EDGE__HOST__ENABLED": "false", **shipping}
-        with Gateway(data, **settings) as gateway:
+        with BenchGateway(data, **settings) as gateway:
             client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
             # The library's default of 20 unacknowledged messages would limit the rate.
             client.max_inflight_messages_set(200)
@@ -100,7 +100,7 @@ def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
     return found
 
 
-def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[str, float], int]:
+def _measure(gateway: BenchGateway, client: mqtt.Client, load: _Load) -> tuple[dict[str, float], int]:
     """Return the figures, and the number of sent readings."""
     numbers = count()
 
@@ -123,7 +123,7 @@ def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[s
     return found, next(numbers)
 
 
-def _await_subscribed(gateway: Gateway, client: mqtt.Client) -> None:
+def _await_subscribed(gateway: BenchGateway, client: mqtt.Client) -> None:
     """Wait until the gateway receives a message. Raises `ExperimentError`."""
     # The broker drops messages that nobody has subscribed to, so repeat the message until the gateway receives one.
     deadline = time.monotonic() + _PATIENCE

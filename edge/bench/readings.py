@@ -22,8 +22,8 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import ClientConnection, connect
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 
 _SENSORS: Final = 1_000
 _LOAD: Final = 20_000
@@ -60,7 +60,7 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure new processes in each run."""
     load, timed = (_LOAD // 20, _TIMED // 20) if options.small else (_LOAD, _TIMED)
     found: dict[str, list[float]] = defaultdict(list)
@@ -70,12 +70,12 @@ def run(options: Options) -> Report:
             (data / "mappings").mkdir(parents=True)
             (data / "mappings" / "bench.toml").write_text(_MAPPING)
             broker = f"mqtt://127.0.0.1:{port}"
-            with Gateway(data, EDGE__MQTT__BROKER=broker, EDGE__HOST__ENABLED="false") as gateway:
+            with BenchGateway(data, EDGE__MQTT__BROKER=broker, EDGE__HOST__ENABLED="false") as gateway:
                 for name, value in asyncio.run(_measure(gateway.endpoints["ws"], port, load, timed)).items():
                     found[name].append(value)
                 found["loaded_mb"].append(gateway.memory_mb)
     figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
-    return Report("readings", options.mode, {"subscriptions": [1] * options.runs}, figures)
+    return ExperimentReport("readings", options.mode, {"subscriptions": [1] * options.runs}, figures)
 
 
 async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, float]:

@@ -11,7 +11,7 @@ import psutil
 import pyoxigraph as ox
 
 from edge.bench.city import DIMMING, lamp_uri
-from edge.bench.experiment import Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.primitives import s_lamp, u_lamp, value_of_run
 from edge.bench.subject import subject
 
@@ -22,7 +22,7 @@ _LAMPS: Final = 100
 _UPDATES: Final = 310
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure three engines with the same lamps and a growing number of subscriptions. Each update hits one of them."""
     sizes = _SMALL_SIZES if options.small else _SIZES
     costs: dict[int, list[float]] = {size: [] for size in sizes}
@@ -55,7 +55,7 @@ def run(options: Options) -> Report:
         "updates": [_UPDATES] * options.runs,
         "notifications": [_UPDATES] * options.runs,
     }
-    return Report("scale", options.mode, indicators, figures)
+    return ExperimentReport("scale", options.mode, indicators, figures)
 
 
 def _place(lamp: int) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection, connect
 
 from edge.adapters.serial_frames import encoded
-from edge.bench.experiment import Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 from edge.bench.readings import QUERY
 from edge.mapping.pack import load_pack
 
@@ -49,7 +49,7 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a new process for each framing in each run."""
     seconds = 2 if options.small else 15
     found: dict[str, list[float]] = defaultdict(list)
@@ -66,7 +66,7 @@ def run(options: Options) -> Report:
     figures = [Figure(names[name], meaning, found[names[name]]) for name, meaning in _MEANINGS.items()]
     failure = "good frames were lost" if any(found["lost"]) else ""
     notes = [f"{_NOISE // 1000} KB of random bytes and one good frame a second, {seconds} s each."]
-    return Report("serial", options.mode, figures=figures, notes=notes, failure=failure)
+    return ExperimentReport("serial", options.mode, figures=figures, notes=notes, failure=failure)
 
 
 def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
@@ -78,14 +78,14 @@ def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
         (data / "mappings" / "bench.toml").write_text(text)
         (port,) = load_pack(text, "bench").ports
         frames = [encoded(port, json.dumps({"n": number}).encode()) for number in range(seconds + 1)]
-        with Gateway(data, EDGE__HOST__ENABLED="false") as gateway:
+        with BenchGateway(data, EDGE__HOST__ENABLED="false") as gateway:
             time.sleep(2)  # do not measure the CPU time of the start
             idle = gateway.cpu_percent(seconds / 3)
             arrived, share = asyncio.run(_noise(gateway, line, frames))
         return idle, share, len(frames) - arrived
 
 
-async def _noise(gateway: Gateway, line: int, frames: list[bytes]) -> tuple[int, float]:
+async def _noise(gateway: BenchGateway, line: int, frames: list[bytes]) -> tuple[int, float]:
     """Send the frames with noise. Return the number of frames that arrived, and the CPU time in percent of a core."""
     async with connect(gateway.endpoints["ws"], proxy=None) as subscriber:
         await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))

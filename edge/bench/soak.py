@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from edge.bench.experiment import Figure, Options, Report
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure
+from edge.bench.gateway import BenchGateway
 from edge.bench.soak_clients import MAPPING, Clients
 
 _SETTINGS: Final = {
@@ -76,18 +76,18 @@ class Sample:
     """Values of the quantities, in their order."""
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Run one gateway process with an embedded broker for `options.minutes`. The number of runs has no effect."""
     with TemporaryDirectory(prefix="edge-bench-") as name:
         directory = Path(name)
         (directory / "mappings").mkdir()
         (directory / "mappings" / "soak.toml").write_text(MAPPING)
-        with Gateway(directory, **_SETTINGS) as gateway:
+        with BenchGateway(directory, **_SETTINGS) as gateway:
             samples, clients = asyncio.run(_watched(gateway, directory, 60 * options.minutes))
     return _report(samples, clients, options)
 
 
-async def _watched(gateway: Gateway, directory: Path, seconds: float) -> tuple[list[Sample], Clients]:
+async def _watched(gateway: BenchGateway, directory: Path, seconds: float) -> tuple[list[Sample], Clients]:
     clients = Clients(gateway.endpoints)
     samples: list[Sample] = []
     interval = max(1.0, seconds / _SAMPLES)
@@ -161,7 +161,7 @@ def warm(samples: Sequence[Sample]) -> Sequence[Sample]:
     return [sample for sample in samples if sample.seconds > _WARM] or samples
 
 
-def _report(samples: Sequence[Sample], clients: Clients, options: Options) -> Report:
+def _report(samples: Sequence[Sample], clients: Clients, options: ExperimentOptions) -> ExperimentReport:
     counted = warm(samples)
     figures = [
         Figure(quantity.name, quantity.meaning, [sample.values[place] for sample in counted])
@@ -181,7 +181,7 @@ def _report(samples: Sequence[Sample], clients: Clients, options: Options) -> Re
     elif not grown:
         notes.append(f"Flat: over the last {counted[-1].seconds - counted[0].seconds:.0f} s nothing grew.")
     failure = f"not flat: {', '.join(grown)}" if grown else ""
-    return Report("soak", options.mode, {}, figures, notes, of="sample", failure=failure)
+    return ExperimentReport("soak", options.mode, {}, figures, notes, of="sample", failure=failure)
 
 
 def _table(samples: Sequence[Sample]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyoxigraph as ox
 
-from edge.bench.experiment import ExperimentError, Options
+from edge.bench.experiment import ExperimentError, ExperimentOptions
 from edge.engine.clock import SystemClock
 from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.performance import Figures, Statistics, clock
@@ -169,7 +169,7 @@ class Subject:
 
 @contextmanager
 def subject(
-    quads: Iterable[ox.Quad], options: Options, booster: Literal["delta", "re-evaluate"] = "delta"
+    quads: Iterable[ox.Quad], options: ExperimentOptions, booster: Literal["delta", "re-evaluate"] = "delta"
 ) -> Iterator[Subject]:
     """Create an engine with the quads, and close it at the exit."""
     settings = EngineSettings(processing=options.mode, booster=booster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from edge.bench.experiment import Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.primitives import s_lamp, s_road, u_lamp, u_road
 from edge.bench.subject import Subject, subject
 
@@ -15,7 +15,7 @@ _ROAD: Final = 310
 """A road with 100 lamp posts. The paper assumes as many for its road 300."""
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure m subscribers of one lamp, then of one road. Every update changes the result of all of them."""
     counts = _SUBSCRIBERS[:3] if options.small else _SUBSCRIBERS
     costs: dict[str, list[float]] = defaultdict(list)
@@ -49,7 +49,7 @@ def run(options: Options) -> Report:
         "updates": [_UPDATES] * options.runs,
         "notifications": [_UPDATES * most] * options.runs,
     }
-    return Report("subscribers", options.mode, indicators, figures)
+    return ExperimentReport("subscribers", options.mode, indicators, figures)
 
 
 def _query(name: str) -> str:

@@ -13,8 +13,8 @@ from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 
 _PENDING: Final = 100_000
 _RATE: Final = 1_000
@@ -40,7 +40,7 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a new gateway in each run. The gateway commits each delayed update."""
     pending, rate = (_PENDING // 50, _RATE // 10) if options.small else (_PENDING, _RATE)
     count = rate * (1 if options.small else _SECONDS)
@@ -48,11 +48,11 @@ def run(options: Options) -> Report:
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "timers"):
         with TemporaryDirectory(prefix="edge-bench-") as directory:
-            with Gateway(Path(directory), EDGE__HOST__ENABLED="false") as gateway:
+            with BenchGateway(Path(directory), EDGE__HOST__ENABLED="false") as gateway:
                 found["start_empty_s"].append(gateway.start_s)
                 memory = gateway.memory_mb
                 found["scheduled_per_s"].append(asyncio.run(_fill(gateway.endpoints["ws"], pending)))
-            with Gateway(Path(directory), EDGE__HOST__ENABLED="false") as gateway:
+            with BenchGateway(Path(directory), EDGE__HOST__ENABLED="false") as gateway:
                 found["start_s"].append(gateway.start_s)
                 found["pending_mb"].append(gateway.memory_mb - memory)
                 late = asyncio.run(_late(gateway.endpoints["ws"], count, rate, room))
@@ -62,7 +62,7 @@ def run(options: Options) -> Report:
         found["late_max_ms"].append(max(late))
     figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
     indicators = {"updates": [count] * options.runs, "notifications": [count] * options.runs}
-    return Report("timers", options.mode, indicators, figures)
+    return ExperimentReport("timers", options.mode, indicators, figures)
 
 
 async def _fill(url: str, count: int) -> float:

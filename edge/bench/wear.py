@@ -23,8 +23,8 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import ClientConnection, connect
 
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
-from edge.bench.gateway import Gateway
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
+from edge.bench.gateway import BenchGateway
 from edge.bench.readings import QUERY, STORED
 
 _SENSORS: Final = 100
@@ -62,7 +62,7 @@ _SIDES: Final = tuple(
 )
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a new process for each side in each run."""
     readings = _READINGS // 10 if options.small else _READINGS
     found: dict[str, list[float]] = defaultdict(list)
@@ -73,7 +73,7 @@ def run(options: Options) -> Report:
     figures = [
         Figure(side.name, f"bytes for {_UNIT:,} observations, {side.meaning}", found[side.name]) for side in _SIDES
     ]
-    return Report("wear", options.mode, {}, figures, notes=_notes(found))
+    return ExperimentReport("wear", options.mode, {}, figures, notes=_notes(found))
 
 
 def _notes(found: dict[str, list[float]]) -> list[str]:
@@ -90,7 +90,7 @@ def _written(directory: Path, side: _Side, readings: int) -> float:
     (directory / "mappings").mkdir()
     (directory / "mappings" / "bench.toml").write_text(STORED.format(store="all" if side.stored else "none"))
     settings = {"EDGE__ENGINE__DURABILITY": side.durability, "EDGE__HOST__ENABLED": "false"}
-    with Gateway(directory, **settings) as gateway:
+    with BenchGateway(directory, **settings) as gateway:
         written = asyncio.run(_measure(gateway, side, readings))
         if side.stored:
             _check(gateway, readings + _SENSORS)
@@ -99,7 +99,7 @@ def _written(directory: Path, side: _Side, readings: int) -> float:
     return written
 
 
-async def _measure(gateway: Gateway, side: _Side, readings: int) -> float:
+async def _measure(gateway: BenchGateway, side: _Side, readings: int) -> float:
     broker = urlsplit(gateway.endpoints["mqtt"])
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
     client.max_inflight_messages_set(side.together)
@@ -136,14 +136,14 @@ async def _send(client: mqtt.Client, subscriber: ClientConnection, numbers: rang
             raise ExperimentError(f"of {len(some)} readings {notified} reached a subscriber") from None
 
 
-def _bytes(gateway: Gateway) -> int:
+def _bytes(gateway: BenchGateway) -> int:
     try:
         return int(gateway.process.io_counters().write_bytes)
     except AttributeError:  # psutil has `io_counters` on some systems only
         raise ExperimentError("this system does not tell what a process writes") from None
 
 
-def _check(gateway: Gateway, readings: int) -> None:
+def _check(gateway: BenchGateway, readings: int) -> None:
     """Wait until the outbox has all observations. With durability "interval", it counts them after the next commit.
 
     Raises `ExperimentError`.

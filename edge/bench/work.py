@@ -32,7 +32,7 @@ from edge.bench.counters import (
     instructions,
     system_calls,
 )
-from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
+from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.lighting import UPDATES
 from edge.bench.peers.gateway_side import GatewaySide, added_temperatures
 from edge.bench.peers.load import Publisher
@@ -74,7 +74,7 @@ _MEANINGS: Final = {
 }
 
 
-def run(options: Options) -> Report:
+def run(options: ExperimentOptions) -> ExperimentReport:
     """Count, and compare with the recorded counts or record them."""
     found = _Counts()
     for _ in steps(range(options.runs), "work"):
@@ -82,7 +82,7 @@ def run(options: Options) -> Report:
         _count_functions(found)
         _count_updates(found)
     figures = [Figure(name, meaning, found.values[name]) for name, meaning in _MEANINGS.items() if name in found.values]
-    report = Report("work", options.mode, {}, figures)
+    report = ExperimentReport("work", options.mode, {}, figures)
     report.notes = [f"{name} left out: {reason}" for name, reason in found.left_out.items()]
     if options.record:
         medians = {figure.name: statistics.median(figure.values) for figure in figures}
@@ -248,7 +248,7 @@ class _Sender:
 
 def _count_updates(found: _Counts) -> None:
     expected = expected_notifications("lamp", SMALL_CITY)
-    with subject(SMALL_CITY.quads(), Options()) as engine:
+    with subject(SMALL_CITY.quads(), ExperimentOptions()) as engine:
         engine.subscribe(subscriptions(SMALL_CITY))
         texts = [UPDATES["lamp"](SMALL_CITY, value_of_run(number)) for number in range(3)]
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import click
 
-from edge.bench.experiment import INDICATORS, ExperimentError, Options
+from edge.bench.experiment import INDICATORS, ExperimentError, ExperimentOptions
 from edge.bench.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS, experiment
 from edge.cli.exit_codes import misused, refused
 
@@ -122,7 +122,7 @@ def bench(
     if mode == "parallel" and name not in BOTH_MODES:
         raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} have one")
     runs = runs or _RUNS.get(name, 5)
-    options = Options(runs, mode, durability == "commit", small, minutes, attacks, peers, cache, record)
+    options = ExperimentOptions(runs, mode, durability == "commit", small, minutes, attacks, peers, cache, record)
     try:
         report = experiment(name)(options)
     except ExperimentError as error:

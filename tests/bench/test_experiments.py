@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from edge.bench import attacks, chat, readings
 from edge.bench.city import CITY, SMALL_CITY
-from edge.bench.experiment import INDICATORS, ExperimentError, Figure, Options, Report
+from edge.bench.experiment import INDICATORS, ExperimentError, ExperimentOptions, ExperimentReport, Figure
 from edge.bench.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS
 from edge.bench.lighting import UPDATES
 from edge.bench.primitives import expected_notifications, subscriptions, value_of_run
@@ -35,7 +35,7 @@ def found(*arguments):
 
 
 def test_a_city_of_the_papers_size_sends_the_same_notifications():
-    with subject(CITY.quads(), Options()) as engine:
+    with subject(CITY.quads(), ExperimentOptions()) as engine:
         engine.subscribe(subscriptions(CITY))
         assert engine.engine.spus.subscriptions == 1_004
         lamp = engine.round(UPDATES["lamp"](CITY, value_of_run(0)))
@@ -219,7 +219,7 @@ def test_the_readings_experiment_names_its_requirements(monkeypatch):
 
 
 def test_a_wrong_number_of_notifications_is_an_error():
-    with subject(SMALL_CITY.quads(), Options()) as engine:
+    with subject(SMALL_CITY.quads(), ExperimentOptions()) as engine:
         engine.subscribe(subscriptions(SMALL_CITY))
         engine.round(UPDATES["lamp"](SMALL_CITY, value_of_run(0))[:5])
         engine.check(5)
@@ -228,7 +228,7 @@ def test_a_wrong_number_of_notifications_is_an_error():
 
 
 def test_the_scheduler_sends_the_same():
-    with subject(SMALL_CITY.quads(), Options()) as engine:
+    with subject(SMALL_CITY.quads(), ExperimentOptions()) as engine:
         engine.subscribe(subscriptions(SMALL_CITY))
         expected = expected_notifications("road", SMALL_CITY)
         for run in range(2):
@@ -267,7 +267,7 @@ def test_modes_are_those_of_experiments():
 
 
 def test_figures_are_medians_and_missing_ones_are_null():
-    report = Report("some", "sequential", {"ups": [3.0, 1.0, 2.0]}, [Figure("own_us", "its own", [5.0, 4.0])])
+    report = ExperimentReport("some", "sequential", {"ups": [3.0, 1.0, 2.0]}, [Figure("own_us", "its own", [5.0, 4.0])])
     assert json.loads(report.to_json()) == {
         "experiment": "some",
         "mode": "sequential",

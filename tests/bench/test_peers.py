@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edge.bench.gateway import Gateway
+from edge.bench.gateway import BenchGateway
 from edge.bench.peers import ekuiper, mqtt_packets
 from edge.bench.peers.gateway_side import GatewaySide, added_temperatures, subscription
 from edge.bench.peers.load import Publisher
@@ -18,7 +18,7 @@ from edge.bench.peers.measurement import Measured
 from edge.bench.peers.node_red import NodeRed
 from edge.bench.peers.readings import THRESHOLD, check, readings
 from edge.bench.peers.receivers import MqttReceiver, WebSocketReceiver
-from edge.bench.peers.report import FIGURES, Cell, Load, PeersReport
+from edge.bench.peers.report import FIGURES, Cell, LoadKind, PeersReport
 from edge.bench.peers.sepa_bridge import update_of
 from edge.bench.peers.side import process
 from edge.bench.readings import mosquitto
@@ -80,7 +80,7 @@ def test_the_load_arrives_at_a_subscriber_of_the_broker(broker, qos):
 def test_the_bridge_of_sepa_sends_updates_to_a_sparql_endpoint(broker, tmp_path):
     (tmp_path / "bridge").mkdir()
     batch = list(islice(readings(2), 20))
-    with Gateway(tmp_path, EDGE__HOST__ENABLED="false") as gateway:
+    with BenchGateway(tmp_path, EDGE__HOST__ENABLED="false") as gateway:
         ws = gateway.endpoints["ws"].removeprefix("ws://127.0.0.1:")
         receiver = WebSocketReceiver(int(ws.partition("/")[0]), "/" + ws.partition("/")[2])
         receiver.send(subscription())
@@ -155,7 +155,7 @@ def test_packets_are_split_wherever_a_read_ends():
 
 def test_a_report_has_ratios_and_problems():
     ours, peer = GatewaySide(), NodeRed(Path("cache"), None)
-    load = Load(1, 10)
+    load = LoadKind(1, 10)
     report = PeersReport("peers", "sequential", sides=[ours, peer])
     report.cells = {
         Cell(ours, load): Measured("1", 4_000, 0, 500, 200, 2, 4, 80),

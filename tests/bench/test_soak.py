@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from edge.bench import soak
-from edge.bench.experiment import Figure, Report
+from edge.bench.experiment import ExperimentReport, Figure
 from edge.bench.soak import QUANTITIES, Sample, growth, verdict
 from edge.cli import edge
 
@@ -82,7 +82,9 @@ def test_growth_is_the_slope_over_the_whole_time():
 
 
 def test_a_series_that_is_not_flat_is_a_failure(monkeypatch):
-    report = Report("soak", "sequential", {}, [Figure("memory_mb", "memory", [80.0])], failure="not flat: memory_mb")
+    report = ExperimentReport(
+        "soak", "sequential", {}, [Figure("memory_mb", "memory", [80.0])], failure="not flat: memory_mb"
+    )
     monkeypatch.setattr(soak, "run", lambda _: report)
     done = bench("soak", "--minutes", "1")
     assert done.exit_code == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from edge.bench.experiment import ExperimentError, Options, steps
+from edge.bench.experiment import ExperimentError, ExperimentOptions, steps
 from edge.bench.peers.cache import default_cache
 from edge.bench.peers.ekuiper import Ekuiper
 from edge.bench.peers.gateway_side import GatewaySide
@@ -16,18 +16,18 @@ from edge.bench.peers.load import Publisher
 from edge.bench.peers.measurement import SMALL, Measured, Measurement, Scale
 from edge.bench.peers.node_red import NodeRed
 from edge.bench.peers.peer_error import PeerError
-from edge.bench.peers.report import FIGURES, Cell, Load, PeersReport
+from edge.bench.peers.report import FIGURES, Cell, LoadKind, PeersReport
 from edge.bench.peers.sepa import LEFT_OUT, Sepa
 from edge.bench.peers.side import Setting, Side
 from edge.bench.readings import mosquitto, mosquitto_program
 
 _DEFAULT: Final = ("gateway", "ekuiper", "ekuiper-blocking", "node-red")
 NAMES: Final = (*_DEFAULT, "sepa")
-LOADS: Final = tuple(Load(qos, share) for qos in (1, 0) for share in (1, 10))
-_SMALL_LOADS: Final = (Load(1, 1), Load(0, 10))
+LOADS: Final = tuple(LoadKind(qos, share) for qos in (1, 0) for share in (1, 10))
+_SMALL_LOADS: Final = (LoadKind(1, 1), LoadKind(0, 10))
 
 
-def run(options: Options) -> PeersReport:
+def run(options: ExperimentOptions) -> PeersReport:
     """Measure every side under every load. Raises `ExperimentError` if a program is missing."""
     sides = _sides(options)
     problems = [problem for side in sides if (problem := side.missing())]
@@ -51,7 +51,7 @@ def run(options: Options) -> PeersReport:
     return report
 
 
-def _sides(options: Options) -> list[Side]:
+def _sides(options: ExperimentOptions) -> list[Side]:
     cache = Path(options.cache) if options.cache else default_cache()
     chosen = dict(_parsed(peer) for peer in options.peers) or dict.fromkeys(_DEFAULT)
     found: list[Side] = []
@@ -91,7 +91,7 @@ def _installed(side: Side, report: PeersReport) -> bool:
     return True
 
 
-def _turns(sides: Sequence[Side], loads: Sequence[Load], runs: int) -> Iterator[Cell]:
+def _turns(sides: Sequence[Side], loads: Sequence[LoadKind], runs: int) -> Iterator[Cell]:
     """Yield the order of measurements: for each load all sides, beginning with another one in each run."""
     for number in range(runs):
         first = number % max(1, len(sides))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import edge
 from edge.bench.experiment import ExperimentError
-from edge.bench.gateway import Gateway
+from edge.bench.gateway import BenchGateway
 from edge.bench.peers.peer_error import PeerError
 from edge.bench.peers.readings import THRESHOLD, TOPIC
 from edge.bench.peers.receivers import WebSocketReceiver
@@ -41,7 +41,7 @@ class GatewaySide(Side):
     )
 
     def __init__(self, module: str = "edge", **settings: str) -> None:
-        """`module` and `settings`: see `Gateway`."""
+        """`module` and `settings`: see `BenchGateway`."""
         self._module = module
         self._settings = settings
 
@@ -64,7 +64,7 @@ class GatewaySide(Side):
             **self._settings,
         }
         try:
-            with Gateway(setting.directory, self._module, **settings) as gateway:
+            with BenchGateway(setting.directory, self._module, **settings) as gateway:
                 address = urlsplit(gateway.endpoints["ws"])
                 receiver = WebSocketReceiver(address.port or 0, address.path)
                 receiver.send(subscription())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.bench.peers import mqtt_packets
-from edge.bench.peers.readings import Reading
+from edge.bench.peers.readings import PeerReading
 from edge.bench.peers.receivers import Receiver, tcp
 
 _WINDOW: Final = 1_000
@@ -51,7 +51,7 @@ class Publisher:
         """Close the connection."""
         self._socket.close()
 
-    def publish(self, readings: Sequence[Reading], rate: float | None, receiver: Receiver) -> Sent:
+    def publish(self, readings: Sequence[PeerReading], rate: float | None, receiver: Receiver) -> Sent:
         """Publish at `rate` readings a second, or as fast as the broker reads; read results meanwhile."""
         packets = [self._packet(reading) for reading in readings]
         count, done, times = len(packets), 0, list[float]()
@@ -88,7 +88,7 @@ class Publisher:
         """Number of readings that may have been published by now."""
         return self._acknowledged // _PUBACK_BYTES + _WINDOW if self._qos else 1 << 62
 
-    def _packet(self, reading: Reading) -> bytes:
+    def _packet(self, reading: PeerReading) -> bytes:
         self._identifier = self._identifier % 65_535 + 1
         return mqtt_packets.publish(reading.topic, reading.payload, self._qos, self._identifier)
 

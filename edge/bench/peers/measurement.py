@@ -12,7 +12,7 @@ import psutil
 
 from edge.bench.peers.load import Publisher
 from edge.bench.peers.peer_error import PeerError
-from edge.bench.peers.readings import Reading, Verdict, check, readings
+from edge.bench.peers.readings import PeerReading, Verdict, check, readings
 from edge.bench.peers.side import Running, Side
 
 _PROBES: Final = 100
@@ -81,7 +81,7 @@ class Measurement:
     def __init__(self, side: Side, running: Running, publisher: Publisher, share: int) -> None:
         """Measure with readings of which one in `share` passes."""
         self._side, self._running, self._publisher = side, running, publisher
-        self._readings: Iterator[Reading] = readings(share)
+        self._readings: Iterator[PeerReading] = readings(share)
         self._process = psutil.Process(running.pid)
         self._bound = ""
         """Reason why the best rate is a lower bound; empty if the side itself did not follow a greater rate."""

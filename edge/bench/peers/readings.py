@@ -14,7 +14,7 @@ _SENSORS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PeerReading:
     """One message. The temperatures of a run are all different, so that each result names its reading."""
 
     topic: str
@@ -27,7 +27,7 @@ class Reading:
         return self.temperature > THRESHOLD
 
 
-def readings(share: int) -> Iterator[Reading]:
+def readings(share: int) -> Iterator[PeerReading]:
     """Yield readings of 1,000 sensors in turn, of which one in `share` passes.
 
     If not all pass, each sensor has readings of both kinds.
@@ -37,7 +37,9 @@ def readings(share: int) -> Iterator[Reading]:
         turn, sensor = divmod(number, _SENSORS)
         number += 1
         temperature = THRESHOLD + number if (sensor + turn) % share == 0 else -number
-        yield Reading(f"{TOPIC}/s{sensor}", b'{"sensor":"s%d","temperature":%d}' % (sensor, temperature), temperature)
+        yield PeerReading(
+            f"{TOPIC}/s{sensor}", b'{"sensor":"s%d","temperature":%d}' % (sensor, temperature), temperature
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from edge.bench.experiment import Report
+from edge.bench.experiment import ExperimentReport
 from edge.bench.peers.measurement import Measured
 from edge.bench.peers.side import Side
 
@@ -30,7 +30,7 @@ _EXPLANATION: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadKind:
     """Kind of readings."""
 
     qos: int
@@ -52,11 +52,11 @@ class Cell:
     """One side under one load."""
 
     side: Side
-    load: Load
+    load: LoadKind
 
 
 @dataclass(slots=True)
-class PeersReport(Report):
+class PeersReport(ExperimentReport):
     """Figures of all sides."""
 
     sides: Sequence[Side] = ()
@@ -83,7 +83,7 @@ class PeersReport(Report):
         notes = [note for side in self.sides for note in side.notes]
         return "\n".join([*lines, *_EXPLANATION, *dict.fromkeys(notes), *self.notes])
 
-    def _table(self, load: Load) -> list[str]:
+    def _table(self, load: LoadKind) -> list[str]:
         measured = {cell.side: value for cell, value in self.cells.items() if cell.load == load}
         rows = [["", "results", *FIGURES.values()]]
         for side, value in measured.items():
