@@ -22,7 +22,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import canonical
 from edge.engine.updates import forced_bindings
-from edge.engine.updates.straight_line import MOST, StraightLine, Template
+from edge.engine.updates.straight_line import MOST, StraightLine, TemplatePlaces
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
 from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
@@ -202,7 +202,8 @@ def _straight_line(modify: Modify) -> StraightLine | None:
         return None
     default_graph = next((place for place, term_id in enumerate(modify.blank) if term_id is not None), None)
     deletes, inserts = (
-        [Template(places, legal) for _, places, legal in templates] for templates in (modify.deletes, modify.inserts)
+        [TemplatePlaces(places, legal) for _, places, legal in templates]
+        for templates in (modify.deletes, modify.inserts)
     )
     constants = {default_graph, *(place for place, _ in (*modify.terms, *modify.parameters))}
     if not constants.issuperset(each.places[3] for each in (*deletes, *inserts)):

@@ -9,6 +9,7 @@ generated when an operation has run often, because that takes about a millisecon
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -26,8 +27,8 @@ MOST: Final = 32
 _Function = Callable[[Sequence[int], Sequence[int], LiveGraph, Transaction], bool | None]
 
 
-class Template(NamedTuple):
-    """Template of a quad."""
+class TemplatePlaces(NamedTuple):
+    """Template of a quad, as places of the frame."""
 
     places: Places
     legal: bool
@@ -44,20 +45,22 @@ class StraightLine:
         terms: Sequence[tuple[int, Term]],
         parameters: Sequence[tuple[int, int]],
         default_graph: int | None,
-        deletes: Sequence[Template],
-        inserts: Sequence[Template],
+        deletes: Sequence[TemplatePlaces],
+        inserts: Sequence[TemplatePlaces],
         lookups: Sequence[LookupGroup],
     ) -> None:
         """`terms` and `parameters`: see `Modify`. `default_graph`: place of the default graph, if it has one."""
         self._terms = [term for _, term in terms]
-        self._code = _Code([place for place, _ in terms], parameters, default_graph, deletes, inserts, lookups)
+        # Most operations run only a few times, so the generator is created when it is needed.
+        fixed = [place for place, _ in terms]
+        self._code = partial(_Code, fixed, parameters, default_graph, deletes, inserts, lookups)
         self._function: _Function | None = None
         self._runs = 0
 
     @property
     def text(self) -> str:
         """The Python text of the function."""
-        return self._code.text
+        return self._code().text
 
     def run(self, constants: Sequence[int], graph: LiveGraph, transaction: Transaction) -> bool | None:
         """Apply the operation. Return whether it has a solution. `constants`: term ids of the parameters.
@@ -70,7 +73,7 @@ class StraightLine:
             self._runs += 1
             if self._runs < OFTEN:
                 return None
-            function = self._function = self._code.compile()
+            function = self._function = self._code().compile()
         return function(graph.dictionary.intern_values(self._terms), constants, graph, transaction)
 
 
@@ -82,8 +85,8 @@ class _Code:
         fixed: Sequence[int],
         parameters: Sequence[tuple[int, int]],
         default_graph: int | None,
-        deletes: Sequence[Template],
-        inserts: Sequence[Template],
+        deletes: Sequence[TemplatePlaces],
+        inserts: Sequence[TemplatePlaces],
         lookups: Sequence[LookupGroup],
     ) -> None:
         self._fixed = fixed
@@ -184,7 +187,7 @@ class _Code:
         one deletes, which has the same effect if their predicates differ.
         """
         deletes, inserts = list(self._deletes), list(self._inserts)
-        replaced: dict[int, tuple[Template, Template]] = {}
+        replaced: dict[int, tuple[TemplatePlaces, TemplatePlaces]] = {}
         for delete in self._deletes:
             s, p, _, g = delete.places
             insert = next((each for each in inserts if (each.places[:2], each.places[3]) == ((s, p), g)), None)
@@ -202,7 +205,7 @@ class _Code:
         for insert in inserts:
             yield from self._insertion(insert)
 
-    def _replacement(self, delete: Template, insert: Template) -> Iterator[str]:
+    def _replacement(self, delete: TemplatePlaces, insert: TemplatePlaces) -> Iterator[str]:
         """Apply two templates that differ in the object only. One of them may give no quad."""
         replace = [f"transaction.replace({_quad(delete)}, {_quad(insert)})"]
         yield from _if(
@@ -211,7 +214,7 @@ class _Code:
             [*self._insertion(insert)],
         )
 
-    def _insertion(self, insert: Template) -> Iterator[str]:
+    def _insertion(self, insert: TemplatePlaces) -> Iterator[str]:
         s, p, o, g = insert.places
         # Most of these quads exist already: the type of an instant, and the link to it.
         exists = [
@@ -221,7 +224,7 @@ class _Code:
         ]
         yield from _if(self._given(insert), exists)
 
-    def _given(self, insert: Template) -> str:
+    def _given(self, insert: TemplatePlaces) -> str:
         """Return the test whether a template gives a quad; empty if it always does."""
         tests = [self._bound(insert.places), "" if insert.legal else f"graph.legal({_quad(insert)})"]
         return " and ".join(filter(None, tests))
@@ -263,7 +266,7 @@ def _at(place: int) -> str:
     return f"at{place}"
 
 
-def _quad(template: Template) -> str:
+def _quad(template: TemplatePlaces) -> str:
     return f"({', '.join(map(_at, template.places))})"
 
 
