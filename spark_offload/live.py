@@ -57,11 +57,12 @@ class GatewayEndpoint:
         """
         from pyspark.sql.types import StringType, StructField, StructType
 
+        from spark_offload.local_rows import local_frame
         from spark_offload.sparql.terms import written
 
         found = self.select(query)
         rows = [tuple(None if term is None else written(term) for term in row) for row in found.rows]
-        return spark.createDataFrame(rows, StructType([StructField(name, StringType()) for name in found.variables]))
+        return local_frame(spark, rows, StructType([StructField(name, StringType()) for name in found.variables]))
 
     def _ask(self, query: str) -> bytes:
         header = {"Content-Type": "application/sparql-query", "Accept": _RESULTS}

@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from edge.outbox.observation import DATE_TIME_STAMP, Cells, ObservationContext
 from spark_offload.intake import Taken
+from spark_offload.local_rows import local_frame
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
     gone = [one for one in taken if one.manifest.tombstone]
     if not gone:
         return _observations(spark, whole)
-    tombstones = spark.createDataFrame([_tombstone(one) for one in gone], SCHEMA)
+    tombstones = local_frame(spark, [_tombstone(one) for one in gone], SCHEMA)
     return _observations(spark, whole).unionByName(tombstones).coalesce(1) if whole else tombstones.coalesce(1)
 
 
 def _observations(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
     files, contexts = _shared(spark, taken)
-    known = spark.createDataFrame(files, _FILES)
-    context_rows = spark.createDataFrame(contexts, _CONTEXTS)
+    known = local_frame(spark, files, _FILES)
+    context_rows = local_frame(spark, contexts, _CONTEXTS)
     lines = spark.read.option("lineSep", "\n").text(
         [_PATTERN.sub(r"\\\g<0>", f"file:{one.segment.rows.absolute()}") for one in taken]
     )

@@ -164,6 +164,10 @@ def _plot(found: DataFrame, name: str, path: Path) -> None:
 
 def read_lamps(spark: SparkSession, path: Path) -> DataFrame:
     """Read the CSV file of lamps: columns sensor, watts and optionally street. Raises `HistoryError`."""
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+    from spark_offload.local_rows import local_frame
+
     with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
         lines = csv.DictReader(file)
         if not {"sensor", "watts"} <= set(lines.fieldnames or ()):
@@ -172,5 +176,7 @@ def read_lamps(spark: SparkSession, path: Path) -> DataFrame:
             lamps = {line["sensor"]: (float(line["watts"]), line.get("street") or None) for line in lines}
         except (TypeError, ValueError):
             raise HistoryError(f"{path}, line {lines.line_num}: watts is not a number") from None
-    schema = "sensor string, watts double, street string"
-    return spark.createDataFrame([(sensor, *rated) for sensor, rated in lamps.items()], schema)
+    schema = StructType(
+        [StructField("sensor", StringType()), StructField("watts", DoubleType()), StructField("street", StringType())]
+    )
+    return local_frame(spark, [(sensor, *rated) for sensor, rated in lamps.items()], schema)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
 
 from edge.sparql.algebra import Variable
+from spark_offload.local_rows import local_frame
 from spark_offload.sparql import terms
 from spark_offload.sparql.frames import Frame
 from spark_offload.sparql.relational import PatternTerm, TriplePattern, hidden
@@ -38,9 +40,9 @@ def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFr
         )
         for triple in template
     ]
-    empty = solutions.rows.sparkSession.createDataFrame([], "subject string, predicate string, object string")
     if not templates:
-        return empty
+        schema = StructType([StructField(name, StringType()) for name in columns])
+        return local_frame(solutions.rows.sparkSession, [], schema)
     triples = numbered.select(F.explode(F.array(*templates)).alias("triple")).select(
         *(f"triple.{name}" for name in columns)
     )

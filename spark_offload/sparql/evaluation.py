@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
+from spark_offload.local_rows import local_frame
 from spark_offload.sparql import frames, relational, terms
 from spark_offload.sparql.aggregates import grouped
 from spark_offload.sparql.content import Content
@@ -112,7 +113,7 @@ class Evaluation:
         schema = StructType([StructField(name, StringType()) for name in names])
         certain = [name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)]
         values = {variable: TermValue(F.col(name)) for variable, name in zip(variables, names, strict=True)}
-        return frame(self._spark.createDataFrame(written, schema), values, certain)
+        return frame(local_frame(self._spark, written, schema), values, certain)
 
     def _in_rows(self, pattern: relational.LeftOuterJoin) -> Frame | None:
         """Evaluate OPTIONALs within the scan of rows. Returns None if they must be joined."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from edge.outbox import observation
 from edge.outbox.observation import DATE_TIME_STAMP, MONITOR, OWL_TIME, QUDT, SOSA, XSD, Cells, ObservationContext
+from spark_offload.local_rows import local_frame
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA, make_table
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def graph_of(stored: Iterable[Stored]) -> set[str]:
 
 def frame(spark: SparkSession, stored: Sequence[Stored]) -> DataFrame:
     """Return the rows of the table as a data frame."""
-    return spark.createDataFrame([row(one) for one in stored], SCHEMA)
+    return local_frame(spark, [row(one) for one in stored], SCHEMA)
 
 
 def write(spark: SparkSession, path: Path, stored: Sequence[Stored]) -> str:

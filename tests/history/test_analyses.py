@@ -13,12 +13,15 @@ from tests.history.history_data import DAY, EX, HOUR, MIDNIGHT, SECOND, frame, n
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import DoubleType, StringType, StructType
+
 from spark_offload.analyses.anomalies import anomalies
 from spark_offload.analyses.downsample import downsample
 from spark_offload.analyses.energy import energy
 from spark_offload.analyses.gaps import gaps
 from spark_offload.analyses.measured import chosen
 from spark_offload.analyses.places import places
+from spark_offload.local_rows import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -251,9 +254,10 @@ def test_energy_by_a_table_of_lamps_and_within_a_period(spark: SparkSession) -> 
         dimming("3", 18 * HOUR, 100, "low"),
         dimming("4", 18 * HOUR, 100, "low"),  # not in the table of lamps
     )
-    lamps = spark.createDataFrame(
+    lamps = local_frame(
+        spark,
         [(EX + "1", 40.0, None), (EX + "2", 80.0, EX + "low"), (EX + "3", 10.0, None)],
-        "sensor string, watts double, street string",
+        StructType().add("sensor", StringType()).add("watts", DoubleType()).add("street", StringType()),
     )
     result = energy(rows, lamps, start=at(19 * HOUR), end=at(21 * HOUR))
     columns = ("street", "date", "lamps", "kwh", "known", "unknown")

@@ -19,6 +19,7 @@ from rdflib.query import Result
 from edge.outbox.observation import XSD, literal
 from spark_offload import results
 from spark_offload.errors import QueryRefused
+from spark_offload.local_rows import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,9 @@ TERMS = st.none() | st.one_of(
 
 
 def solutions(spark: SparkSession, rows: list[tuple[str | None, ...]], *names: str) -> DataFrame:
-    return spark.createDataFrame(rows, ", ".join(f"`{name}` string" for name in names))
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return local_frame(spark, rows, StructType([StructField(name, StringType()) for name in names]))
 
 
 def written(found: DataFrame, form: str) -> bytes:
