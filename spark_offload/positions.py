@@ -62,6 +62,8 @@ def place(spark: SparkSession, path: str) -> TablePlace:
             if commit["operation"] not in _HARMLESS:
                 return TablePlace(version, counted(spark, path, version))
         if commits[-1]["version"] == 0:
+            if commits[-1]["operation"] == "CREATE TABLE":  # it began empty, and the other commits added no rows
+                return TablePlace(version, {})
             break
     return TablePlace(version, counted(spark, path, version))
 
