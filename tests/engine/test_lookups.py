@@ -135,7 +135,7 @@ def assert_consistent(graph: LiveGraph) -> None:
     for dictionary in (graph.dictionary, other.dictionary):
         dictionary.sweep()
     counts = [
-        {term: dictionary._references[term_id] for term, term_id in dictionary._ids.items() if type(term) is ox.Literal}
+        {term: dictionary._references[id_] for id_, term in enumerate(dictionary.terms) if type(term) is ox.Literal}
         for dictionary in (graph.dictionary, other.dictionary)
     ]
     assert counts[0] == counts[1]

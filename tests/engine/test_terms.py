@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.engine.store import terms as terms_module
 from edge.engine.store.terms import IRI, LITERAL, XSD, Dictionary, canonical
 from tests.support.examples import examples
 
@@ -159,3 +160,30 @@ def test_terms_are_removed_with_their_last_reference():
     dictionary.release(kept)
     dictionary.sweep()
     assert len(dictionary) == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(("intern", "retain", "release", "sweep")), st.integers(0, 30)), max_size=200))
+def test_a_dictionary_of_several_maps_is_one(story):
+    """Terms beyond the first map's limit are found, counted and removed like others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terms_module, "_FIRST", 3)
+        dictionary = Dictionary()
+        counts: dict[ox.NamedNode, int] = {}
+        for move, number in story:
+            term = ox.NamedNode(f"urn:{number}")
+            if move == "sweep":
+                dictionary.sweep()
+                counts = {each: count for each, count in counts.items() if count}
+            elif move == "intern" or term not in counts:
+                assert dictionary.terms[dictionary.intern_values([term])[0]] == term
+                counts.setdefault(term, 0)
+            elif move == "retain":
+                dictionary.retain(dictionary.intern(term))
+                counts[term] += 1
+            elif counts[term]:
+                dictionary.release(dictionary.intern_value(term))
+                counts[term] -= 1
+            assert len(dictionary) == len(counts)
+            found = dictionary.find(term)
+            assert (found is not None) == (term in counts)
+            assert found is None or dictionary.terms[found] == term
