@@ -45,8 +45,7 @@ KINDS = {
         *("engine/test_plan_charge", "engine/test_processing_modes", "engine/test_rdf12", "engine/test_renewal"),
         *("engine/test_repeated_patterns", "engine/test_restorable", "engine/test_result_charge"),
         *("engine/test_size_limits", "engine/test_staged_changes"),
-        *("test_allocator", "test_app", "test_ci_script", "test_http_client", "test_last_run", "test_project"),
-        "test_test_runs",
+        *("test_allocator", "test_app", "test_http_client", "test_last_run", "test_project", "test_test_runs"),
     ),
 }
 """Beginnings of the directories and files below tests/ by the marker of their tests. Other tests are `unit`.
