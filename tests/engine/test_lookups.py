@@ -247,3 +247,16 @@ def test_straight_line_code_is_for_all_look_ups(text):
 def test_operations_without_straight_line_code(text):
     (operation,) = new_engine().prepare(UpdateRequest(f"{PREFIX} {text}")).plan.operations
     assert operation.code is None
+
+
+@pytest.mark.parametrize("where", ["", "ex:a ex:p 1", "ex:a ex:p ?x . ex:a ex:q 2", "ex:a ex:p 7"])
+def test_straight_line_code_takes_the_steps_of_the_interpreter(where, monkeypatch):
+    taken = []
+    for often in (1, 1_000_000):
+        monkeypatch.setattr(straight_line, "OFTEN", often)
+        engine = engine_with("ex:a ex:p 1 ; ex:q 2")
+        update = UpdateRequest(f"{PREFIX} DELETE {{ ex:a ex:p 1 }} INSERT {{ ex:a ex:p 3 }} WHERE {{ {where} }}")
+        attempt = Attempt()
+        engine.execute([engine.prepare(update)], NOW, attempt)
+        taken.append(attempt.steps)
+    assert taken[0] == taken[1]

@@ -271,8 +271,11 @@ class UpdateProcessor:
         found = operation.code.run(constants, self._graph, transaction)
         if found is None:
             return False
+        # A template with an unbound variable counts as well, although it gives no quad.
         lookups, size = operation.lookups, operation.size if found else 0
-        self._graph.budget.spend(lookups + size if lookups and mode.on_writer else lookups)
+        # As the interpreter: the quads take steps if other updates wait and there is a WHERE clause.
+        bounded = mode.on_writer and operation.where is not None
+        self._graph.budget.spend(lookups + size if bounded else lookups)
         self._count(size, first=mode.on_writer)
         return True
 
