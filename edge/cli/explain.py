@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from edge.cli.bindings_table import printable
-from edge.cli.exit_codes import EXIT_CODES, refused
+from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
@@ -56,6 +56,8 @@ def explain(
     timeout: float,
 ) -> None:
     """Request an explanation and print it."""
+    if code and as_json:
+        raise misused("--code prints Python, and not JSON: omit --json")
     if code:
         _print_code(read_source(text))
         return
@@ -77,7 +79,7 @@ def explain(
 
 
 def _print_code(text: str) -> None:
-    # Here, because the engine takes a second to import on a small machine.
+    # Here, because the other explanations do not need the engine in this process.
     from edge.gateway.explain_code import explain_code
     from edge.protocol.errors import EdgeError
 

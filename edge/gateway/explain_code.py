@@ -9,8 +9,8 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.engine.updates.update_plan import Modify
 
-_INTERPRETED = "# interpreted: it may have several solutions, creates blank nodes, or changes a graph that varies"
-_OTHER = "# not a DELETE / INSERT operation"
+_INTERPRETED = "# interpreted: code needs at most one solution, few quads, constant graphs, and no new blank nodes"
+_OTHER = "# not generated: long data, LOAD, or an operation on whole graphs"
 
 
 def explain_code(text: str) -> Iterator[str]:

@@ -42,7 +42,13 @@ def test_the_code_of_an_update_is_printed(ask):
     text = ask("explain", "--code", f"{update} ; DELETE WHERE {{ ?s <urn:p> ?o }} ; CLEAR DEFAULT").stdout
     assert "# Operation 1 of 3\ndef modify(" in text
     assert "# Operation 2 of 3\n# interpreted" in text
-    assert "# Operation 3 of 3\n# not a DELETE" in text
+    assert "# Operation 3 of 3\n# not generated" in text
+
+
+def test_the_code_of_an_update_is_not_json(ask):
+    done = ask("explain", "--code", "--json", "CLEAR ALL")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "omit --json" in done.stderr
 
 
 def test_the_code_of_an_illegal_update_is_an_error(ask):

@@ -22,7 +22,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import canonical
 from edge.engine.updates import forced_bindings
-from edge.engine.updates.straight_line import MOST, StraightLine, TemplatePlaces
+from edge.engine.updates.straight_line import MOST, Parts, StraightLine, TemplatePlaces
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
 from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
@@ -208,14 +208,8 @@ def _straight_line(modify: Modify) -> StraightLine | None:
     constants = {default_graph, *(place for place, _ in (*modify.terms, *modify.parameters))}
     if not constants.issuperset(each.places[3] for each in (*deletes, *inserts)):
         return None
-    return StraightLine(
-        modify.terms,
-        modify.parameters,
-        default_graph,
-        deletes,
-        inserts,
-        where.lookups.groups if where is not None and where.lookups is not None else (),
-    )
+    lookups = where.lookups.groups if where is not None and where.lookups is not None else ()
+    return StraightLine(Parts(modify.terms, modify.parameters, default_graph, deletes, inserts, lookups))
 
 
 def _unsteady(node: Node) -> bool:

@@ -9,7 +9,6 @@ generated when an operation has run often, because that takes about a millisecon
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -35,32 +34,33 @@ class TemplatePlaces(NamedTuple):
     """Whether the quad is legal RDF for all values of its variables."""
 
 
+class Parts(NamedTuple):
+    """Parts of an operation from which its function is generated. `terms` and `parameters`: see `Modify`."""
+
+    terms: Sequence[tuple[int, Term]]
+    parameters: Sequence[tuple[int, int]]
+    default_graph: int | None
+    """Place of the default graph, if the operation uses it."""
+    deletes: Sequence[TemplatePlaces]
+    inserts: Sequence[TemplatePlaces]
+    lookups: Sequence[LookupGroup]
+
+
 class StraightLine:
     """The code of one operation."""
 
-    __slots__ = ("_code", "_function", "_runs", "_terms")
+    __slots__ = ("_function", "_parts", "_runs", "_terms")
 
-    def __init__(
-        self,
-        terms: Sequence[tuple[int, Term]],
-        parameters: Sequence[tuple[int, int]],
-        default_graph: int | None,
-        deletes: Sequence[TemplatePlaces],
-        inserts: Sequence[TemplatePlaces],
-        lookups: Sequence[LookupGroup],
-    ) -> None:
-        """`terms` and `parameters`: see `Modify`. `default_graph`: place of the default graph, if it has one."""
-        self._terms = [term for _, term in terms]
-        # Most operations run only a few times, so the generator is created when it is needed.
-        fixed = [place for place, _ in terms]
-        self._code = partial(_Code, fixed, parameters, default_graph, deletes, inserts, lookups)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._terms = [term for _, term in parts.terms]
         self._function: _Function | None = None
         self._runs = 0
 
     @property
     def text(self) -> str:
         """The Python text of the function."""
-        return self._code().text
+        return _Code(self._parts).text
 
     def run(self, constants: Sequence[int], graph: LiveGraph, transaction: Transaction) -> bool | None:
         """Apply the operation. Return whether it has a solution. `constants`: term ids of the parameters.
@@ -73,34 +73,26 @@ class StraightLine:
             self._runs += 1
             if self._runs < OFTEN:
                 return None
-            function = self._function = self._code().compile()
+            function = self._function = _Code(self._parts).compile()
         return function(graph.dictionary.intern_values(self._terms), constants, graph, transaction)
 
 
 class _Code:
     """Generator of the function. A variable of the function holds the id at one place of the frame (see `layout`)."""
 
-    def __init__(
-        self,
-        fixed: Sequence[int],
-        parameters: Sequence[tuple[int, int]],
-        default_graph: int | None,
-        deletes: Sequence[TemplatePlaces],
-        inserts: Sequence[TemplatePlaces],
-        lookups: Sequence[LookupGroup],
-    ) -> None:
-        self._fixed = fixed
-        self._parameters = parameters
-        self._default_graph = default_graph
-        self._lookups = lookups
-        certain = {*fixed, *(place for place, _ in parameters), default_graph}
-        certain.update(place for group in lookups if not group.optional for place in group.binds)
+    def __init__(self, parts: Parts) -> None:
+        self._fixed = [place for place, _ in parts.terms]
+        self._parameters = parts.parameters
+        self._default_graph = parts.default_graph
+        self._lookups = parts.lookups
+        certain = {*self._fixed, *(place for place, _ in parts.parameters), parts.default_graph}
+        certain.update(place for group in parts.lookups if not group.optional for place in group.binds)
         self._certain = certain
         """Places that always have a value when the templates are filled."""
-        bound = certain.union(*(group.binds for group in lookups))
+        bound = certain.union(*(group.binds for group in parts.lookups))
         # A template with an unbound variable gives no quad (SPARQL 1.1 Update, section 3.1.3).
-        self._deletes = [each for each in deletes if bound.issuperset(each.places)]
-        self._inserts = [each for each in inserts if bound.issuperset(each.places)]
+        self._deletes = [each for each in parts.deletes if bound.issuperset(each.places)]
+        self._inserts = [each for each in parts.inserts if bound.issuperset(each.places)]
 
     def compile(self) -> _Function:
         """Return the function."""
@@ -115,7 +107,7 @@ class _Code:
 
     def _lines(self) -> Iterator[str]:
         if self._fixed:
-            yield f"{_unpacked(map(_at, self._fixed))} = fixed"
+            yield f"{', '.join(map(_at, self._fixed))}, = fixed"
         for place, index in self._parameters:
             yield f"{_at(place)} = given[{index}]"
         if self._default_graph is not None:
@@ -268,7 +260,3 @@ def _at(place: int) -> str:
 
 def _quad(template: TemplatePlaces) -> str:
     return f"({', '.join(map(_at, template.places))})"
-
-
-def _unpacked(names: Iterator[str]) -> str:
-    return "".join(f"{name}, " for name in names).rstrip()
