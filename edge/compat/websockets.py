@@ -15,6 +15,7 @@ from typing import Final
 
 from websockets.asyncio.server import ServerConnection
 from websockets.protocol import OPEN, SEND_EOF
+from websockets.server import ServerProtocol
 
 _TEXT: Final = 0x81
 """First byte of a text message in one frame (RFC 6455, section 5.2)."""
@@ -39,13 +40,11 @@ def queue_text(connection: ServerConnection, text: str) -> int:
     return len(queue[-1])
 
 
-def send_queued(connection: ServerConnection) -> None:
-    """Send all queued frames, with one system call if the kernel accepts them."""
-    queue = connection.protocol.writes
-    if connection.transport.is_closing() or SEND_EOF in queue:
-        connection.send_data()
-    elif queue:
-        connection.transport.write(b"".join(connection.protocol.data_to_send()))
+def join_queued(protocol: ServerProtocol) -> None:
+    """Join all queued frames, so that the library sends them with one system call if the kernel accepts them."""
+    queue = protocol.writes
+    if len(queue) > 1 and SEND_EOF not in queue:
+        queue[:] = [b"".join(queue)]
 
 
 def _header(length: int) -> bytes:

@@ -82,11 +82,12 @@ async def test_queued_messages_of_any_length_arrive_in_order(compression):
     texts = ["", "a" * 125, "b" * 126, "c" * 65_535, "d" * 65_536, "é" * 40_000, "last"]
 
     async def handle(connection):
-        check_attributes("websockets", compat, connection.protocol, "writes", "extensions", "data_to_send")
+        check_attributes("websockets", compat, connection.protocol, "writes", "extensions")
         sizes = [compat.queue_text(connection, text) for text in texts]
         assert sum(sizes) == sum(map(len, connection.protocol.writes))
-        compat.send_queued(connection)
-        assert not connection.protocol.writes
+        compat.join_queued(connection.protocol)
+        assert len(connection.protocol.writes) == 1
+        connection.send_data()
         await connection.wait_closed()
 
     async with _client(handle, compression) as client:
@@ -100,7 +101,8 @@ async def test_a_message_that_is_queued_before_a_ping_or_close_is_sent_before_it
         compat.queue_text(connection, "second")
         await connection.close()
         assert compat.queue_text(connection, "too late") == 0
-        compat.send_queued(connection)
+        compat.join_queued(connection.protocol)
+        connection.send_data()
 
     async with _client(handle) as client:
         assert [message async for message in client] == ["first", "second"]

@@ -100,7 +100,9 @@ class Plant:
     def manage_topics(self, *arguments: str) -> list[str]:
         command = [sys.executable, str(EXAMPLE / "topics_manager.py"), *arguments]
         command += ["--profile", str(self.directory / "monitoring.jsap")]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.splitlines()
 
     def publish(self, topic: str, value: object) -> None:
         self._client.publish(topic, str(value), qos=1)
@@ -194,12 +196,14 @@ def shown(plant: Plant) -> dict[str, Decimal]:
 @pytest.fixture
 def plant(tmp_path: Path) -> Iterator[Plant]:
     plant = Plant(tmp_path, {"t": "arces-monitor:t"})
-    plant.manage_topics()
-    plant.start_storing()
-    plant.begin("t", MONITOR + "t")
-    plant.stores(MONITOR + "t", BEGIN)
-    yield plant
-    plant.close()
+    try:
+        plant.manage_topics()
+        plant.start_storing()
+        plant.begin("t", MONITOR + "t")
+        plant.stores(MONITOR + "t", BEGIN)
+        yield plant
+    finally:
+        plant.close()
 
 
 def test_the_storing_service_is_killed_and_continues(plant: Plant) -> None:

@@ -12,7 +12,7 @@ from websockets.protocol import CLOSED, OPEN, Event
 from websockets.server import ServerProtocol
 
 from edge.compat.asyncio_transports import Unlink, limit_reads
-from edge.compat.websockets import held_bytes, release
+from edge.compat.websockets import held_bytes, join_queued, release
 from edge.engine.admission.byte_quota import Charge
 from edge.engine.faults import without_frames
 from edge.gates.rate_limit import RateLimit, incoming, peer_of
@@ -85,6 +85,11 @@ class BoundedConnection(ServerConnection):
         """Process a chunk, and charge for the held data."""
         super().data_received(data)
         self.account()
+
+    def send_data(self) -> None:
+        """Send all queued frames with one system call: a chunk of empty pings is answered by thousands of pongs."""
+        join_queued(self.protocol)
+        super().send_data()
 
     def account(self) -> None:
         """Charge the client for waiting bytes: unparsed, in fragments, or in unprocessed messages."""

@@ -11,7 +11,7 @@ from typing import Final
 from websockets.asyncio.server import ServerConnection
 from websockets.protocol import State
 
-from edge.compat.websockets import queue_text, send_queued
+from edge.compat.websockets import queue_text
 
 _FULL = 32 * 1024
 """Unaccepted bytes above which a client counts as not reading."""
@@ -76,7 +76,7 @@ class WsConnection:
         """Send the messages of this turn."""
         if self._queued:
             self._queued = 0
-            send_queued(self._socket)
+            self._socket.send_data()
 
     async def write_and_wait(self, text: str) -> bool:
         """Send, and wait until few enough bytes are unaccepted. False: the connection is closed."""
