@@ -132,13 +132,13 @@ class Scheduler:
 
     # Requests of clients
 
-    def update(self, requests: Sequence[UpdateRequest], receipt: bytes = b"") -> Future[list[UpdateOutcome]]:
+    def update(self, requests: Sequence[UpdateRequest]) -> Future[list[UpdateOutcome]]:
         """Run updates in order, in one transaction: all or none. The future is done when they are durable.
 
-        `receipt` is stored in the same transaction and returned by `receipts`. The future raises `ParsingFailed`,
-        `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is full) or `NotReady` (closing).
+        The future raises `ParsingFailed`, `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is
+        full) or `NotReady` (closing).
         """
-        work = Updates(self._engine, requests, receipt)
+        work = Updates(self._engine, requests)
         if error := self._charges.hold(work.future, work.source, requests):
             fail(work.future, error)
             return work.future
@@ -162,7 +162,9 @@ class Scheduler:
     def write(
         self, requests: Sequence[UpdateRequest], receipt: bytes, done: Callable[[Exception | None], None]
     ) -> None:
-        """Queue updates of the gateway itself, as one transaction with `receipt`. The caller calls `carry_out` next.
+        """Queue updates of the gateway itself, as one transaction. The caller calls `carry_out` next.
+
+        `receipt` is stored in the same transaction and returned by `receipts`.
 
         Nearly every reading comes this way, so it has no future and no separate thread. `done` is called after the
         commit, or with the error, on the thread that carried the updates out; it must not block. Raises the errors of

@@ -103,13 +103,12 @@ class Work(ABC):
 class Updates(Work):
     """Updates of one request."""
 
-    def __init__(self, engine: Engine, requests: Sequence[UpdateRequest], receipt: bytes) -> None:
+    def __init__(self, engine: Engine, requests: Sequence[UpdateRequest]) -> None:
         """`requests` belong to one client. Call `compile` or `compiled` before the work enters the queue."""
         super().__init__()
         self.updates = len(requests)
         if requests:
             self.source, self.priority = requests[0].source, requests[0].access.priority
-        self.receipt = receipt
         self.future: Future[list[UpdateOutcome]] = _begun()
         self._engine = engine
         self._prepared: Sequence[PreparedUpdate] = ()
