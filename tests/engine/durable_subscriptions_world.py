@@ -127,7 +127,8 @@ class KeptWorld:
             self.scheduler.subscribe(QueryRequest("ASK {}"), lambda _: None).result(WAIT)
             self._runs += 1
             copy = self._root / str(self._runs)
-            shutil.copytree(self.directory, copy)
+            # On the thread that writes the files: in a copy made meanwhile, the log might belong to another state.
+            self.scheduler.on_writer(lambda: shutil.copytree(self.directory, copy)).result(WAIT)
             self.stop()
             self.directory = copy
         else:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
+from edge.gates.rate_limit import RateLimit
+from edge.gates.settings import LimitSettings
+from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 
 
@@ -21,7 +25,8 @@ async def socket() -> Any:
         accepted.set_result(socket)
         await socket.wait_closed()
 
-    async with serve(handler, "127.0.0.1", 0) as server:
+    create = partial(BoundedConnection, rate_limit=RateLimit(LimitSettings()), max_message=100_000)
+    async with serve(handler, "127.0.0.1", 0, create_connection=create) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         async with connect(f"ws://127.0.0.1:{port}"):
             yield await accepted
@@ -55,3 +60,10 @@ async def test_many_bytes_do_not_wait_for_the_end_of_the_turn(socket):
     for _ in range(1000):
         connection.write("x" * 10_000)
         assert sum(map(len, socket.protocol.writes)) < 16 * 1024
+
+
+async def test_answers_to_pings_of_one_chunk_are_one_write(socket, monkeypatch):
+    written: list[bytes] = []
+    monkeypatch.setattr(socket.transport, "write", written.append)
+    socket.data_received(b"\x89\x80abcd" * 1000)
+    assert written == [b"\x8a\x00" * 1000]

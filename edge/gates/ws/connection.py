@@ -39,7 +39,9 @@ class WsConnection:
     def __init__(
         self, socket: ServerConnection, *, write_timeout: float, close_timeout: float, later: Later | None = None
     ) -> None:
-        """`later`: ends the turn of the event loop; None: asyncio's `call_soon`."""
+        """`socket`: sends queued frames together, as `BoundedConnection` does. `later`: ends the turn of the event
+        loop; None: asyncio's `call_soon`.
+        """
         self._socket = socket
         self._later: Later = later or asyncio.get_running_loop().call_soon
         self._queued = 0
