@@ -11,10 +11,11 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 # Tests wait half of their time: three workers for two cores.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+FORKING ?= $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) + 1) / 2)))
 # Tests start hundreds of processes. Without bytecode each of them would compile the gateway again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run spark test test-gateway test-history test-fast lint format lock docs screenshots clean
+.PHONY: help run spark test test-gateway test-forks test-history test-fast lint format lock docs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -27,15 +28,18 @@ spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 
 test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name" runs a selection)
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=none test-gateway test-history
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=none test-gateway test-forks test-history
 else
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 endif
 
-# Two runs next to each other: the libraries of the history would make each worker twice as large, and tests that fork
-# a worker would take up to four times as long.
+# Three runs next to each other, because each worker imports and collects all tests of its run. The libraries of the history
+# would double the size of the others, and a fork takes longer the larger the process is, as do the writes after it.
 test-gateway: $(VENV)/spark.jsa
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not spark" $(if $(REPORTS),--junitxml=$(REPORTS)/gateway.xml)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not spark and not forks" $(if $(REPORTS),--junitxml=$(REPORTS)/gateway.xml)
+
+test-forks: $(VENV)/spark.jsa
+	$(BIN)/python -m pytest --numprocesses $(FORKING) -m forks tests/engine $(if $(REPORTS),--junitxml=$(REPORTS)/forks.xml)
 
 test-history: $(VENV)/spark.jsa
 	$(BIN)/python -m pytest --numprocesses 2 -m spark tests/history $(if $(REPORTS),--junitxml=$(REPORTS)/history.xml)

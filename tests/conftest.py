@@ -31,6 +31,12 @@ KINDS = {
         *("faults/", "fuzz/", "simulation/", "adapters/test_exactly_once", "adapters/test_kill_between_parts"),
         *("engine/test_journal_crash", "test_clean_stop", "test_replay", "test_timers_crash"),
     ),
+    "forks": (
+        *("engine/test_demotion", "engine/test_durable_subscriptions", "engine/test_earlier_index"),
+        *("engine/test_fault_stories", "engine/test_first_results", "engine/test_forked_evaluation"),
+        *("engine/test_long_updates", "engine/test_oracle", "engine/test_renewal", "engine/test_result_charge"),
+        *("engine/test_staged_changes", "engine/test_update_plans"),
+    ),
     "integration": (
         *("backup/", "bench/", "cli/", "client/", "doctor/", "documentation/", "examples/", "gates/"),
         *("gateway/", "outbox/", "security/"),
@@ -38,13 +44,9 @@ KINDS = {
         *("appliance/test_package", "appliance/test_partitions", "appliance/test_slot", "appliance/test_trial"),
         *("appliance/test_uboot_env", "appliance/test_units"),
         *("compat/test_compat_amqtt", "compat/test_compat_asyncio", "compat/test_compat_websockets"),
-        *("engine/test_background_snapshot", "engine/test_demotion", "engine/test_durable_subscriptions"),
-        *("engine/test_earlier_index", "engine/test_fault_stories", "engine/test_update_plans"),
-        *("engine/test_fault_isolation", "engine/test_first_results", "engine/test_forked_evaluation"),
-        *("engine/test_journal_directory", "engine/test_limits", "engine/test_long_updates", "engine/test_oracle"),
-        *("engine/test_plan_charge", "engine/test_processing_modes", "engine/test_rdf12", "engine/test_renewal"),
-        *("engine/test_repeated_patterns", "engine/test_restorable", "engine/test_result_charge"),
-        *("engine/test_size_limits", "engine/test_staged_changes"),
+        *("engine/test_background_snapshot", "engine/test_fault_isolation", "engine/test_journal_directory"),
+        *("engine/test_limits", "engine/test_plan_charge", "engine/test_processing_modes", "engine/test_rdf12"),
+        *("engine/test_repeated_patterns", "engine/test_restorable", "engine/test_size_limits"),
         *("test_allocator", "test_app", "test_http_client", "test_last_run", "test_project", "test_test_runs"),
     ),
 }
@@ -95,9 +97,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Do not import files of other tests if only those of one kind are wanted: that saves time and memory."""
     wanted = config.getoption("markexpr")
     kind = kind_of(collection_path.relative_to(ROOT).as_posix() + ("/" if collection_path.is_dir() else ""))
-    if wanted == "unit":
-        return True if kind != "unit" else None
-    return True if wanted == f"not {kind}" else None
+    if wanted in ("unit", "forks"):
+        # A directory of unit tests may have files of other kinds.
+        return True if kind != wanted and not (kind == "unit" and collection_path.is_dir()) else None
+    return True if f"not {kind}" in wanted.split(" and ") else None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
