@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine.store import index_merge
+from edge.engine.store import graph, index_merge
 from edge.engine.store.graph import TripleIndex, TripleMerge
 
 IDS = st.integers(1, 4)
@@ -41,16 +41,28 @@ def test_an_index_is_a_set_of_triples(changes):
         assert (index.add if adding else index.remove)(*triple) == (adding != (triple in triples))
         (triples.add if adding else triples.discard)(triple)
     assert _state(index) == _state(_index(triples))
+    _check(index, triples)
+
+
+def _check(index: TripleIndex, triples: set[tuple[int, int, int]]) -> None:
+    """Check all that an index tells about triples of these ids."""
     assert index.size == len(triples)
-    for pattern in product((None, 1, 2, 3, 4), repeat=3):
+    ids = sorted({*range(1, 5), *(each for triple in triples for each in triple)})
+    for pattern in product((None, *ids), repeat=3):
         expected = {t for t in triples if all(given in (None, term) for given, term in zip(pattern, t, strict=True))}
         found = list(index.match(*pattern))
         assert set(found) == expected
         assert len(found) == len(expected)
         assert bool(index.estimate(*pattern)) >= bool(expected)
+        assert len(expected) <= index.most(*pattern)
         if None not in pattern:
             assert index.contains(*pattern) == bool(expected)
-    for one, other in product(range(1, 5), repeat=2):
+    subjects, predicates, objects = ({triple[place] for triple in triples} for place in range(3))
+    assert sorted(index.all_subjects()) == sorted(subjects)
+    assert tuple(map(sorted, index.terms())) == tuple(map(sorted, (subjects, predicates, objects)))
+    for one in ids:
+        assert sorted(index.predicates_of(one)) == sorted({p for s, p, _ in triples if s == one})
+    for one, other in product(ids, repeat=2):
         for leaf, place in ((index.objects(one, other), 2), (index.subjects(one, other), 0)):
             at = (0, 1) if place == 2 else (1, 2)
             expected_leaf = {t[place] for t in triples if (t[at[0]], t[at[1]]) == (one, other)}
@@ -68,6 +80,7 @@ def _index(triples) -> TripleIndex:
 
 
 def _state(index: TripleIndex) -> tuple[object, ...]:
+    index.settle_at_once()
     further = {p: count for p, count in index._further.items() if count}
     return index.spo, index.pos, index._predicates, further, index.size
 
@@ -145,12 +158,44 @@ def test_no_piece_of_a_merge_is_longer_if_the_other_index_is_larger():
     """Most triples of a predicate come with the merge: the work of a piece does not grow with them."""
     into, other = _index({(1, 1, 1), (2, 1, 2)}), _index({(number, 1, number) for number in range(10, 5_010)})
     merge = TripleMerge(into, other)
-    pieces = merge.prepare()
+    pieces, moves = merge.prepare(), into.settle()
     most = max(iter(lambda: _lines(lambda: next(pieces, None)), 1))
     assert most < 10 * index_merge._PIECE
-    assert _lines(merge.apply) < 200
+    assert _lines(merge.apply) < 10 * index_merge._PIECE
+    assert max(iter(lambda: _lines(lambda: next(moves, None)), 1)) < 10 * graph._MOVED
     assert into.size == 5_002
     assert set(into.match(None, 1, 4_000)) == {(4_000, 1, 4_000)}
+
+
+_CHANGES = ("add", "remove", "replace", "piece")
+
+
+@given(
+    st.sets(TRIPLES, max_size=30),
+    st.sets(TRIPLES, max_size=30),
+    st.lists(st.tuples(st.sampled_from(_CHANGES), TRIPLES)),
+)
+def test_an_index_is_exact_while_the_parts_of_a_merge_are_moved(there, others, changes):
+    triples = there | others
+    index = _index(there)
+    merge = TripleMerge(index, _index(others - there))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_merge, "_PIECE", 0)
+        patch.setattr(graph, "_MOVED", 1)
+        merge.apply()
+        assert index.unmoved is not None or others <= there
+        pieces = index.settle()
+        for change, triple in changes:
+            if change == "piece":
+                next(pieces, None)
+            elif change == "replace":
+                _replaced(index, triples, triple, triple[2] % 4 + 1)
+            else:
+                adding = change == "add"
+                assert (index.add if adding else index.remove)(*triple) == (adding != (triple in triples))
+                (triples.add if adding else triples.discard)(triple)
+        _check(index, triples)
+    assert _state(index) == _state(_index(triples))
 
 
 @given(_TRIPLES, _TRIPLES)

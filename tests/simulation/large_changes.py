@@ -22,7 +22,13 @@ PROPERTY = "urn:part"
 @contextlib.contextmanager
 def small_pieces() -> Iterator[None]:
     """Stage changes from 20 quads on, in pieces of 8 quads each."""
-    limits = {"updates.staged_change._PIECE": 8, "updates.staged_change._MOST_STALE": 4, "engine.STAGED_FROM": 20}
+    limits = {
+        "updates.staged_change._PIECE": 8,
+        "updates.staged_change._MOST_STALE": 4,
+        "engine.STAGED_FROM": 20,
+        "store.index_merge._PIECE": 4,
+        "store.graph._MOVED": 8,
+    }
     with contextlib.ExitStack() as stack:
         for name, value in limits.items():
             stack.enter_context(mock.patch(f"edge.engine.{name}", value))

@@ -7,16 +7,16 @@ take half as much memory again. This module does not depend on SPARQL, files or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
 from edge.engine.store.changes import Statement
-from edge.engine.store.index_merge import Index, IndexMerge, Leaf
+from edge.engine.store.index_merge import Branch, Index, IndexMerge, Leaf, move
 from edge.engine.store.oxigraph_transaction import GraphName
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import BLANK, IRI, LITERAL, Dictionary
@@ -31,7 +31,10 @@ DEFAULT_GRAPH: Final = 0
 SOME: Final = -1
 """Placeholder for the id of a term that is given but not known (`TripleIndex.most`)."""
 
-_EMPTY: Final[dict[int, Leaf]] = {}
+_EMPTY: Final[Branch] = {}
+
+_MOVED: Final = 2_000
+"""Parts of a merged index that are moved in a piece: less than a millisecond."""
 
 
 def _insert(index: Index, first: int, second: int, third: int) -> int:
@@ -119,10 +122,17 @@ def leaf_of(ids: set[int]) -> Leaf | None:
     return ids if len(ids) > 1 else next(iter(ids), None)
 
 
+class Unmoved(NamedTuple):
+    """Triples that a merge has added, before they are moved into `TripleIndex.spo` and `pos`."""
+
+    spo: Index
+    pos: Index
+
+
 class TripleIndex:
     """The triples of one graph."""
 
-    __slots__ = ("_further", "_predicates", "pos", "size", "spo")
+    __slots__ = ("_further", "_predicates", "pos", "size", "spo", "unmoved")
 
     def __init__(self) -> None:
         # Only this class changes them. Generated code reads them directly, because it runs for every reading.
@@ -130,6 +140,8 @@ class TripleIndex:
         """Subject -> predicate -> objects."""
         self.pos: Index = {}
         """Predicate -> object -> subjects."""
+        self.unmoved: Unmoved | None = None
+        """Other triples of the graph. No pair of subject and predicate, or predicate and object, is in both."""
         self._predicates: dict[int, int] = {}
         self._further: dict[int, int] = {}
         """By predicate: its triples beyond the first of each subject."""
@@ -137,14 +149,13 @@ class TripleIndex:
 
     def contains(self, s: int, p: int, o: int) -> bool:
         """Return whether the index has the triple."""
-        branch = self.spo.get(s)
-        if branch is None:
-            return False
-        leaf = branch.get(p)
+        leaf = self.objects(s, p)
         return leaf == o if isinstance(leaf, int) else leaf is not None and o in leaf
 
     def add(self, s: int, p: int, o: int) -> bool:
         """Add a triple. Returns False if it existed."""
+        if self.unmoved is not None:
+            self._fetch(s, p, o)
         inserted = _insert(self.spo, s, p, o)
         if not inserted:
             return False
@@ -164,6 +175,8 @@ class TripleIndex:
         spo, pos, counts, further = self.spo, self.pos, self._predicates, self._further
         for quad in quads:
             s, p, o, _ = quad
+            if self.unmoved is not None:
+                self._fetch(s, p, o)
             branch = spo.get(s)
             if branch is None:
                 spo[s] = {p: o}
@@ -198,6 +211,8 @@ class TripleIndex:
 
     def remove(self, s: int, p: int, o: int) -> bool:
         """Remove a triple. Returns False if it did not exist."""
+        if self.unmoved is not None:
+            self._fetch(s, p, o)
         deleted = _delete(self.spo, s, p, o)
         if not deleted:
             return False
@@ -218,6 +233,9 @@ class TripleIndex:
 
         A new value of a sensor is such a change. It takes half the time of `remove` and `add`.
         """
+        if self.unmoved is not None:
+            self._fetch(s, p, old)
+            self._fetch(s, p, new)
         branch = self.spo.get(s)
         if branch is None or branch.get(p) != old:
             return False
@@ -246,20 +264,23 @@ class TripleIndex:
         TripleMerge(self, other).apply()
 
     def take_in(self, other: TripleIndex, met: Mapping[int, int]) -> None:
-        """Add the counts of another index. `met`: by predicate, the number of subjects that have it in both indexes."""
+        """Take the rest of a merged index. `met`: by predicate, the number of subjects that have it in both indexes."""
         for p, count in other._predicates.items():
             self._predicates[p] = self._predicates.get(p, 0) + count
             further = other._further.get(p, 0) + met.get(p, 0)
             if further:
                 self._further[p] = self._further.get(p, 0) + further
         self.size += other.size
+        if other.spo or other.pos:
+            self.unmoved = Unmoved(other.spo, other.pos)
 
     def merges(self, other: TripleIndex) -> tuple[IndexMerge, IndexMerge]:
-        """Return the merges of another index into this one: by subject, and by predicate."""
+        """Return the merges of another index into this one: by subject, and by predicate. Call `settle` before."""
         return IndexMerge(self.spo, other.spo), IndexMerge(self.pos, other.pos)
 
     def subtract(self, other: TripleIndex) -> None:
         """Remove the triples of another index, all of which are in this one."""
+        self.settle_at_once()
         left: dict[int, int] = {}
         _subtract(self.spo, other.spo, left)
         _subtract(self.pos, other.pos, {})
@@ -276,87 +297,124 @@ class TripleIndex:
 
     def terms(self) -> tuple[Collection[int], Collection[int], set[int]]:
         """Return the ids of all subjects, predicates and objects."""
-        return self.spo.keys(), self.pos.keys(), {o for branch in self.pos.values() for o in branch}
+        subjects, predicates = self.all_subjects(), self._all_predicates()
+        return subjects, predicates, {o for p in predicates for branch in self._of_predicate(p) for o in branch}
 
     def objects(self, s: int, p: int) -> Leaf | None:
         """Return the objects for a subject and a predicate: None, one id, or a set that must not be changed."""
         branch = self.spo.get(s)
-        return None if branch is None else branch.get(p)
+        leaf = None if branch is None else branch.get(p)
+        if leaf is None and (unmoved := self.unmoved) is not None:
+            return unmoved.spo.get(s, _EMPTY).get(p)
+        return leaf
 
     def subjects(self, p: int, o: int) -> Leaf | None:
         """Return the subjects for a predicate and an object, in the same form as `objects`."""
         branch = self.pos.get(p)
-        return None if branch is None else branch.get(o)
+        leaf = None if branch is None else branch.get(o)
+        if leaf is None and (unmoved := self.unmoved) is not None:
+            return unmoved.pos.get(p, _EMPTY).get(o)
+        return leaf
+
+    def settle(self) -> Iterator[None]:
+        """Move the triples that the last merge has added. Yields after each piece, and the graph may change then."""
+        while self.unmoved is not None:
+            left = _MOVED
+            for index, other in zip((self.spo, self.pos), self.unmoved, strict=True):
+                left = move(index, other, left)
+            if not any(self.unmoved):
+                self.unmoved = None
+            yield
+
+    def settle_at_once(self) -> None:
+        """Move all these triples."""
+        for _ in self.settle():
+            pass
+
+    def _fetch(self, s: int, p: int, o: int) -> None:
+        """Move the parts that a triple belongs to, before it changes."""
+        assert self.unmoved is not None  # noqa: S101
+        for index, other, first, second in ((self.spo, self.unmoved.spo, s, p), (self.pos, self.unmoved.pos, p, o)):
+            branch = other.get(first)
+            leaf = None if branch is None else branch.pop(second, None)
+            if leaf is not None:
+                index.setdefault(first, {})[second] = leaf
+                if not branch:
+                    del other[first]
+
+    def _of_subject(self, s: int) -> list[Branch]:
+        """Return the branches of a subject."""
+        return [branch for index in self._by_subject() if (branch := index.get(s)) is not None]
+
+    def _of_predicate(self, p: int) -> list[Branch]:
+        """Return the branches of a predicate."""
+        return [branch for index in self._by_predicate() if (branch := index.get(p)) is not None]
+
+    def _by_subject(self) -> Sequence[Index]:
+        return (self.spo,) if (unmoved := self.unmoved) is None else (self.spo, unmoved.spo)
+
+    def _by_predicate(self) -> Sequence[Index]:
+        return (self.pos,) if (unmoved := self.unmoved) is None else (self.pos, unmoved.pos)
 
     def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
         """Yield the triples that match; None matches anything. The graph must not change during the iteration."""
         if s is not None:
-            branch = self.spo.get(s)
-            if branch is None:
-                return
-            if p is not None:
-                leaf = branch.get(p)
-                if o is None:
-                    for third in members(leaf):
-                        yield s, p, third
-                elif leaf == o or (isinstance(leaf, set) and o in leaf):
-                    yield s, p, o
-            elif o is not None:
-                for predicate, leaf in branch.items():
-                    if leaf == o or (isinstance(leaf, set) and o in leaf):
-                        yield s, predicate, o
-            else:
-                for predicate, leaf in branch.items():
-                    for third in members(leaf):
-                        yield s, predicate, third
+            if p is None:
+                for branch in self._of_subject(s):
+                    for predicate, leaf in branch.items():
+                        if o is None:
+                            for third in members(leaf):
+                                yield s, predicate, third
+                        elif leaf == o or (isinstance(leaf, set) and o in leaf):
+                            yield s, predicate, o
+            elif o is None:
+                for third in members(self.objects(s, p)):
+                    yield s, p, third
+            elif self.contains(s, p, o):
+                yield s, p, o
         elif p is not None:
-            branch = self.pos.get(p)
-            if branch is None:
-                return
             if o is not None:
-                for subject in members(branch.get(o)):
+                for subject in members(self.subjects(p, o)):
                     yield subject, p, o
             else:
-                for third, leaf in branch.items():
-                    for subject in members(leaf):
-                        yield subject, p, third
+                for branch in self._of_predicate(p):
+                    for third, leaf in branch.items():
+                        for subject in members(leaf):
+                            yield subject, p, third
         elif o is not None:
-            for predicate, branch in self.pos.items():
-                for subject in members(branch.get(o)):
+            for predicate in self._all_predicates():
+                for subject in members(self.subjects(predicate, o)):
                     yield subject, predicate, o
         else:
-            for subject, branch in self.spo.items():
-                for predicate, leaf in branch.items():
-                    for third in members(leaf):
-                        yield subject, predicate, third
+            for index in self._by_subject():
+                for subject, branch in index.items():
+                    for predicate, leaf in branch.items():
+                        for third in members(leaf):
+                            yield subject, predicate, third
 
     def all_subjects(self) -> list[int]:
         """Return all subjects."""
-        return list(self.spo)
+        return _firsts(self.spo, () if self.unmoved is None else self.unmoved.spo)
+
+    def _all_predicates(self) -> list[int]:
+        return _firsts(self.pos, () if self.unmoved is None else self.unmoved.pos)
 
     def predicates_of(self, s: int) -> list[int]:
         """Return the predicates of a subject."""
-        return list(self.spo.get(s, _EMPTY))
+        return [p for branch in self._of_subject(s) for p in branch]
 
     def estimate(self, s: int | None, p: int | None, o: int | None) -> int:
         """Return approximately how many triples `match` would yield, without iterating over them."""
         if s is not None:
-            branch = self.spo.get(s)
-            if branch is None:
-                return 0
-            if p is not None:
-                leaf = branch.get(p)
-                return 0 if leaf is None else 1 if o is not None or isinstance(leaf, int) else len(leaf)
-            return len(branch)
+            if p is None:
+                return sum(map(len, self._of_subject(s)))
+            leaf = self.objects(s, p)
+            return 0 if leaf is None else 1 if o is not None or isinstance(leaf, int) else len(leaf)
         if p is not None:
-            if o is None:
-                return self._predicates.get(p, 0)
-            leaf = self.pos.get(p, {}).get(o)
-            return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
+            return self._predicates.get(p, 0) if o is None else _length(self.subjects(p, o))
         if o is None:
             return self.size
-        leaves = [branch[o] for branch in self.pos.values() if o in branch]
-        return sum([1 if isinstance(leaf, int) else len(leaf) for leaf in leaves])
+        return sum([_length(self.subjects(predicate, o)) for predicate in self._all_predicates()])
 
     def most(self, s: int | None, p: int | None, o: int | None) -> int:
         """Return an upper bound of the triples that `match` yields. An id may be `SOME`: that of a term not known yet.
@@ -377,13 +435,18 @@ class TripleIndex:
         if o is None:
             if s == SOME:
                 return min(count, self._further.get(p, 0) + 1)
-            leaf = self.spo.get(s, _EMPTY).get(p)  # type: ignore[arg-type]  # s is an id here
-        else:
-            branch = self.pos.get(p, _EMPTY)
-            if o == SOME:
-                return min(count, max(0, count - len(branch)) + 1)
-            leaf = branch.get(o)
-        return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
+            return _length(self.objects(s, p))  # type: ignore[arg-type]  # s is an id here
+        if o == SOME:
+            return min(count, max(0, count - sum(map(len, self._of_predicate(p)))) + 1)
+        return _length(self.subjects(p, o))
+
+
+def _firsts(index: Index, unmoved: Collection[int]) -> list[int]:
+    return [*index, *(each for each in unmoved if each not in index)]
+
+
+def _length(leaf: Leaf | None) -> int:
+    return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
 
 
 class TripleMerge:
@@ -411,7 +474,8 @@ class TripleMerge:
         yield from self._by_predicate.take_all_back()
 
     def apply(self) -> None:
-        """Merge. The prepared parts are merged almost entirely in C. `other` must not be used afterwards."""
+        """Merge. `other` must not be used afterwards. The caller calls `TripleIndex.settle` in pieces next."""
+        self.into.settle_at_once()
         self._by_predicate.merge()
         self.into.take_in(self._other, self._by_subject.merge())
 

@@ -226,6 +226,9 @@ class StagedChange:
         dictionary, net = self._graph.dictionary, self.net if applied else {}
         for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
+        for name in self._added_index:
+            if name in self._graph.graphs:
+                yield from self._graph.graphs[name].settle()
         for quad in (*self._unsettled, *self._ledger_quads):
             self._let_go(quad)
         yield from self._unpin()
@@ -429,6 +432,7 @@ class StagedChange:
         for name, index in self._added_index.items():
             into = self._graph.graphs.get(name)
             if into is not None:
+                yield from into.settle()
                 merge = self._merges[name] = TripleMerge(into, index)
                 yield from merge.prepare()
 

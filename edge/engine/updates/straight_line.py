@@ -65,8 +65,8 @@ class StraightLine:
     def run(self, constants: Sequence[int], graph: LiveGraph, transaction: Transaction) -> bool | None:
         """Apply the operation. Return whether it has a solution. `constants`: term ids of the parameters.
 
-        None: nothing was done, because there may be several solutions, a graph does not exist, or the function has not
-        been generated yet.
+        None: nothing was done, because there may be several solutions, a graph does not exist or is being merged, or
+        the function has not been generated yet.
         """
         function = self._function
         if function is None:
@@ -128,7 +128,7 @@ class _Code:
         read = dict.fromkeys(step.graph for group in self._lookups for step in group.steps)
         for place in changed | read:
             yield f"index{place} = graphs.get({_at(place)})"
-            yield f"if index{place} is None:"
+            yield f"if index{place} is None or index{place}.unmoved is not None:"
             yield "    return None"
         for place in read:
             yield f"spo{place}, pos{place} = index{place}.spo, index{place}.pos"
