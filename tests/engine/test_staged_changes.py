@@ -159,7 +159,7 @@ def test_concurrent_changes_of_others_are_respected(turns, tmp_path, others):
 
 
 class Counted(tuple):
-    """A quad that counts how often it is looked up."""
+    """A quad that counts its look-ups."""
 
     looked_up = 0
 

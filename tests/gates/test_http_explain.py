@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from urllib.parse import urlencode
 
 import pytest
@@ -88,13 +88,15 @@ async def test_a_text_that_is_not_a_query_is_refused(http):
 
 
 async def test_explain_waits_no_longer_than_a_query(engine):
-    held = engine._engine.writing
+    busy, go_on = threading.Event(), threading.Event()
     async with running(engine, query_timeout=0.2) as gateway, gateway.http() as http:
-        with held:
-            update = asyncio.create_task(gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }"))
-            await eventually(lambda: engine.pending_updates, "the update is taken")
+        engine.on_writer(lambda: (busy.set(), go_on.wait(60)))
+        try:
+            # Before the writer has begun, it might do the request for an explanation first.
+            await eventually(busy.is_set, "the writer is busy")
             answer = await http.get("/explain", params={"query": QUERY})
+        finally:
+            go_on.set()
         assert (answer.status_code, answer.json()["error"]) == (408, "timeout")
-        await update
         assert (await http.get("/explain", params={"query": QUERY})).status_code == 200
     assert engine.explain(QueryRequest(QUERY)).result(20).form == "SELECT"
