@@ -152,14 +152,12 @@ FRAMES = [
     ("first", "frame", "received"), [case[1:] for case in FRAMES], ids=[case[0] for case in FRAMES]
 )
 def test_frames_that_carry_nothing_take_neither_memory_nor_time(harness, first, frame, received):
-    before, busy, began = harness.rss, harness.processor_seconds, time.monotonic()
+    before, busy = harness.rss, harness.processor_seconds
     patience = PATIENCE if received else 0.5  # without an answer, the gateway stops reading
     assert received in flood(harness, first, frame, read=False, patience=patience)
     assert harness.rss - before < ROOM
-    if not SECONDS:
-        permitted = 20_000 + 2000 * (time.monotonic() - began)  # `edge.gates.rate_limit`
-        parsed = permitted + BYTES / MIB * 65536 / len(frame)  # each connection may parse one more chunk
-        assert harness.processor_seconds - busy < 30e-6 * parsed * slowness()  # of up to 1,400,000 sent frames
+    if not SECONDS:  # a frame takes 2 us: the number of sent frames would take 0.4 to 2.7 s
+        assert harness.processor_seconds - busy < 2.0 * slowness()
     harness.serves()
 
 
