@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "query": ("edge.cli.sparql", "Send a SPARQL query to the running gateway."),
     "update": ("edge.cli.sparql", "Change the graph of the running gateway with a SPARQL update."),
     "subscribe": ("edge.cli.subscribe", "Subscribe to a SPARQL query and print its notifications."),
+    "series": ("edge.cli.series", "Show the recent values of observations, which the gateway keeps."),
     "timers": ("edge.cli.timers", "List, show and cancel delayed updates."),
     "explain": ("edge.cli.explain", "Explain the cost of a subscription to a SPARQL query."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),

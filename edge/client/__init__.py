@@ -15,6 +15,7 @@ from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
 from edge.client.results import Rows
 from edge.client.rows import Row, plain
+from edge.client.series import AvailableSeries, Series, SeriesRow
 from edge.client.subscription import Subscription
 from edge.client.sync_agents import SyncConsumer, SyncProducer
 from edge.client.sync_client import SyncClient, SyncSubscription
@@ -22,6 +23,7 @@ from edge.client.sync_client import SyncClient, SyncSubscription
 __all__ = [
     "Aggregator",
     "Application",
+    "AvailableSeries",
     "Backoff",
     "BadAnswer",
     "Brokers",
@@ -41,6 +43,8 @@ __all__ = [
     "Row",
     "Rows",
     "Scheduled",
+    "Series",
+    "SeriesRow",
     "Subscription",
     "SyncClient",
     "SyncConsumer",

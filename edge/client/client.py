@@ -31,8 +31,10 @@ from edge.client.options import Options
 from edge.client.over_http import OverHttp
 from edge.client.over_socket import OverSocket
 from edge.client.results import Result, Rows
+from edge.client.series import AvailableSeries, Points, Series, series_parameters
 from edge.client.subscription import Subscription
 from edge.client.transport import RequestAttempt, RequestText, Transport
+from edge.protocol.series import USUAL_POINTS
 
 T = TypeVar("T")
 
@@ -214,6 +216,34 @@ class Client:
             await (await self._timekeeper(attempt)).cancel(id, attempt)
 
         await self._retry(take_back)
+
+    async def series(
+        self,
+        *observations: str,
+        start: datetime | str = "-24h",
+        end: datetime | str = "now",
+        points: Points = USUAL_POINTS,
+    ) -> list[Series]:
+        """Return the recent values of observations (IRIs) from a gateway, over HTTP.
+
+        `start` and `end` are times with zone, or texts: ISO 8601, "now", or relative to now, such as "-30m" or "-7d".
+        `points` is the maximum number of rows of a series, 1 to 10,000; "all" returns the rows as stored. Observations
+        without recorded values that the client may read are not in the result; raises `Refused` (404) if none has any.
+        """
+        parameters = series_parameters(observations, start, end, points)
+
+        async def look(attempt: RequestAttempt) -> list[Series]:
+            return Series.several(await self._over_http.series(parameters, attempt))
+
+        return await self._retry(look, repeat=True)
+
+    async def available_series(self) -> list[AvailableSeries]:
+        """Return the observations that have recent values on a gateway."""
+
+        async def look(attempt: RequestAttempt) -> list[AvailableSeries]:
+            return AvailableSeries.several(await self._over_http.series([], attempt))
+
+        return await self._retry(look, repeat=True)
 
     async def _transport(self, attempt: RequestAttempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):

@@ -159,6 +159,12 @@ class OverHttp:
         """Cancel a waiting delayed update."""
         await self._http.send("DELETE", self._timers(id), attempt)
 
+    async def series(self, parameters: Parameters, attempt: RequestAttempt) -> dict[str, Any]:
+        """Return the answer to a request for recent values."""
+        # On the server of queries, because the permission to query covers it.
+        url = _with(sibling(self._endpoints.query, "/api/series"), parameters)
+        return _object(await self._http.send("GET", url, attempt, headers={"Accept": "application/json"}))
+
     def _timers(self, id: str | None = None) -> str:  # noqa: A002 - the protocol's name
         return sibling(self._endpoints.update, "/timers" if id is None else f"/timers/{quote(id, safe='')}")
 

@@ -23,7 +23,9 @@ from edge.client.loop_thread import LoopThread
 from edge.client.options import Options
 from edge.client.results import Result, Rows
 from edge.client.rows import Row
+from edge.client.series import AvailableSeries, Points, Series
 from edge.client.subscription import Subscription
+from edge.protocol.series import USUAL_POINTS
 
 T = TypeVar("T")
 
@@ -226,6 +228,20 @@ class SyncClient:
     def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
         """See `Client.cancel`."""
         self._run(self._client.cancel(id))
+
+    def series(
+        self,
+        *observations: str,
+        start: datetime | str = "-24h",
+        end: datetime | str = "now",
+        points: Points = USUAL_POINTS,
+    ) -> list[Series]:
+        """See `Client.series`."""
+        return self._run(self._client.series(*observations, start=start, end=end, points=points))
+
+    def available_series(self) -> list[AvailableSeries]:
+        """See `Client.available_series`."""
+        return self._run(self._client.available_series())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(work)

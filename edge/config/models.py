@@ -25,6 +25,7 @@ from edge.gates.settings import (
     WsGateSettings,
 )
 from edge.outbox.settings import OffloadSettings, OutboxSettings
+from edge.recent.settings import RecentSettings
 from edge.section import Section, key
 from edge.section_types import DirPath, default_data_dir
 from edge.security.settings import IssuerSettings, SecuritySettings
@@ -106,6 +107,7 @@ class Settings(Section):
     host: HostSettings = HostSettings()
     outbox: OutboxSettings = OutboxSettings()
     offload: OffloadSettings = OffloadSettings()
+    recent: RecentSettings = RecentSettings()
     security: SecuritySettings = SecuritySettings()
     issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from edge.gateway.host import Host
     from edge.gateway.mappings import Mappings
     from edge.gateway.mqtt import Mqtt
+    from edge.gateway.recent import Recent
     from edge.gateway.serial import Serial
     from edge.security.enrolment import Enrolment
     from edge.security.security import Security
@@ -85,6 +87,7 @@ class Gateway:
         self._engine: Scheduler | None = None
         self._outbox: Outbox | None = None
         self._shipping: Shipping | None = None
+        self._recent: Recent | None = None
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
         self._serial: Serial | None = None
@@ -167,7 +170,14 @@ class Gateway:
         watchdog = Watchdog(interval, watched.stall_after, watched.end_after, self.metrics, self._on_progress)
         self._stack.enter_context(disk_reserve.used(settings.data_dir))
         tls = await self._start_security()  # first: the engine asks it for the permissions of delayed updates
+        if settings.recent.enabled:
+            from edge.gateway.recent import Recent
+
+            self._recent = Recent(settings, self.metrics)
+            self._stack.push_async_callback(self._recent.stop)
         engine = await self._start_engine()
+        if self._recent is not None:
+            await self._recent.start(engine)
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
         rate_limit = RateLimit(settings.limits, self._quota)
@@ -381,7 +391,7 @@ class Gateway:
         return await self._mappings.take(topic, payload)
 
     def _views(self) -> Views:
-        return Views(
+        views = Views(
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
@@ -393,6 +403,8 @@ class Gateway:
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
             ship=self._ship,
         )
+        recent = self._recent
+        return views if recent is None else replace(views, series=recent.series, available=recent.available)
 
     async def _ship(self) -> Mapping[str, object]:
         if self._shipping is None:
@@ -454,6 +466,8 @@ class Gateway:
             health["storage"] = engine.storage_failing
         if self._shipping is not None:
             health["outbox"] = self._shipping.status.to_message()
+        if self._recent is not None:
+            health["recent"] = self._recent.to_message()
         if mqtt is not None:
             health["mqtt"] = _connection(mqtt.connected)
         if self._serial is not None and (ports := self._serial.health()):

@@ -21,7 +21,7 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             }
         elif name == "serial" and isinstance(value, Mapping):
             reduced[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
-        elif name == "outbox" and isinstance(value, Mapping):
+        elif name in ("outbox", "recent") and isinstance(value, Mapping):
             reduced[name] = value["state"]
         elif name == "last_restart" and isinstance(value, Mapping):
             reduced[name] = value["reason"]

@@ -47,6 +47,10 @@ class Access:
         """Whether it has access to some graphs only."""
         return self.read is not None or self.write is not None
 
+    def reads(self, graph: str) -> bool:
+        """Return whether it may read a graph."""
+        return self.read is None or graph in self.read
+
     @property
     def operates(self) -> bool:
         """Whether it may administer data of other clients."""

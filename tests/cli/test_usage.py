@@ -17,6 +17,7 @@ COMMANDS = [
     ["update"],
     ["subscribe"],
     ["publish"],
+    ["series"],
     ["new"],
     ["app"],
     ["app", "check"],

@@ -48,8 +48,8 @@ def only(found):
 def test_no_check_fails_on_an_empty_machine_and_each_problem_has_a_remedy(machine):
     found = list(examine(machine.around()))
     assert {name for name, _ in found} == {
-        "gateway", "restarts", "disk", "card", "files", "clock", "broker", "certificates", "backlog", "memory",
-        "temperature", "units",
+        "gateway", "restarts", "disk", "card", "files", "recent", "clock", "broker", "certificates", "backlog",
+        "memory", "temperature", "units",
     }  # fmt: skip
     for name, finding in found:
         assert "check failed" not in finding.what, name

@@ -70,6 +70,7 @@ REQUESTS = [
     ("PUT", "/api/engine"),
     ("GET", "/api/unmapped"),
     ("GET", "/api/bad-values"),
+    ("GET", "/api/series"),
     ("GET", "/api/outbox"),
     ("POST", "/api/outbox"),
 ]

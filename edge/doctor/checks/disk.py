@@ -39,7 +39,12 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             "set data_dir to a directory on a disk",
         )
     journal = around.data_dir / FILE_NAME
-    needed = around.settings.outbox.max_bytes + _RESERVE + 2 * (journal.stat().st_size if journal.exists() else 0)
+    needed = (
+        around.settings.outbox.max_bytes
+        + around.settings.recent.max_bytes
+        + _RESERVE
+        + 2 * (journal.stat().st_size if journal.exists() else 0)
+    )
     # `f_bavail` excludes the blocks that the file system reserves for root.
     yield judge(filesystem.f_bavail * filesystem.f_frsize, filesystem.f_blocks * filesystem.f_frsize, needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.

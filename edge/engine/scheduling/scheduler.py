@@ -42,6 +42,8 @@ from edge.engine.scheduling.request_queue import RequestQueue
 from edge.engine.scheduling.work import Begin, Cancel, Rights, Schedule, Task, Updates, Write, fail, settle
 from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
+from edge.engine.store.changes import ChangeSet
+from edge.engine.store.graph import LiveGraph
 from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.reevaluated_spu import Usage
@@ -315,6 +317,21 @@ class Scheduler:
     def on_writer(self, action: Callable[[], T]) -> Future[T]:
         """Run a function between two commits, on the writer thread."""
         return self._on_writer(action)
+
+    def follow(
+        self, begin: Callable[[LiveGraph], None], committed: Callable[[Sequence[ChangeSet], int], None]
+    ) -> Future[None]:
+        """Pass the graph to `begin`, and from then on each committed change to `committed`.
+
+        Both are called on the writer thread. `committed` gets the change sets of a commit, and its time in microseconds
+        since 1970; it must not block.
+        """
+
+        def follow() -> None:
+            begin(self._engine.graph)
+            self._writer.committed = committed
+
+        return self._on_writer(follow)
 
     def receipts(self) -> Future[bytes]:
         """Return the receipts of the last committed updates, concatenated, oldest first.

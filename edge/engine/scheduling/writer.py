@@ -32,6 +32,7 @@ from edge.engine.scheduling.long_updates import LongUpdates
 from edge.engine.scheduling.request_queue import RequestQueue
 from edge.engine.scheduling.work import Fire, LongText, Rights, Task, Work, entries
 from edge.engine.settings import EngineSettings
+from edge.engine.store.changes import ChangeSet
 from edge.engine.timers.timers import Timers
 from edge.engine.updates.attempt import LongUpdate, Unfinished
 from edge.engine.wakeups import together
@@ -111,6 +112,8 @@ class Writer:
         """Time of the batch, in microseconds since 1970."""
         self._retry_at = 0.0
         self._snapshot: BackgroundSnapshot | None = None
+        self.committed: Callable[[Sequence[ChangeSet], int], None] | None = None
+        """Called with the change sets of each commit and its time, in microseconds since 1970. It must not block."""
         self.storing = False
         """Whether it waits for the disk."""
         self.storage_failing = ""
@@ -323,6 +326,8 @@ class Writer:
             self._note_recovery()
         # The changes are durable: from here on queries see them, and clients get their answers.
         engine.show(executed)
+        if self.committed is not None and executed:
+            _attempt(partial(self.committed, [step.changes for step in executed], now))
         for work in done:
             _attempt(work.done)
         self._publish(done)

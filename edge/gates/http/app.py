@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import TypeVar
@@ -29,6 +29,7 @@ from edge.gates.http.description import openapi
 from edge.gates.http.engine_resource import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
+from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
@@ -45,7 +46,9 @@ from edge.protocol.errors import (
     NotFound,
     NotReady,
     RequestTimeout,
+    ResultTooLarge,
 )
+from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -54,8 +57,20 @@ _FORWARDING_HEADERS = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "v
 """Headers that mark a request as forwarded by a proxy, or as sent by a page of another origin."""
 
 
+_SERIES_AT_ONCE = 2
+"""Requests for recent values that are read at the same time. Others wait, so that updates get the processor."""
+
+
 async def _nothing_shipped() -> object:
     return {}
+
+
+def _no_list(access: Access) -> Sequence[SeriesExtent]:
+    raise NotFound("The gateway keeps no recent values: the setting recent.enabled is false")
+
+
+def _no_series(request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
+    return _no_list(access)  # type: ignore[return-value]  # it always raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,12 @@ class Views:
     """Values that could not be parsed, with the reason, as JSON."""
     outbox: Callable[[], object] = dict
     """State of the outbox, as JSON."""
+    series: Callable[[SeriesRequest, Access, float], Sequence[SeriesResult]] = _no_series
+    """The recent values of observations. The last argument is the time limit in seconds. Runs on a thread. Raises
+    `EdgeError`.
+    """
+    available: Callable[[Access], Sequence[SeriesExtent]] = _no_list
+    """All series that the client may read. Runs on a thread. Raises `EdgeError`."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped
     """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
@@ -108,6 +129,7 @@ class Routes:
         self._rate_limit = rate_limit
         self._authority = authority
         self._query_timeout = query_timeout
+        self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
@@ -125,6 +147,7 @@ class Routes:
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/unmapped", "api", self._administrators_only(self._shown(self._views.unmapped)), ["GET"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
+            _route("/api/series", "query", self._series, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
@@ -332,6 +355,32 @@ class Routes:
     async def _outbox(self, request: Request) -> Response:
         self._check_ready()
         return _json(await self._views.ship() if request.method == "POST" else self._views.outbox())
+
+    async def _series(self, request: Request) -> Response:
+        self._check_ready()
+        check(access := self._access(request), "query")
+        wanted, media_type = read_series(request, time.time_ns() // 1000), read_format(request)
+        timeout = self._query_timeout
+        deadline = time.monotonic() + timeout
+
+        def read() -> bytes:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RequestTimeout(f"The request waited for {timeout:g} s behind others; try again later")
+            if wanted is None:
+                extents = self._views.available(access)
+                return listed_as_csv(extents) if media_type == CSV else listed_as_json(extents)
+            results = self._views.series(wanted, access, left)
+            return to_csv(results) if media_type == CSV else to_json(wanted, results)
+
+        async with self._series_slots:
+            content = await asyncio.to_thread(read)
+        if len(content) > self._settings.max_result:
+            raise ResultTooLarge(
+                f"The response has {len(content):,} bytes, and http.max_result is {self._settings.max_result:,}; ask "
+                "for a shorter period, fewer observations or fewer points"
+            )
+        return Response(content, headers={"Content-Type": f"{media_type}; charset=utf-8", "Vary": "Accept"})
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:

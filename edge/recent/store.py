@@ -1,0 +1,270 @@
+"""Files of the recent history: logs, raw files and files of aggregates, within a limit of disk space.
+
+Samples go to the current log first. When enough are there, the store writes them into a raw file, by series, and
+removes the log: both have the same number, the *generation*, so that a crash between the two steps duplicates nothing.
+From several raw files the store makes one file of aggregates, and keeps both until they are too old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from edge import durable
+from edge.recent.aggregates import Points
+from edge.recent.block_file import SUFFIX, Block, BlockFile, DamagedFile, Header, Level, Samples, name_of, write
+from edge.recent.buffer import SampleBuffer, SeriesBuffer
+from edge.recent.sample_log import Chunk, SampleLog, read
+from edge.recent.series import TICKS, SeriesKey
+from edge.recent.settings import RecentSettings
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "recent"
+"""Directory in the data directory."""
+_LOG: Final = "log-"
+DAMAGED: Final = ".damaged"
+"""Suffix of damaged files, which the store no longer reads."""
+_ALL: Final = (-(2**62), 2**62)
+_PAUSE: Final = 0.001
+"""Seconds between the series of a long task, so that other threads of the process do not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A finished file."""
+
+    path: Path
+    header: Header
+    size: int
+
+    @property
+    def ended(self) -> int:
+        """End of its last recorded period in ticks. Times in samples come from devices and may be wrong."""
+        return self.header.recorded[-1][1] if self.header.recorded else self.header.last
+
+    @property
+    def began(self) -> int:
+        """Beginning of its first recorded period in ticks."""
+        return self.header.recorded[0][0] if self.header.recorded else self.header.first
+
+
+class RecentStore:
+    """The directory of the recent history. One thread writes; `files` may be read from any thread."""
+
+    def __init__(self, directory: Path, settings: RecentSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self.files: tuple[StoredFile, ...] = ()
+        """Finished files: those of aggregates first, both in the order of their generations."""
+        self._logs: list[SampleLog] = []
+        """Logs of the samples in the buffer; the last one is current."""
+        self.removed = 0
+        """Files removed since the start because of the disk limit."""
+        self.damaged = 0
+        """Damaged files and blocks found since the start."""
+
+    @property
+    def bytes(self) -> int:
+        """Disk space of all files."""
+        return sum(file.size for file in self.files) + sum(log.size for log in self._logs)
+
+    def of(self, level: Level) -> list[StoredFile]:
+        """Return the finished files of a level."""
+        return [file for file in self.files if file.header.level == level]
+
+    @property
+    def aggregated(self) -> int:
+        """Generation up to which aggregates exist."""
+        return max((file.header.generation for file in self.of("minutes")), default=0)
+
+    def open(self, buffer: SampleBuffer) -> None:
+        """Read the headers of all files, and the samples of the logs into a buffer. Raises `OSError`."""
+        durable.make_directory(self._directory, self._directory.parent)
+        found: list[StoredFile] = []
+        for path in sorted(self._directory.iterdir()):
+            if path.name.endswith(SUFFIX):
+                if (file := self._opened(path)) is not None:
+                    found.append(file)
+            elif path.name.endswith(".part"):
+                path.unlink(missing_ok=True)
+        self.files = tuple(found)
+        sealed = max((file.header.generation for file in self.files), default=0)
+        latest = sealed
+        for path in sorted(self._directory.glob(f"{_LOG}*")):
+            number = path.name.removeprefix(_LOG)
+            if not number.isdecimal():
+                continue
+            if int(number) <= sealed:
+                path.unlink(missing_ok=True)
+                continue
+            latest = int(number)
+            if reason := read(path, buffer):
+                # A power cut ends a log this way, so it is no error.
+                _log.warning("recent.log_ends_early", extra={"file": str(path), "reason": reason})
+            log = SampleLog(path)
+            log.size = path.stat().st_size
+            self._logs.append(log)
+        # The samples of former logs are on the disk. They stay there until the next raw file has them.
+        for series in buffer.series.values():
+            series.written, series.written_texts = len(series.times), len(series.codes)
+        self._begin_log(latest + 1, buffer)
+
+    def _begin_log(self, generation: int, buffer: SampleBuffer) -> None:
+        self._logs.append(SampleLog(self._directory / f"{_LOG}{generation:08d}"))
+        # A log must contain every text that its codes mean.
+        for series in buffer.series.values():
+            series.written_texts = 0
+
+    def _opened(self, path: Path) -> StoredFile | None:
+        try:
+            with BlockFile(path) as file:
+                if path.name != name_of(file.header.level, file.header.generation):
+                    raise DamagedFile("its name is not that of its content")
+                return StoredFile(path, file.header, path.stat().st_size)
+        except (DamagedFile, OSError) as error:
+            self.damaged += 1
+            _log.error("recent.file_damaged", extra={"file": str(path), "reason": str(error)})
+            with contextlib.suppress(OSError):
+                path.rename(path.with_name(path.name + DAMAGED))
+            return None
+
+    @property
+    def _generation(self) -> int:
+        return int(self._logs[-1].path.name.removeprefix(_LOG))
+
+    def chunk(self, buffer: SampleBuffer, begin: int, end: int) -> Chunk:
+        """Encode the samples that are not on the disk yet. `append` writes them."""
+        return self._logs[-1].chunk(buffer, begin, end)
+
+    def append(self, chunk: Chunk) -> None:
+        """Write samples to the log. Raises `OSError`; then the next chunk has them too."""
+        self._logs[-1].append(chunk)
+
+    def seal(self, buffer: SampleBuffer) -> None:
+        """Write the samples of a buffer, which no longer changes, into a raw file. Raises `OSError`."""
+        logs, generation = self._logs, self._generation
+        if buffer:
+            first = min(min(series.times) for series in buffer.series.values())
+            last = max(max(series.times) for series in buffer.series.values())
+            if buffer.recorded:
+                first, last = min(first, buffer.recorded[0][0]), max(last, buffer.recorded[-1][1])
+            header = Header("raw", generation, first, last, tuple(buffer.recorded))
+            blocks = ((key, samples(series)) for key, series in buffer.series.items())
+            self._add(write(self._directory, header, blocks))
+        self._logs = [SampleLog(self._directory / f"{_LOG}{generation + 1:08d}")]
+        for log in logs:
+            log.path.unlink(missing_ok=True)
+
+    def _add(self, path: Path) -> None:
+        file = self._opened(path)
+        if file is not None:
+            self.files = tuple(sorted((*self.files, file), key=lambda each: each.path.name))
+
+    def aggregate(self) -> None:
+        """Make one file of aggregates from all raw files that have none yet. Raises `OSError`."""
+        done = self.aggregated
+        sources = [file for file in self.of("raw") if file.header.generation > done]
+        if not sources:
+            return
+        recorded = SampleBuffer()
+        for file in sources:
+            for begin, end in file.header.recorded:
+                recorded.record(begin, end)
+        header = Header(
+            "minutes",
+            sources[-1].header.generation,
+            min(file.header.first for file in sources),
+            max(file.header.last for file in sources),
+            tuple(recorded.recorded),
+        )
+        keys = sorted({key for file in sources for key in self.names(file)})
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(BlockFile(file.path)) for file in sources]
+            self._add(write(self._directory, header, self._minutes(keys, opened)))
+
+    def _minutes(self, keys: Iterable[SeriesKey], files: Sequence[BlockFile]) -> Iterator[tuple[SeriesKey, Block]]:
+        for key in keys:
+            blocks: list[Block] = []
+            for file in files:
+                with self._damage(file.path):
+                    blocks += [block for found, block in file.blocks(key.observation) if found == key]
+            points = Points(key.kind, blocks, *_ALL)
+            if len(points):
+                yield key, points.minutes()
+            time.sleep(_PAUSE)
+
+    def prune(self, now: int, *, trusted: bool) -> None:
+        """Remove files that are too old, and the oldest ones beyond the disk limit. `now` in ticks.
+
+        Without a trusted clock no file is too old: a wrong date would remove everything. Raises `OSError`.
+        """
+        if trusted:
+            done = self.aggregated
+            raw = now - int(self._settings.raw_hours * 3600 * TICKS)
+            minutes = now - int(self._settings.minutes_days * 86_400 * TICKS)
+            for file in self.of("raw"):
+                if file.ended < raw and file.header.generation <= done:
+                    self._remove(file)
+            for file in self.of("minutes")[:-1]:  # the last one has the generation up to which aggregates exist
+                if file.ended < minutes:
+                    self._remove(file)
+        while self.bytes > self._settings.max_bytes and (victim := self._oldest()) is not None:
+            _log.warning(
+                "recent.disk_limit",
+                extra={"removed": victim.path.name, "setting": "recent.max_bytes", "limit": self._settings.max_bytes},
+            )
+            if victim.header.level == "raw" and victim.header.generation > self.aggregated:
+                self.aggregate()
+            self.removed += 1
+            self._remove(victim)
+
+    def _oldest(self) -> StoredFile | None:
+        """Return the file to remove next: the oldest one of the level that takes more than half of the limit.
+
+        A month of aggregates must not leave the last hours without values, nor the reverse.
+        """
+        raw, minutes = self.of("raw"), self.of("minutes")
+        level = raw if sum(file.size for file in raw) > self._settings.max_bytes // 2 else minutes[:-1] or raw
+        return level[0] if level else None
+
+    def _remove(self, file: StoredFile) -> None:
+        file.path.unlink(missing_ok=True)
+        self.files = tuple(each for each in self.files if each is not file)
+
+    # Reading, from any thread
+
+    def read(self, file: StoredFile, observation: str) -> list[tuple[SeriesKey, Block]]:
+        """Return the blocks of an observation in a file. A damaged or removed file has none."""
+        found: list[tuple[SeriesKey, Block]] = []
+        with self._damage(file.path), BlockFile(file.path) as opened:
+            found.extend(opened.blocks(observation))
+        return found
+
+    def names(self, file: StoredFile) -> list[SeriesKey]:
+        """Return the series of a file. A damaged or removed file has none."""
+        found: list[SeriesKey] = []
+        with self._damage(file.path), BlockFile(file.path) as opened:
+            found.extend(opened.names())
+        return found
+
+    @contextlib.contextmanager
+    def _damage(self, path: Path) -> Iterator[None]:
+        """Log damage instead of raising it: the other files are still useful."""
+        try:
+            yield
+        except FileNotFoundError:
+            pass  # it became too old in the meantime
+        except (DamagedFile, OSError) as error:
+            self.damaged += 1
+            _log.error("recent.file_damaged", extra={"file": str(path), "reason": str(error)})
+
+
+def samples(series: SeriesBuffer, count: int | None = None) -> Samples:
+    """Return the samples of a series in a buffer, or the first `count` of them."""
+    return Samples(series.times[:count].tolist(), series.values[:count].tolist(), list(series.codes))

@@ -1,0 +1,210 @@
+"""Tracker of values: finds the new values of observations in the change sets of updates.
+
+An observation has its value in its result, and the time of measurement in an instant of the result (SEPA paper,
+Listing 18):
+
+    ?observation sosa:hasResult ?quantity .
+    ?quantity qudt-1-1:numericValue ?value ; time:hasTime ?instant .
+    ?instant time:inXSDDateTimeStamp ?time
+
+The tracker keeps the links between them, so it needs no query for a new value. It sees every committed update, whatever
+its source. All four triples must be in the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.store.changes import ChangeSet, Statement
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
+from edge.protocol.results import Term
+from edge.recent.buffer import SampleBuffer
+from edge.recent.series import LONGEST_TEXT, MICROSECONDS, TICKS, SeriesKey, kind_of, number_of
+
+_RESULT: Final = ox.NamedNode("http://www.w3.org/ns/sosa/hasResult")
+_VALUE: Final = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
+_HAS_TIME: Final = ox.NamedNode("http://www.w3.org/2006/time#hasTime")
+_STAMP: Final = ox.NamedNode("http://www.w3.org/2006/time#inXSDDateTimeStamp")
+
+_LATEST: Final = 4_102_444_800 * TICKS
+"""The year 2100. Later times, and those before 1970, are wrong: the time of the update replaces them."""
+
+
+class _Quantity:
+    """A node with a value, or the result of observations; usually both."""
+
+    __slots__ = ("observations", "value")
+
+    def __init__(self) -> None:
+        self.observations: list[str] = []
+        self.value: ox.Literal | None = None
+
+
+class _Links:
+    """The quantities and instants of one graph."""
+
+    __slots__ = ("instants", "name", "quantities")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.quantities: dict[Term, _Quantity] = {}
+        self.instants: dict[Term, list[Term]] = {}
+        """Quantities of each instant. Values that were measured together may share one."""
+
+    def quantity(self, term: Term) -> _Quantity:
+        """Return a quantity, known or new."""
+        found = self.quantities.get(term)
+        if found is None:
+            found = self.quantities[term] = _Quantity()
+        return found
+
+    def forget_unused(self, term: Term) -> None:
+        """Forget a quantity that has neither a value nor observations."""
+        found = self.quantities[term]
+        if found.value is None and not found.observations:
+            del self.quantities[term]
+
+
+class ValueTracker:
+    """Finds new values. Not thread-safe: the owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[Term | None, _Links] = {}
+        self.skipped = 0
+        """Values that were not recorded: not finite, too long, or too many different texts."""
+
+    def scan(self, graph: LiveGraph) -> None:
+        """Read the present links and values. Call this on the writer thread, before the first change."""
+        for number, index in graph.graphs.items():
+            links = self._links(None if number == DEFAULT_GRAPH else graph.dictionary.terms[number])
+            for quad in _triples(graph, index, _RESULT):
+                _link(links, *quad)
+            for quantity, value in _triples(graph, index, _VALUE):
+                if isinstance(value, ox.Literal):
+                    links.quantity(quantity).value = value
+            for quantity, instant in _triples(graph, index, _HAS_TIME):
+                links.instants.setdefault(instant, []).append(quantity)
+
+    def apply(self, changes: ChangeSet, now: int, buffer: SampleBuffer) -> None:
+        """Add the new values of a change set to a buffer. `now`: time of the commit in microseconds since 1970.
+
+        A value is new if it, its time, or the link to it is.
+        """
+        added, removed = changes.statements
+        for statement in removed:
+            if statement[1] in _WATCHED:
+                self._remove(statement)
+        at = now // MICROSECONDS
+        # A value without a new time has that of the commit; one with a new time may itself be unchanged.
+        touched: dict[tuple[_Links, Term], int] = {}
+        linked: list[tuple[_Links, Term, str]] = []
+        stamps: list[tuple[_Links, Term, Term]] = []
+        subject: Term
+        graph: Term | None
+        for subject, predicate, object_, graph in added:
+            if predicate not in _WATCHED:
+                continue
+            links = self._links(graph)
+            if predicate == _VALUE:
+                if isinstance(object_, ox.Literal):
+                    links.quantity(subject).value = object_
+                    touched[links, subject] = at
+            elif predicate == _STAMP:
+                stamps.append((links, subject, object_))
+            elif predicate == _HAS_TIME:
+                links.instants.setdefault(object_, []).append(subject)
+                touched[links, subject] = at
+            elif isinstance(subject, ox.NamedNode):
+                _link(links, subject, object_)
+                linked.append((links, object_, subject.value))
+        for links, instant, stamp in stamps:
+            for quantity in links.instants.get(instant, ()):
+                touched[links, quantity] = _ticks(stamp, at)
+        for (links, quantity), time in touched.items():
+            if (found := links.quantities.get(quantity)) is not None:
+                for observation in found.observations:
+                    self._sample(links.name, observation, found.value, time, buffer)
+        for links, quantity, observation in linked:
+            if (links, quantity) not in touched:
+                self._sample(links.name, observation, links.quantity(quantity).value, at, buffer)
+
+    def _sample(self, graph: str, observation: str, value: ox.Literal | None, time: int, buffer: SampleBuffer) -> None:
+        kind = None if value is None else kind_of(value)
+        if value is None or kind is None:
+            return
+        key = SeriesKey(graph, observation, kind)
+        if kind == "text":
+            text = value.value
+            if len(text) > LONGEST_TEXT or not buffer.add_text(key, time, text):
+                self.skipped += 1
+        elif (number := number_of(value, kind)) is None:
+            self.skipped += 1
+        else:
+            buffer.add(key, time, number)
+
+    def _remove(self, statement: Statement) -> None:
+        subject, predicate, object_, graph = statement
+        links = self._graphs.get(graph)
+        if links is None:
+            return
+        if predicate == _HAS_TIME:
+            quantities = links.instants.get(object_, [])
+            if subject in quantities:
+                quantities.remove(subject)
+                if not quantities:
+                    del links.instants[object_]
+        elif predicate == _RESULT and isinstance(subject, ox.NamedNode):
+            quantity = links.quantities.get(object_)
+            if quantity is not None and subject.value in quantity.observations:
+                quantity.observations.remove(subject.value)
+                links.forget_unused(object_)
+        elif predicate == _VALUE:
+            quantity = links.quantities.get(subject)
+            if quantity is not None and quantity.value == object_:
+                quantity.value = None
+                links.forget_unused(subject)
+
+    def _links(self, graph: Term | None) -> _Links:
+        links = self._graphs.get(graph)
+        if links is None:
+            name = "" if graph is None else graph.value if isinstance(graph, ox.NamedNode) else str(graph)
+            links = self._graphs[graph] = _Links(name)
+        return links
+
+
+def _link(links: _Links, observation: Term, quantity: Term) -> None:
+    # A blank node has another name after a restart, and no client can ask for it.
+    if isinstance(observation, ox.NamedNode):
+        observations = links.quantity(quantity).observations
+        if observation.value not in observations:
+            observations.append(observation.value)
+
+
+_WATCHED: Final = frozenset({_RESULT, _VALUE, _HAS_TIME, _STAMP})
+
+
+def _triples(graph: LiveGraph, index: TripleIndex, predicate: ox.NamedNode) -> Iterable[tuple[Term, Term]]:
+    """Yield subject and object of the triples with a predicate."""
+    number = graph.dictionary.find(predicate)
+    terms = graph.dictionary.terms
+    if number is not None:
+        for subject, _, object_ in index.match(None, number, None):
+            yield terms[subject], terms[object_]
+
+
+def _ticks(stamp: Term, at: int) -> int:
+    """Return the time of an instant, or the time of the commit, `at`, if it is not valid."""
+    if isinstance(stamp, ox.Literal):
+        try:
+            time = datetime.fromisoformat(stamp.value)
+            if time.tzinfo is not None:
+                ticks = int(time.timestamp() * TICKS)
+                if 0 <= ticks < _LATEST:
+                    return ticks
+        except (ValueError, OverflowError):
+            pass
+    return at
