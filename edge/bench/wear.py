@@ -1,4 +1,5 @@
-"""Bytes that a gateway writes to its card for 1,000 observations, by durability, batch size and use of the outbox.
+"""Bytes that a gateway writes to its card: for 1,000 observations, by durability, batch size and use of the outbox, and
+for a recent value.
 
 Each side is a gateway that receives readings over MQTT at its embedded broker. A single reading follows the
 notification of the previous one, so it has its own commit. The readings of a batch share commits. The experiment counts
@@ -23,9 +24,11 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import ClientConnection, connect
 
+from edge.bench import recent_wear
 from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.gateway import BenchGateway
 from edge.bench.readings import QUERY, STORED
+from edge.bench.recent_wear import SENSORS
 
 _SENSORS: Final = 100
 _READINGS: Final = 3_000
@@ -70,9 +73,13 @@ def run(options: ExperimentOptions) -> ExperimentReport:
         for side in _SIDES:
             with TemporaryDirectory(prefix="edge-bench-") as directory:
                 found[side.name].append(_written(Path(directory), side, readings) / readings * _UNIT)
+        for sensors in SENSORS:
+            with TemporaryDirectory(prefix="edge-bench-") as directory:
+                found[sensors.name].append(recent_wear.written(Path(directory), sensors, small=options.small))
     figures = [
         Figure(side.name, f"bytes for {_UNIT:,} observations, {side.meaning}", found[side.name]) for side in _SIDES
     ]
+    figures += [Figure(sensors.name, sensors.meaning, found[sensors.name]) for sensors in SENSORS]
     return ExperimentReport("wear", options.mode, {}, figures, notes=_notes(found))
 
 

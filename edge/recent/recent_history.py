@@ -133,6 +133,11 @@ class RecentHistory:
         if self._queued > _MOST_QUADS:
             self._wake.set()
 
+    def add(self, key: SeriesKey, time: int, value: float) -> None:
+        """Add a number. `time` in ticks."""
+        with self._lock:
+            self._buffer.add(key, time, value)
+
     def _now(self) -> int:
         return self._clock.wall() // MICROSECONDS
 

@@ -30,6 +30,12 @@ _VALUE: Final = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
 _HAS_TIME: Final = ox.NamedNode("http://www.w3.org/2006/time#hasTime")
 _STAMP: Final = ox.NamedNode("http://www.w3.org/2006/time#inXSDDateTimeStamp")
 
+_OBSERVATION_RESULT: Final = 1
+_QUANTITY_VALUE: Final = 2
+_QUANTITY_INSTANT: Final = 3
+_INSTANT_TIME: Final = 4
+"""Meanings of statements, by their predicates."""
+
 _LATEST: Final = 4_102_444_800 * TICKS
 """The year 2100. Later times, and those before 1970, are wrong: the time of the update replaces them."""
 
@@ -96,8 +102,9 @@ class ValueTracker:
         """
         added, removed = changes.statements
         for statement in removed:
-            if statement[1] in _WATCHED:
-                self._remove(statement)
+            role = _ROLES.get(statement[1])
+            if role is not None and role != _INSTANT_TIME:
+                self._remove(role, statement)
         at = now // MICROSECONDS
         # A value without a new time has that of the commit; one with a new time may itself be unchanged.
         touched: dict[tuple[_Links, Term], int] = {}
@@ -106,16 +113,17 @@ class ValueTracker:
         subject: Term
         graph: Term | None
         for subject, predicate, object_, graph in added:
-            if predicate not in _WATCHED:
+            role = _ROLES.get(predicate)
+            if role is None:
                 continue
-            links = self._links(graph)
-            if predicate == _VALUE:
+            links = self._graphs.get(graph) or self._links(graph)
+            if role == _QUANTITY_VALUE:
                 if isinstance(object_, ox.Literal):
                     links.quantity(subject).value = object_
                     touched[links, subject] = at
-            elif predicate == _STAMP:
+            elif role == _INSTANT_TIME:
                 stamps.append((links, subject, object_))
-            elif predicate == _HAS_TIME:
+            elif role == _QUANTITY_INSTANT:
                 links.instants.setdefault(object_, []).append(subject)
                 touched[links, subject] = at
             elif isinstance(subject, ox.NamedNode):
@@ -146,23 +154,23 @@ class ValueTracker:
         else:
             buffer.add(key, time, number)
 
-    def _remove(self, statement: Statement) -> None:
-        subject, predicate, object_, graph = statement
+    def _remove(self, role: int, statement: Statement) -> None:
+        subject, _, object_, graph = statement
         links = self._graphs.get(graph)
         if links is None:
             return
-        if predicate == _HAS_TIME:
+        if role == _QUANTITY_INSTANT:
             quantities = links.instants.get(object_, [])
             if subject in quantities:
                 quantities.remove(subject)
                 if not quantities:
                     del links.instants[object_]
-        elif predicate == _RESULT and isinstance(subject, ox.NamedNode):
+        elif role == _OBSERVATION_RESULT and isinstance(subject, ox.NamedNode):
             quantity = links.quantities.get(object_)
             if quantity is not None and subject.value in quantity.observations:
                 quantity.observations.remove(subject.value)
                 links.forget_unused(object_)
-        elif predicate == _VALUE:
+        elif role == _QUANTITY_VALUE:
             quantity = links.quantities.get(subject)
             if quantity is not None and quantity.value == object_:
                 quantity.value = None
@@ -184,7 +192,13 @@ def _link(links: _Links, observation: Term, quantity: Term) -> None:
             observations.append(observation.value)
 
 
-_WATCHED: Final = frozenset({_RESULT, _VALUE, _HAS_TIME, _STAMP})
+_ROLES: Final[dict[Term, int]] = {
+    _RESULT: _OBSERVATION_RESULT,
+    _VALUE: _QUANTITY_VALUE,
+    _HAS_TIME: _QUANTITY_INSTANT,
+    _STAMP: _INSTANT_TIME,
+}
+"""One look-up for each statement: a comparison of two terms of Oxigraph takes as long."""
 
 
 def _triples(graph: LiveGraph, index: TripleIndex, predicate: ox.NamedNode) -> Iterable[tuple[Term, Term]]:
