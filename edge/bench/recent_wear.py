@@ -38,7 +38,8 @@ class Sensors(NamedTuple):
     @property
     def meaning(self) -> str:
         """Description of the figure."""
-        return f"bytes for a recent value, {self.number} sensors, one value each {self.period:g} s +- {1000 * self.jitter:g} ms"
+        rate = f"one value each {self.period:g} s +- {1000 * self.jitter:g} ms"
+        return f"bytes for a recent value, {self.number} sensors, {rate}"
 
 
 SENSORS: Final = (

@@ -42,9 +42,9 @@ class Recent:
         """Return the requested series that the client may read. Raises `EdgeError`."""
         return self._history.read(request, access.reads, timeout)
 
-    def available(self, access: Access) -> Sequence[SeriesExtent]:
+    def available(self, access: Access, timeout: float) -> Sequence[SeriesExtent]:
         """Return all series that the client may read. Raises `EdgeError`."""
-        return self._history.available(access.reads)
+        return self._history.available(access.reads, timeout)
 
     def to_message(self) -> Mapping[str, object]:
         """Return the state for the health report."""

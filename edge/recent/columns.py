@@ -111,7 +111,7 @@ def unpack_doubles(data: memoryview) -> tuple[list[Number], memoryview]:
 
 
 def scale(values: Sequence[float]) -> tuple[int, list[int]] | None:
-    """Return a number of decimals, and the values as integers of that unit. None: there is no exact one."""
+    """Return a number of decimals, and the values as integers of that unit. None: no such number is exact."""
     if max(map(abs, values), default=0) * 10**_MOST_DECIMALS >= EXACT:
         # Large integers are exact without decimals.
         if max(map(abs, values)) < EXACT and all(map(float.is_integer, map(float, values))):

@@ -25,21 +25,23 @@ from edge.recent.block_file import Block, Minutes, Samples
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.series import MICROSECONDS, TICKS, SeriesKey
 from edge.recent.settings import RecentSettings
-from edge.recent.store import NAME, RecentStore, StoredFile, samples
+from edge.recent.store import NAME, RecentStore, StopAggregation, StoredFile, samples
 from edge.recent.value_tracker import ValueTracker
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_MOST_QUADS: Final = 20_000
-"""Quads in the queue at which the thread takes them before its time."""
+_MOST_QUADS: Final = 2_000
+"""Quads in the queue at which the thread takes them before its time: about 1 MB."""
 _SECOND: Final = 1_000_000
 """Microseconds."""
 _START_TIMEOUT: Final = 10.0
 """Seconds that a request waits for the files after a start."""
-_MOST_ROWS: Final = 200_000
-"""Most rows of a response."""
+_MOST_ROWS: Final = 100_000
+"""Most rows of a response, more than a day has seconds."""
+_MOST_LISTED: Final = 50_000
+"""Most series in a list."""
 
 Readable = Callable[[str], bool]
 """Whether the client may read the graph with this IRI; empty for the default graph."""
@@ -63,7 +65,8 @@ class RecentHistory:
     def __init__(self, data_dir: Path, settings: RecentSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._store = RecentStore(data_dir / NAME, settings)
+        self._stopping = threading.Event()
+        self._store = RecentStore(data_dir / NAME, settings, self._stopping)
         self._tracker = ValueTracker()
         self._queue: deque[tuple[ChangeSet, int]] = deque()
         self._queued = 0
@@ -75,7 +78,6 @@ class RecentHistory:
         """A full buffer that is being written into a file."""
         self._wake = threading.Event()
         self._loaded = threading.Event()
-        self._stopping = threading.Event()
         self._stored_until = 0
         """End of the recorded period that is on the disk, in ticks."""
         self._seal_at = 0
@@ -170,10 +172,8 @@ class RecentHistory:
         buffer = SampleBuffer()
         try:
             self._store.open(buffer)
-        except OSError as error:
-            if not self.failing:
-                _log.error("recent.not_opened", extra={"reason": str(error)})
-            self.failing = str(error)
+        except Exception as error:  # noqa: BLE001  an internal error must not end the thread
+            self._note_failure("recent.not_opened", error)
             self._take()
             with self._lock:
                 self._drop(self._buffer)
@@ -183,9 +183,12 @@ class RecentHistory:
         with self._lock:
             self._buffer = buffer
             self._stored_until = self._now()
-        self._seal_at = self._clock.steady() + int(self._settings.seal_interval * _SECOND)
+        self._set_seal()
         self._loaded.set()
         return True
+
+    def _set_seal(self) -> None:
+        self._seal_at = self._clock.steady() + int(self._settings.seal_interval * _SECOND)
 
     @property
     def _full(self) -> bool:
@@ -220,16 +223,21 @@ class RecentHistory:
                 self._seal()
                 self._aggregate()
                 self._store.prune(self._now(), trusted=self._clock.trusted())
+        except StopAggregation:
+            pass  # the next run makes the aggregates
         except Exception as error:  # noqa: BLE001  an internal error must not end the thread
-            if not self.failing:
-                fault = None if isinstance(error, OSError) else error
-                _log.error("recent.write_failed", extra={"reason": str(error)}, exc_info=fault)
-            self.failing = str(error) or type(error).__name__
+            self._note_failure("recent.write_failed", error)
             self._limit_memory()
         else:
             if self.failing:
                 _log.info("recent.write_recovered")
             self.failing = ""
+
+    def _note_failure(self, event: str, error: Exception) -> None:
+        """Log the first one of several failures."""
+        if not self.failing:
+            _log.error(event, extra={"reason": str(error)}, exc_info=None if isinstance(error, OSError) else error)
+        self.failing = str(error) or type(error).__name__
 
     def _flush(self) -> None:
         now = self._now()
@@ -249,13 +257,14 @@ class RecentHistory:
         with self._lock:
             if self._sealing is None:
                 if not self._buffer:
+                    self._set_seal()
                     return
                 self._sealing, self._buffer = self._buffer, SampleBuffer()
             sealing = self._sealing
         self._store.seal(sealing)
         with self._lock:
             self._sealing = None
-        self._seal_at = self._clock.steady() + int(self._settings.seal_interval * _SECOND)
+        self._set_seal()
 
     def _aggregate(self) -> None:
         done = self._store.aggregated
@@ -314,14 +323,23 @@ class RecentHistory:
             )
         return found
 
-    def available(self, readable: Readable) -> list[SeriesExtent]:
-        """Return all series that the client may read. Raises `NotReady`."""
+    def available(self, readable: Readable, timeout: float = math.inf) -> list[SeriesExtent]:
+        """Return all series that the client may read. `timeout` is in seconds.
+
+        Raises `NotReady`, `RequestTimeout`, and `ResultTooLarge` for too many series.
+        """
+        deadline = self._clock.steady() / _SECOND + timeout
         snapshot = self._snapshot(None)
         extents: dict[SeriesKey, tuple[int, int]] = {}
         for file in snapshot.files:
+            self._check_time(deadline)
             for key in self._store.names(file):
                 begin, end = extents.get(key, (file.began, file.ended))
                 extents[key] = min(begin, file.began), max(end, file.ended)
+            if len(extents) > _MOST_LISTED:
+                raise ResultTooLarge(
+                    f"The gateway has more than {_MOST_LISTED:,} series, too many for a list; name the observations"
+                )
         for key, block in snapshot.unsealed:
             if block.times:
                 begin, end = extents.get(key, (block.times[0], block.times[-1]))
@@ -332,9 +350,14 @@ class RecentHistory:
             if readable(key.graph)
         ]
 
+    def _check_time(self, deadline: float) -> None:
+        if self._clock.steady() / _SECOND > deadline:
+            raise RequestTimeout("Reading the recent values took too long; ask for a shorter period")
+
     def _snapshot(self, observations: set[str] | None) -> _Snapshot:
-        if not self._loaded.wait(_START_TIMEOUT):
-            raise NotReady("The gateway still reads its recent history; try again in a few seconds")
+        if not self._loaded.wait(0 if self.failing else _START_TIMEOUT):
+            reason = f"The recent history cannot be read: {self.failing}" if self.failing else "It is still being read"
+            raise NotReady(f"{reason}; the gateway tries again by itself")
         with self._lock:
             self._take_locked()
             buffers = [self._buffer] if self._sealing is None else [self._sealing, self._buffer]
@@ -368,8 +391,7 @@ class RecentHistory:
         # From here on raw files answer; it is a whole minute, so no aggregate is on both sides.
         border = end if by_minutes or not raw else -(-raw[0].began // MINUTE) * MINUTE
         for file in snapshot.files:
-            if self._clock.steady() / _SECOND > deadline:
-                raise RequestTimeout("Reading the recent values took too long; ask for a shorter period")
+            self._check_time(deadline)
             level, generation = file.header.level, file.header.generation
             if level == "raw" and by_minutes and generation <= snapshot.aggregated:
                 continue

@@ -41,7 +41,7 @@ _LONGEST: Final = 64 * 1024 * 1024
 
 
 class Chunk(NamedTuple):
-    """Encoded samples, and what the log has after they are written."""
+    """Encoded samples, and the state of the log after their write."""
 
     data: bytes
     numbers: dict[SeriesKey, int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,10 @@ _PAUSE: Final = 0.001
 """Seconds between the series of a long task, so that other threads of the process do not wait for it."""
 
 
+class StopAggregation(Exception):
+    """The gateway stops, and the file of aggregates is not finished. Nothing has changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A finished file."""
@@ -57,8 +61,10 @@ class StoredFile:
 class RecentStore:
     """The directory of the recent history. One thread writes; `files` may be read from any thread."""
 
-    def __init__(self, directory: Path, settings: RecentSettings) -> None:
+    def __init__(self, directory: Path, settings: RecentSettings, stopping: threading.Event) -> None:
+        """`stopping` interrupts the making of aggregates."""
         self._directory = directory
+        self._stopping = stopping
         self._settings = settings
         self.files: tuple[StoredFile, ...] = ()
         """Finished files: those of aggregates first, both in the order of their generations."""
@@ -105,7 +111,7 @@ class RecentStore:
                 continue
             latest = int(number)
             if reason := read(path, buffer):
-                # A power cut ends a log this way, so it is no error.
+                # A power cut ends a log this way, so this is not an error.
                 _log.warning("recent.log_ends_early", extra={"file": str(path), "reason": reason})
             log = SampleLog(path)
             log.size = path.stat().st_size
@@ -167,7 +173,7 @@ class RecentStore:
             self.files = tuple(sorted((*self.files, file), key=lambda each: each.path.name))
 
     def aggregate(self) -> None:
-        """Make one file of aggregates from all raw files that have none yet. Raises `OSError`."""
+        """Make one file of aggregates from all raw files that have none yet. Raises `OSError`, `StopAggregation`."""
         done = self.aggregated
         sources = [file for file in self.of("raw") if file.header.generation > done]
         if not sources:
@@ -197,7 +203,8 @@ class RecentStore:
             points = Points(key.kind, blocks, *_ALL)
             if len(points):
                 yield key, points.minutes()
-            time.sleep(_PAUSE)
+            if self._stopping.wait(_PAUSE):
+                raise StopAggregation
 
     def prune(self, now: int, *, trusted: bool) -> None:
         """Remove files that are too old, and the oldest ones beyond the disk limit. `now` in ticks.

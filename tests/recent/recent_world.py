@@ -49,7 +49,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        """Open the directory. What the former history had not written is lost, as in a power cut."""
+        """Open the directory. Samples that the former history had not written are lost, as in a power cut."""
         self.history = RecentHistory(self.directory, self.settings, self.clock)
         self.history.open()
 

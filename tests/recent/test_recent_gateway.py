@@ -144,7 +144,7 @@ def test_several_observations_and_unknown_ones(box):
         ({"observation": "urn:o", "points": "9" * 30}, '"points" must be'),
         ({"observation": "urn:o", "points": ["1", "2"]}, "must be given once"),
         ({"observation": "urn:o", "format": "xml"}, '"format" must be json or csv'),
-        ({"observation": "urn:o", "form": "csv"}, 'no parameter "form"'),
+        ({"observation": "urn:o", "form": "csv"}, 'Unknown parameter "form"'),
         ({"observation": ["urn:o"] * 101}, "up to 100 observations"),
         ({"from": "-1h"}, '"from" needs an observation'),
     ],

@@ -1,4 +1,4 @@
-"""The recent history: what it has after restarts, power cuts, full disks and months."""
+"""The recent history after restarts, power cuts, full disks and months."""
 
 from __future__ import annotations
 

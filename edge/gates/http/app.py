@@ -65,12 +65,12 @@ async def _nothing_shipped() -> object:
     return {}
 
 
-def _no_list(access: Access) -> Sequence[SeriesExtent]:
+def _no_list(access: Access, timeout: float) -> Sequence[SeriesExtent]:
     raise NotFound("The gateway keeps no recent values: the setting recent.enabled is false")
 
 
 def _no_series(request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
-    return _no_list(access)  # type: ignore[return-value]  # it always raises
+    return _no_list(access, timeout)  # type: ignore[return-value]  # it always raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Views:
     """The recent values of observations. The last argument is the time limit in seconds. Runs on a thread. Raises
     `EdgeError`.
     """
-    available: Callable[[Access], Sequence[SeriesExtent]] = _no_list
-    """All series that the client may read. Runs on a thread. Raises `EdgeError`."""
+    available: Callable[[Access, float], Sequence[SeriesExtent]] = _no_list
+    """All series that the client may read. The last argument is the time limit in seconds. As `series`."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped
     """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
@@ -368,7 +368,7 @@ class Routes:
             if left <= 0:
                 raise RequestTimeout(f"The request waited for {timeout:g} s behind others; try again later")
             if wanted is None:
-                extents = self._views.available(access)
+                extents = self._views.available(access, left)
                 return listed_as_csv(extents) if media_type == CSV else listed_as_json(extents)
             results = self._views.series(wanted, access, left)
             return to_csv(results) if media_type == CSV else to_json(wanted, results)

@@ -50,7 +50,7 @@ def read_series(request: Request, now: int) -> SeriesRequest | None:
         if name == "observation":
             observations.append(value)
         elif name not in _PARAMETERS:
-            raise InvalidRequest(f'There is no parameter "{name}" here; use {", ".join(_PARAMETERS)}')
+            raise InvalidRequest(f'Unknown parameter "{name}"; use {", ".join(_PARAMETERS)}')
         elif name in given:
             raise InvalidRequest(f'The parameter "{name}" must be given once')
         else:
@@ -114,23 +114,16 @@ def _points(text: str) -> int | None:
 def to_json(request: SeriesRequest, results: Sequence[SeriesResult]) -> bytes:
     """Return the rows of all series as JSON."""
     known = {result.observation for result in results}
-    return _json(
-        {
-            "from": _text(request.begin),
-            "to": _text(request.end),
-            "series": [
-                {
-                    "observation": result.observation,
-                    "graph": result.graph,
-                    "kind": result.kind,
-                    "step": None if result.step is None else result.step / _SECOND,
-                    "rows": list(map(_row, result.rows)),
-                }
-                for result in results
-            ],
-            "unknown": [each for each in dict.fromkeys(request.observations) if each not in known],
-        }
-    )
+    period = {"from": _text(request.begin), "to": _text(request.end)}
+    unknown = [each for each in dict.fromkeys(request.observations) if each not in known]
+    return f'{_json(period)[:-1]},"series":[{",".join(map(_series, results))}],"unknown":{_json(unknown)}}}'.encode()
+
+
+def _series(result: SeriesResult) -> str:
+    step = None if result.step is None else result.step / _SECOND
+    about = {"observation": result.observation, "graph": result.graph, "kind": result.kind, "step": step}
+    # One row at a time: as objects of Python, all rows take ten times the memory of their text.
+    return f'{_json(about)[:-1]},"rows":[{",".join([_json(_row(row)) for row in result.rows])}]}}'
 
 
 def to_csv(results: Sequence[SeriesResult]) -> bytes:
@@ -143,7 +136,7 @@ def to_csv(results: Sequence[SeriesResult]) -> bytes:
 
 def listed_as_json(extents: Iterable[SeriesExtent]) -> bytes:
     """Return the list of all series as JSON."""
-    return _json({"series": [dict(zip(_LISTED, _extent(each), strict=True)) for each in extents]})
+    return _json({"series": [dict(zip(_LISTED, _extent(each), strict=True)) for each in extents]}).encode()
 
 
 def listed_as_csv(extents: Iterable[SeriesExtent]) -> bytes:
@@ -184,8 +177,7 @@ def _text(time: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0") + "Z"
 
 
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
