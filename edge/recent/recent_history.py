@@ -10,25 +10,22 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
 from edge.engine.clock import Clock
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.store.changes import ChangeSet
-from edge.protocol.errors import NotFound, NotReady, RequestTimeout, ResultTooLarge
-from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult, SeriesRow
-from edge.recent.aggregates import MINUTE, Points
-from edge.recent.block_file import Block, Minutes, Samples
+from edge.protocol.errors import NotReady
+from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
+from edge.recent.block_file import Block, Samples
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.series import MICROSECONDS, TICKS, SeriesKey
+from edge.recent.series_reader import Readable, SeriesReader, Snapshot
 from edge.recent.settings import RecentSettings
-from edge.recent.store import NAME, RecentStore, StopAggregation, StoredFile, samples
+from edge.recent.store import NAME, RecentStore, StopAggregation, samples
 from edge.recent.value_tracker import ValueTracker
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -38,25 +35,6 @@ _SECOND: Final = 1_000_000
 """Microseconds."""
 _START_TIMEOUT: Final = 10.0
 """Seconds that a request waits for the files after a start."""
-_MOST_ROWS: Final = 100_000
-"""Most rows of a response, more than a day has seconds."""
-_MOST_LISTED: Final = 50_000
-"""Most series in a list."""
-
-Readable = Callable[[str], bool]
-"""Whether the client may read the graph with this IRI; empty for the default graph."""
-
-
-class _Snapshot(NamedTuple):
-    """State of the store at one time."""
-
-    files: Sequence[StoredFile]
-    aggregated: int
-    """Generation up to which aggregates exist."""
-    unsealed: Sequence[tuple[SeriesKey, Block]]
-    """Samples that are in no finished file."""
-    recorded: Sequence[tuple[int, int]]
-    """Recorded periods in ticks."""
 
 
 class RecentHistory:
@@ -67,6 +45,7 @@ class RecentHistory:
         self._clock = clock
         self._stopping = threading.Event()
         self._store = RecentStore(data_dir / NAME, settings, self._stopping)
+        self._reader = SeriesReader(self._store, clock)
         self._tracker = ValueTracker()
         self._queue: deque[tuple[ChangeSet, int]] = deque()
         self._queued = 0
@@ -149,6 +128,7 @@ class RecentHistory:
         interval = int(self._settings.flush_interval * _SECOND)
         while not self.open() and not self._stopping.is_set():
             self._wake.wait(self._settings.flush_interval)
+            self._wake.clear()
         if not self._loaded.is_set():
             return
         steady = self._clock.steady
@@ -288,40 +268,13 @@ class RecentHistory:
     # Requests
 
     def read(self, request: SeriesRequest, readable: Readable, timeout: float = math.inf) -> list[SeriesResult]:
-        """Return the series of the requested observations, in the order of the request.
+        """Return the series of the requested observations. `timeout` is in seconds.
 
-        `timeout` is in seconds. Observations without values that the client may read are left out. Raises `NotFound`
-        if all are, `NotReady`, `RequestTimeout`, and `ResultTooLarge` for too many rows.
+        Observations without values that the client may read are left out. Raises `NotFound` if all are, `NotReady`,
+        `RequestTimeout`, and `ResultTooLarge` for too many rows.
         """
         deadline = self._clock.steady() / _SECOND + timeout
-        snapshot = self._snapshot(set(request.observations))
-        begin, end = request.begin // MICROSECONDS, -(-request.end // MICROSECONDS)
-        # Periods begin at multiples of their length, so those of the next request are the same. One more than fits may
-        # be touched.
-        step = 0 if request.points is None else -(-(end - begin) // max(1, request.points - 1))
-        if step >= MINUTE:
-            step = -(-step // MINUTE) * MINUTE
-        found: list[SeriesResult] = []
-        rows = 0
-        for observation in dict.fromkeys(request.observations):
-            blocks = self._blocks(snapshot, observation, begin, end, step, deadline)
-            for key in sorted(blocks):
-                if not readable(key.graph):
-                    continue
-                points = Points(key.kind, blocks[key], begin, end)
-                found.append(_result(key, points, request, step, snapshot.recorded))
-                rows += len(found[-1].rows)
-                if rows > _MOST_ROWS:
-                    raise ResultTooLarge(
-                        f"The response has more than {_MOST_ROWS:,} rows; ask for a shorter period, fewer observations "
-                        "or fewer points"
-                    )
-        if not found:
-            raise NotFound(
-                "None of these observations has a recorded value that you may read; the list of all series is at "
-                "/api/series"
-            )
-        return found
+        return self._reader.read(self._snapshot(set(request.observations)), request, readable, deadline)
 
     def available(self, readable: Readable, timeout: float = math.inf) -> list[SeriesExtent]:
         """Return all series that the client may read. `timeout` is in seconds.
@@ -329,32 +282,9 @@ class RecentHistory:
         Raises `NotReady`, `RequestTimeout`, and `ResultTooLarge` for too many series.
         """
         deadline = self._clock.steady() / _SECOND + timeout
-        snapshot = self._snapshot(None)
-        extents: dict[SeriesKey, tuple[int, int]] = {}
-        for file in snapshot.files:
-            self._check_time(deadline)
-            for key in self._store.names(file):
-                begin, end = extents.get(key, (file.began, file.ended))
-                extents[key] = min(begin, file.began), max(end, file.ended)
-            if len(extents) > _MOST_LISTED:
-                raise ResultTooLarge(
-                    f"The gateway has more than {_MOST_LISTED:,} series, too many for a list; name the observations"
-                )
-        for key, block in snapshot.unsealed:
-            if block.times:
-                begin, end = extents.get(key, (block.times[0], block.times[-1]))
-                extents[key] = min(begin, *block.times), max(end, *block.times)
-        return [
-            SeriesExtent(key.observation, key.graph, key.kind, begin * MICROSECONDS, end * MICROSECONDS)
-            for key, (begin, end) in sorted(extents.items(), key=lambda each: (each[0].observation, each[0]))
-            if readable(key.graph)
-        ]
+        return self._reader.available(self._snapshot(None), readable, deadline)
 
-    def _check_time(self, deadline: float) -> None:
-        if self._clock.steady() / _SECOND > deadline:
-            raise RequestTimeout("Reading the recent values took too long; ask for a shorter period")
-
-    def _snapshot(self, observations: set[str] | None) -> _Snapshot:
+    def _snapshot(self, observations: set[str] | None) -> Snapshot:
         if not self._loaded.wait(0 if self.failing else _START_TIMEOUT):
             reason = f"The recent history cannot be read: {self.failing}" if self.failing else "It is still being read"
             raise NotReady(f"{reason}; the gateway tries again by itself")
@@ -375,88 +305,9 @@ class RecentHistory:
                 + [(self._stored_until, max(self._stored_until, self._now()))]
             ):
                 periods.record(begin, end)
-            return _Snapshot(files, self._store.aggregated, unsealed, periods.recorded)
-
-    def _blocks(
-        self, snapshot: _Snapshot, observation: str, begin: int, end: int, step: int, deadline: float
-    ) -> dict[SeriesKey, list[Block]]:
-        """Return the blocks that answer a request. Series without values in the period have an empty list.
-
-        Aggregates answer requests for periods of whole minutes, raw samples all others as far as they go back. No
-        value is in two of the blocks.
-        """
-        blocks: dict[SeriesKey, list[Block]] = {}
-        raw = [file for file in snapshot.files if file.header.level == "raw"]
-        by_minutes = step >= MINUTE
-        # From here on raw files answer; it is a whole minute, so no aggregate is on both sides.
-        border = end if by_minutes or not raw else -(-raw[0].began // MINUTE) * MINUTE
-        for file in snapshot.files:
-            self._check_time(deadline)
-            level, generation = file.header.level, file.header.generation
-            if level == "raw" and by_minutes and generation <= snapshot.aggregated:
-                continue
-            relevant = file.header.first < end and file.header.last >= begin
-            if level == "minutes" and not by_minutes and file.header.first >= border:
-                relevant = False
-            if not relevant:
-                continue
-            for key, block in self._store.read(file, observation):
-                known = blocks.setdefault(key, [])
-                if by_minutes or (level == "raw" and generation > snapshot.aggregated):
-                    known.append(block)
-                else:
-                    known.append(_part(block, border, before=level == "minutes"))
-        for key, block in snapshot.unsealed:
-            if key.observation == observation:
-                blocks.setdefault(key, []).append(block)
-        if not blocks:
-            # The observation is unknown only if no file has it.
-            for file in snapshot.files:
-                blocks = {key: [] for key, _ in self._store.read(file, observation)}
-                if blocks:
-                    break
-        return blocks
+            return Snapshot(files, self._store.aggregated, unsealed, periods.recorded)
 
 
 def _ends(series: SeriesBuffer) -> Samples:
     """Return the first and the last time of a series, without its values."""
     return Samples([min(series.times), max(series.times)] if series.times else [], [], [])
-
-
-def _part(block: Block, border: int, *, before: bool) -> Block:
-    """Return the values before a time, or from it on."""
-    chosen = [place for place, time in enumerate(block.times) if (time < border) == before]
-    if len(chosen) == len(block.times):
-        return block
-
-    def of(column: list[T]) -> list[T]:
-        return [column[place] for place in chosen] if column else column
-
-    if isinstance(block, Samples):
-        return Samples(of(block.times), of(block.values), block.texts)
-    low, high, mean = map(of, (block.low, block.high, block.mean))
-    return Minutes(of(block.times), of(block.last), of(block.counts), low, high, mean, block.texts)
-
-
-def _result(
-    key: SeriesKey, points: Points, request: SeriesRequest, step: int, recorded: Sequence[tuple[int, int]]
-) -> SeriesResult:
-    as_stored = request.points is None or len(points) <= request.points
-    origin = request.begin // MICROSECONDS if request.points == 1 else 0
-    rows = points.rows() if as_stored else points.periods(max(1, step), origin)
-    used = None if as_stored else step * MICROSECONDS
-    return SeriesResult(key.observation, key.graph, key.kind, used, list(_with_gaps(rows, recorded, used or 0)))
-
-
-def _with_gaps(rows: Iterable[SeriesRow], recorded: Sequence[tuple[int, int]], step: int) -> Iterable[SeriesRow]:
-    """Add a row without value at the beginning of each period in which nothing was recorded."""
-    gaps = deque((end * MICROSECONDS, begin * MICROSECONDS) for (_, end), (begin, _) in pairwise(recorded))
-    before: SeriesRow | None = None
-    for row in rows:
-        while gaps and gaps[0][1] <= (0 if before is None else before.time):
-            gaps.popleft()
-        # A gap within an aggregated period, or between two neighbours, is not visible.
-        if before is not None and gaps and (begin := max(gaps[0][0], before.time + step)) < min(gaps[0][1], row.time):
-            yield SeriesRow(begin, None)
-        yield row
-        before = row
