@@ -13,7 +13,7 @@ import struct
 import zlib
 from array import array
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.columns import (
@@ -32,7 +32,7 @@ from edge.recent.series import SeriesKey
 BLOCK: Final = 4096
 """Bytes that a card writes at once."""
 _MAGIC: Final = b"EDGEsam1"
-_HEADER: Final = struct.Struct("<8sIIqq")
+HEADER: Final = struct.Struct("<8sIIqq")
 """Magic, length and checksum of the content, and the recorded period in ticks."""
 _DOUBLES: Final = 255
 """Decimals of a series whose samples are doubles."""
@@ -74,9 +74,9 @@ class SampleLog:
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(numbers)
-                names.append(key)
+                names.append((number, key))
             if len(series.codes) > series.written_texts:
-                texts.append((number, list(series.codes)[series.written_texts :]))
+                texts.append((number, series.written_texts, list(series.codes)[series.written_texts :]))
             marks.append((series, len(series.times), len(series.codes)))
             values = series.values[series.written :].tolist()
             scaled = scale(values)
@@ -92,7 +92,7 @@ class SampleLog:
         head = json.dumps([names, texts], ensure_ascii=False, separators=(",", ":")).encode()
         columns = [pack_integers(each) for each in (ids, counts, times, decimals, integers)]
         content = deflated([struct.pack("<I", len(head)) + head, *columns, pack_doubles(doubles)])
-        data = _HEADER.pack(_MAGIC, len(content), zlib.crc32(content), begin, end) + content
+        data = HEADER.pack(_MAGIC, len(content), zlib.crc32(content), begin, end) + content
         return Chunk(data + bytes(-len(data) % BLOCK), numbers, marks)
 
     def append(self, chunk: Chunk) -> None:
@@ -119,34 +119,68 @@ class SampleLog:
             series.written, series.written_texts = samples, texts
 
 
-def read(path: Path, buffer: SampleBuffer) -> str:
-    """Add the samples of a log to a buffer. Returns why the log ends early, or an empty text. Raises `OSError`."""
-    names: list[SeriesKey] = []
-    texts: dict[int, list[str]] = {}
+class LogEnd(NamedTuple):
+    """How the reading of a log ended."""
+
+    reason: str = ""
+    """Problem of the first chunk that cannot be read; empty without one."""
+    damaged: bool = False
+    """Whether readable chunks follow it. Otherwise the power was cut while it was written."""
+
+
+class _Names:
+    """Series and texts that the chunks of a log have introduced."""
+
+    def __init__(self) -> None:
+        self.series: dict[int, SeriesKey] = {}
+        self.texts: dict[int, dict[int, str]] = {}
+
+
+def read(path: Path, buffer: SampleBuffer) -> LogEnd:
+    """Add the samples of a log to a buffer, except for those of damaged chunks. Raises `OSError`."""
+    names = _Names()
+    reason, damaged = "", False
     with path.open("rb") as file:
-        while header := file.read(_HEADER.size):
-            if len(header) < _HEADER.size or not any(header):
-                return "it is cut off" if any(header) else ""
-            magic, length, checksum, begin, end = _HEADER.unpack(header)
-            content = file.read(length) if magic == _MAGIC and length <= _LONGEST else b""
-            if len(content) != length or zlib.crc32(content) != checksum:
-                return "a chunk is incomplete"
-            try:
-                _read_chunk(content, buffer, names, texts)
-            except (DamagedColumn, ValueError, LookupError, TypeError, struct.error) as error:
-                return f"a chunk cannot be read: {error}"
-            buffer.record(begin, end)
-            file.seek(-file.tell() % BLOCK, os.SEEK_CUR)
+        while header := file.read(HEADER.size):
+            begin = file.tell() - len(header)
+            if len(header) == HEADER.size and not any(header):
+                file.seek(begin + BLOCK)
+                continue
+            problem = _read_chunk(header, file, buffer, names)
+            if problem:
+                reason = reason or problem
+                file.seek(begin + BLOCK)
+            else:
+                damaged = damaged or bool(reason)
+                file.seek(-file.tell() % BLOCK, os.SEEK_CUR)
+    return LogEnd(reason, damaged)
+
+
+def _read_chunk(header: bytes, file: IO[bytes], buffer: SampleBuffer, names: _Names) -> str:
+    """Read the chunk with this header. Returns why it cannot be read, or an empty text."""
+    if len(header) < HEADER.size:
+        return "a chunk is cut off"
+    magic, length, checksum, begin, end = HEADER.unpack(header)
+    if magic != _MAGIC or length > _LONGEST:
+        return "a chunk has no valid header"
+    content = file.read(length)
+    if len(content) != length or zlib.crc32(content) != checksum:
+        return "a chunk is incomplete or damaged"
+    try:
+        _read_content(content, buffer, names)
+    except (DamagedColumn, ValueError, LookupError, TypeError, struct.error) as error:
+        return f"a chunk cannot be read: {error}"
+    buffer.record(begin, end)
     return ""
 
 
-def _read_chunk(content: bytes, buffer: SampleBuffer, names: list[SeriesKey], texts: dict[int, list[str]]) -> None:
+def _read_content(content: bytes, buffer: SampleBuffer, names: _Names) -> None:
     data = inflated(content)
     (length,) = struct.unpack_from("<I", data)
     new_names, new_texts = json.loads(bytes(data[4 : 4 + length]))
-    names += [SeriesKey(*each) for each in new_names]
-    for number, added in new_texts:
-        texts.setdefault(number, []).extend(added)
+    names.series.update((number, SeriesKey(*key)) for number, key in new_names)
+    for number, first, added in new_texts:
+        names.texts.setdefault(number, {}).update(enumerate(added, first))
     columns: list[list[int]] = []
     data = data[4 + length :]
     for _ in range(5):
@@ -162,11 +196,13 @@ def _read_chunk(content: bytes, buffer: SampleBuffer, names: list[SeriesKey], te
         else:
             values = array("d", unscaled(integers[at_integer : at_integer + count], places))
             at_integer += count
-        key = names[number]
-        if key.kind == "text":
-            known = texts[number]
+        key = names.series.get(number)
+        # The chunk that introduced the series, or a text, may be damaged.
+        if key is not None and key.kind == "text":
+            known = names.texts.get(number, {})
             for time, code in zip(times[at : at + count], values, strict=True):
-                buffer.add_text(key, time, known[int(code)])
-        else:
+                if (text := known.get(int(code))) is not None:
+                    buffer.add_text(key, time, text)
+        elif key is not None:
             buffer.extend(key, times[at : at + count], values)
         at += count

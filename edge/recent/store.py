@@ -110,9 +110,14 @@ class RecentStore:
                 path.unlink(missing_ok=True)
                 continue
             latest = int(number)
-            if reason := read(path, buffer):
+            found_end = read(path, buffer)
+            details = {"file": str(path), "reason": found_end.reason}
+            if found_end.damaged:
+                self.damaged += 1
+                _log.error("recent.file_damaged", extra=details)
+            elif found_end.reason:
                 # A power cut ends a log this way, so this is not an error.
-                _log.warning("recent.log_ends_early", extra={"file": str(path), "reason": reason})
+                _log.warning("recent.log_ends_early", extra=details)
             log = SampleLog(path)
             log.size = path.stat().st_size
             self._logs.append(log)

@@ -155,6 +155,14 @@ def test_a_wrong_request_gets_the_problem_and_the_remedy(shared_box, parameters,
     assert message in json.loads(body)["error_description"]
 
 
+@pytest.mark.parametrize("begin", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1969-12-31T23:00:00Z"])
+def test_a_time_before_1970_is_1970(shared_box, begin):
+    shared_box.set(1)
+    answer = shared_box.series(observation=OBSERVATION, **{"from": begin, "to": "9999-12-31T23:59:59Z"})
+    assert answer["from"] == "1970-01-01T00:00:00Z"
+    assert answer["series"][0]["rows"]
+
+
 @pytest.fixture(scope="module")
 def shared_box(tmp_path_factory):
     process = GatewayProcess(tmp_path_factory.mktemp("shared"), {"EDGE__HOST__ENABLED": "false"})

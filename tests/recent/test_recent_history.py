@@ -13,6 +13,7 @@ from edge.protocol.errors import NotFound, ResultTooLarge
 from edge.protocol.series import SeriesRequest
 from edge.recent.aggregates import Points
 from edge.recent.block_file import Samples
+from edge.recent.sample_log import HEADER
 from edge.recent.series import TICKS
 
 MINUTE = 60
@@ -104,17 +105,16 @@ def test_a_log_that_is_cut_off_anywhere_is_read_up_to_there(tmp_path_factory, cu
     log = world.directory / "recent" / "log-00000001"
     assert log.stat().st_size == 3 * 4096
     content = log.read_bytes()
-    # A chunk is whole if its content is, whatever follows.
-    whole = sum(
-        cut >= 4096 * number + len(content[4096 * number : 4096 * (number + 1)].rstrip(b"\0")) for number in range(3)
-    )
+    # A chunk is whole if its header and its content are, whatever follows.
+    sizes = [HEADER.size + HEADER.unpack_from(content, 4096 * number)[1] for number in range(3)]
+    whole = sum(cut >= 4096 * number + size for number, size in enumerate(sizes))
     log.write_bytes(content[:cut])
     world.start()
     world.add(9)
     assert [value for _, value in world.values() if value is not None] == [*range(whole), 9]
 
 
-def test_a_damaged_chunk_ends_the_log(world):
+def test_a_damaged_chunk_costs_its_own_values(world):
     world = world()
     for value in range(3):
         world.add(value)
@@ -126,7 +126,29 @@ def test_a_damaged_chunk_ends_the_log(world):
     log.write_bytes(content)
     world.start()
     world.add(9)
-    assert [value for _, value in world.values() if value is not None] == [0, 9]
+    assert [value for _, value in world.values() if value is not None] == [0, 2, 9]
+    assert world.history.damaged == 1
+
+
+def test_series_that_a_damaged_chunk_introduced_are_lost_and_no_others(world):
+    world = world()
+    for sensor in ("urn:o/a", "urn:o/b", "urn:o/c"):
+        world.add("on", sensor, "text")
+        world.add("off", "urn:o/a", "text")
+        world.clock.sleep(1)
+        world.work()
+    world.add("on", "urn:o/b", "text")
+    world.add("on", "urn:o/a", "text")
+    world.work()
+    log = world.directory / "recent" / "log-00000001"
+    content = bytearray(log.read_bytes())
+    content[4096 + 60] ^= 1
+    log.write_bytes(content)
+    world.start()
+    assert [value for _, value in world.values(sensor="urn:o/a") if value] == ["on", "off", "off", "on"]
+    assert [value for _, value in world.values(sensor="urn:o/c") if value] == ["on"]
+    with pytest.raises(NotFound):
+        world.values(sensor="urn:o/b")
 
 
 def test_a_crash_between_raw_file_and_log_repeats_nothing(world, monkeypatch):

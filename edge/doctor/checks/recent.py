@@ -34,9 +34,9 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             f"edge restore of a backup, or delete them: they are in {directory}",
         )
     state = around.reported("recent")
-    if isinstance(state, Mapping):
-        yield from _state(state)
-    if not damaged:
+    problems = [*_state(state)] if isinstance(state, Mapping) else []
+    yield from problems
+    if not (damaged or problems):
         size = sum(path.stat().st_size for path in directory.iterdir()) if directory.is_dir() else 0
         yield ok(f"recent values take {size / 1e6:,.1f} MB, of at most {settings.max_bytes / 1e6:,.0f} MB")
 
@@ -47,7 +47,14 @@ def _state(state: Mapping[str, object]) -> Iterator[Finding]:
             "problem",
             f"recent values are not written: {state['reason']}",
             "they wait in memory, and the oldest are dropped when it is full",
-            "free space on the disk, or make the directory writable; the gateway tries again by itself",
+            "free space on the disk, or make DATA_DIR/recent a writable directory; the gateway tries again by itself",
+        )
+    if state["damaged"]:
+        yield Finding(
+            "warning",
+            f"{state['damaged']} damaged parts of recent values were found since the start",
+            "charts have a gap there; all other values are complete",
+            "the log names the files (recent.file_damaged); if it happens again, check the card",
         )
     if state["removed"]:
         yield Finding(

@@ -93,7 +93,7 @@ def _time(name: str, text: str, now: int) -> int:
     if before := _BEFORE.fullmatch(text):
         return max(0, now - int(before[1]) * _UNITS[before[2]] * _SECOND)
     try:
-        return read_time(text)
+        return max(0, read_time(text))  # nothing was recorded before 1970
     except ValueError:
         # A + that is not escaped arrives as a space (application/x-www-form-urlencoded).
         hint = "; in a URL, + is written %2B" if " " in text else ""
@@ -167,7 +167,7 @@ def _cells(row: SeriesRow) -> list[object]:
 
 def _rounded(mean: float | None) -> float | None:
     """Return a mean without the digits that the sum of doubles adds."""
-    return None if mean is None else float(f"{mean:.10g}")
+    return None if mean is None else float(f"{mean:.15g}")
 
 
 def _text(time: int) -> str:
