@@ -93,6 +93,7 @@ class RecentStore:
         """Read the headers of all files, and the samples of the logs into a buffer. Raises `OSError`."""
         durable.make_directory(self._directory, self._directory.parent)
         found: list[StoredFile] = []
+        self._logs = []
         for path in sorted(self._directory.iterdir()):
             if path.name.endswith(SUFFIX):
                 if (file := self._opened(path)) is not None:
