@@ -36,6 +36,9 @@ _QUANTITY_INSTANT: Final = 3
 _INSTANT_TIME: Final = 4
 """Meanings of statements, by their predicates."""
 
+_MOST_SHARED: Final = 1_000
+"""Observations that share a quantity, or quantities that share an instant. Each of them costs time with each change."""
+
 _LATEST: Final = 4_102_444_800 * TICKS
 """The year 2100. Later times, and those before 1970, are wrong: the time of the update replaces them."""
 
@@ -46,19 +49,20 @@ class _Quantity:
     __slots__ = ("observations", "value")
 
     def __init__(self) -> None:
-        self.observations: list[str] = []
+        self.observations: dict[str, None] = {}
         self.value: ox.Literal | None = None
 
 
 class _Links:
     """The quantities and instants of one graph."""
 
-    __slots__ = ("instants", "name", "quantities")
+    __slots__ = ("graph", "instants", "name", "quantities")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, graph: Term | None, name: str) -> None:
+        self.graph = graph
         self.name = name
         self.quantities: dict[Term, _Quantity] = {}
-        self.instants: dict[Term, list[Term]] = {}
+        self.instants: dict[Term, dict[Term, None]] = {}
         """Quantities of each instant. Values that were measured together may share one."""
 
     def quantity(self, term: Term) -> _Quantity:
@@ -67,6 +71,14 @@ class _Links:
         if found is None:
             found = self.quantities[term] = _Quantity()
         return found
+
+    def measured(self, quantity: Term, instant: Term) -> bool:
+        """Note the instant of a quantity. Returns False if too many share it."""
+        quantities = self.instants.setdefault(instant, {})
+        if len(quantities) >= _MOST_SHARED:
+            return False
+        quantities[quantity] = None
+        return True
 
     def forget_unused(self, term: Term) -> None:
         """Forget a quantity that has neither a value nor observations."""
@@ -93,7 +105,8 @@ class ValueTracker:
                 if isinstance(value, ox.Literal):
                     links.quantity(quantity).value = value
             for quantity, instant in _triples(graph, index, _HAS_TIME):
-                links.instants.setdefault(instant, []).append(quantity)
+                links.measured(quantity, instant)
+            self._forget_if_empty(links)
 
     def apply(self, changes: ChangeSet, now: int, buffer: SampleBuffer) -> None:
         """Add the new values of a change set to a buffer. `now`: time of the commit in microseconds since 1970.
@@ -109,29 +122,30 @@ class ValueTracker:
         # A value without a new time has that of the commit; one with a new time may itself be unchanged.
         touched: dict[tuple[_Links, Term], int] = {}
         linked: list[tuple[_Links, Term, str]] = []
-        stamps: list[tuple[_Links, Term, Term]] = []
+        stamps: list[tuple[Term | None, Term, Term]] = []
         subject: Term
         graph: Term | None
         for subject, predicate, object_, graph in added:
             role = _ROLES.get(predicate)
             if role is None:
                 continue
-            links = self._graphs.get(graph) or self._links(graph)
+            if role == _INSTANT_TIME:
+                stamps.append((graph, subject, object_))
+                continue
+            links = self._links(graph)
             if role == _QUANTITY_VALUE:
                 if isinstance(object_, ox.Literal):
                     links.quantity(subject).value = object_
                     touched[links, subject] = at
-            elif role == _INSTANT_TIME:
-                stamps.append((links, subject, object_))
             elif role == _QUANTITY_INSTANT:
-                links.instants.setdefault(object_, []).append(subject)
-                touched[links, subject] = at
-            elif isinstance(subject, ox.NamedNode):
-                _link(links, subject, object_)
+                if links.measured(subject, object_):
+                    touched[links, subject] = at
+            elif isinstance(subject, ox.NamedNode) and _link(links, subject, object_):
                 linked.append((links, object_, subject.value))
-        for links, instant, stamp in stamps:
-            for quantity in links.instants.get(instant, ()):
-                touched[links, quantity] = _ticks(stamp, at)
+        for graph, instant, stamp in stamps:
+            if (known := self._graphs.get(graph)) is not None:
+                for quantity in known.instants.get(instant, ()):
+                    touched[known, quantity] = _ticks(stamp, at)
         for (links, quantity), time in touched.items():
             if (found := links.quantities.get(quantity)) is not None:
                 for observation in found.observations:
@@ -160,36 +174,46 @@ class ValueTracker:
         if links is None:
             return
         if role == _QUANTITY_INSTANT:
-            quantities = links.instants.get(object_, [])
+            quantities = links.instants.get(object_, {})
             if subject in quantities:
-                quantities.remove(subject)
+                del quantities[subject]
                 if not quantities:
                     del links.instants[object_]
         elif role == _OBSERVATION_RESULT and isinstance(subject, ox.NamedNode):
             quantity = links.quantities.get(object_)
             if quantity is not None and subject.value in quantity.observations:
-                quantity.observations.remove(subject.value)
+                del quantity.observations[subject.value]
                 links.forget_unused(object_)
         elif role == _QUANTITY_VALUE:
             quantity = links.quantities.get(subject)
             if quantity is not None and quantity.value == object_:
                 quantity.value = None
                 links.forget_unused(subject)
+        self._forget_if_empty(links)
+
+    def _forget_if_empty(self, links: _Links) -> None:
+        """Forget a graph without quantities: clients may create and drop any number of graphs."""
+        if not (links.quantities or links.instants):
+            self._graphs.pop(links.graph, None)
 
     def _links(self, graph: Term | None) -> _Links:
         links = self._graphs.get(graph)
         if links is None:
             name = "" if graph is None else graph.value if isinstance(graph, ox.NamedNode) else str(graph)
-            links = self._graphs[graph] = _Links(name)
+            links = self._graphs[graph] = _Links(graph, name)
         return links
 
 
-def _link(links: _Links, observation: Term, quantity: Term) -> None:
+def _link(links: _Links, observation: Term, quantity: Term) -> bool:
+    """Note the quantity of an observation. Returns False if the observation is not an IRI, or too many share it."""
     # A blank node has another name after a restart, and no client can ask for it.
-    if isinstance(observation, ox.NamedNode):
-        observations = links.quantity(quantity).observations
-        if observation.value not in observations:
-            observations.append(observation.value)
+    if not isinstance(observation, ox.NamedNode):
+        return False
+    observations = links.quantity(quantity).observations
+    if len(observations) >= _MOST_SHARED:
+        return False
+    observations[observation.value] = None
+    return True
 
 
 _ROLES: Final[dict[Term, int]] = {

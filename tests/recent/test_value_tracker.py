@@ -137,6 +137,23 @@ def test_a_scan_finds_the_links_of_a_restored_graph(tracked):
     assert tracked.samples() == {key(graph="urn:g"): [((1_767_225_600 + 1) * 100, 1)]}
 
 
+def test_graphs_that_are_gone_are_forgotten(tracked):
+    for number in range(20):
+        tracked.update(f"""INSERT DATA {{ GRAPH <urn:g{number}> {{ <urn:o> sosa:hasResult <urn:q> .
+          <urn:q> qudt:numericValue 1 ; time:hasTime <urn:i> . <urn:i> time:inXSDDateTimeStamp "now" }} }}""")
+        tracked.update(f"DROP GRAPH <urn:g{number}>")
+        tracked.update(f"INSERT DATA {{ GRAPH <urn:h{number}> {{ <urn:i> time:inXSDDateTimeStamp 'now' }} }}")
+    assert tracked.tracker._graphs == {}
+    assert len(tracked.samples()) == 20
+
+
+def test_the_work_for_a_value_is_bounded(tracked):
+    links = " ".join(f"<urn:o{number}> sosa:hasResult <urn:q> ." for number in range(3000))
+    tracked.update(f"INSERT DATA {{ {links} }}")
+    tracked.update("INSERT DATA { <urn:q> qudt:numericValue 1 }")
+    assert len(tracked.samples()) == 1000
+
+
 def random_update(chance):
     graph = chance.choice(["", "urn:g"])
     number = chance.randrange(3)
