@@ -25,12 +25,14 @@ from edge.recent.series import MICROSECONDS, TICKS, SeriesKey
 from edge.recent.series_reader import Readable, SeriesReader, Snapshot
 from edge.recent.settings import RecentSettings
 from edge.recent.store import NAME, RecentStore, StopAggregation, samples
-from edge.recent.value_tracker import ValueTracker
+from edge.recent.value_tracker import RelevantChange, ValueTracker, relevant
 
 _log = logging.getLogger(__name__)
 
-_MOST_QUADS: Final = 2_000
-"""Quads in the queue at which the thread takes them before its time: about 1 MB."""
+_MOST_QUEUED: Final = 2_000
+"""Statements in the queue at which the thread takes them before its time: about 1 MB."""
+_LARGE: Final = 500
+"""Statements of a change set that the recording thread looks at, instead of the writer thread."""
 _SECOND: Final = 1_000_000
 """Microseconds."""
 _START_TIMEOUT: Final = 10.0
@@ -47,9 +49,9 @@ class RecentHistory:
         self._store = RecentStore(data_dir / NAME, settings, self._stopping)
         self._reader = SeriesReader(self._store, clock)
         self._tracker = ValueTracker()
-        self._queue: deque[tuple[ChangeSet, int]] = deque()
+        self._queue: deque[tuple[ChangeSet | RelevantChange, int]] = deque()
         self._queued = 0
-        """Approximate number of quads in the queue."""
+        """Size of the relevant changes in the queue."""
         self._lock = threading.Lock()
         """Held to change the buffers, the tracker and the list of files; not while the disk works."""
         self._buffer = SampleBuffer()
@@ -109,9 +111,14 @@ class RecentHistory:
         """Take committed changes. `now`: microseconds since 1970. Called on the writer thread; does not block."""
         for change in changes:
             added, removed, _, _ = change.sizes
-            self._queue.append((change, now))
-            self._queued += added + removed
-        if self._queued > _MOST_QUADS:
+            if added + removed > _LARGE:
+                # The thread takes it at once: to look at all its statements takes too long here.
+                self._queue.append((change, now))
+                self._wake.set()
+            elif (chosen := relevant(change)) is not None:
+                self._queue.append((chosen, now))
+                self._queued += chosen.size
+        if self._queued > _MOST_QUEUED:
             self._wake.set()
 
     def add(self, key: SeriesKey, time: int, value: float) -> None:
@@ -180,15 +187,17 @@ class RecentHistory:
             self._take_locked()
 
     def _take_locked(self) -> None:
+        # Only here, and not with each change: the writer thread adds to it at the same time.
+        self._queued = 0
         while True:
             try:
                 change, now = self._queue.popleft()
             except IndexError:
                 return
-            added, removed, _, _ = change.sizes
-            self._queued -= added + removed
             try:
-                self._tracker.apply(change, now, self._buffer)
+                chosen = relevant(change) if isinstance(change, ChangeSet) else change
+                if chosen is not None:
+                    self._tracker.apply(chosen, now, self._buffer)
             except Exception:  # noqa: BLE001  an internal error in one change must not end the recording of others
                 _log.exception("recent.change_failed")
 

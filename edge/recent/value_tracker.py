@@ -13,9 +13,9 @@ its source. All four triples must be in the same graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
@@ -36,11 +36,40 @@ _QUANTITY_INSTANT: Final = 3
 _INSTANT_TIME: Final = 4
 """Meanings of statements, by their predicates."""
 
+_USUAL_LENGTH: Final = 500
+"""Characters of a value that take as much memory as a statement."""
+
 _MOST_SHARED: Final = 1_000
 """Observations that share a quantity, or quantities that share an instant. Each of them costs time with each change."""
 
 _LATEST: Final = 4_102_444_800 * TICKS
 """The year 2100. Later times, and those before 1970, are wrong: the time of the update replaces them."""
+
+
+class RelevantChange(NamedTuple):
+    """The statements of a change set that concern values, with their roles."""
+
+    removed: Sequence[tuple[int, Statement]]
+    added: Sequence[tuple[int, Statement]]
+    size: int
+    """Approximate size in memory, in statements of usual length."""
+
+
+def relevant(changes: ChangeSet) -> RelevantChange | None:
+    """Return the statements that concern values; None without any. Other statements may be large: they are not kept."""
+    added_statements, removed_statements = changes.statements
+    roles = _ROLES.get
+    added = [(role, each) for each in added_statements if (role := roles(each[1])) is not None]
+    removed = [
+        (role, each) for each in removed_statements if (role := roles(each[1])) is not None and role != _INSTANT_TIME
+    ]
+    if not (added or removed):
+        return None
+    size = len(added) + len(removed)
+    for role, (_, _, value, _) in added:
+        if role == _QUANTITY_VALUE and isinstance(value, ox.Literal):
+            size += len(value.value) // _USUAL_LENGTH
+    return RelevantChange(removed, added, size)
 
 
 class _Quantity:
@@ -108,16 +137,13 @@ class ValueTracker:
                 links.measured(quantity, instant)
             self._forget_if_empty(links)
 
-    def apply(self, changes: ChangeSet, now: int, buffer: SampleBuffer) -> None:
-        """Add the new values of a change set to a buffer. `now`: time of the commit in microseconds since 1970.
+    def apply(self, change: RelevantChange, now: int, buffer: SampleBuffer) -> None:
+        """Add the new values of a change to a buffer. `now`: time of the commit in microseconds since 1970.
 
         A value is new if it, its time, or the link to it is.
         """
-        added, removed = changes.statements
-        for statement in removed:
-            role = _ROLES.get(statement[1])
-            if role is not None and role != _INSTANT_TIME:
-                self._remove(role, statement)
+        for role, statement in change.removed:
+            self._remove(role, statement)
         at = now // MICROSECONDS
         # A value without a new time has that of the commit; one with a new time may itself be unchanged.
         touched: dict[tuple[_Links, Term], int] = {}
@@ -125,10 +151,7 @@ class ValueTracker:
         stamps: list[tuple[Term | None, Term, Term]] = []
         subject: Term
         graph: Term | None
-        for subject, predicate, object_, graph in added:
-            role = _ROLES.get(predicate)
-            if role is None:
-                continue
+        for role, (subject, _, object_, graph) in change.added:
             if role == _INSTANT_TIME:
                 stamps.append((graph, subject, object_))
                 continue

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recent_world import BEGIN, SENSOR, World
 
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import NotFound, ResultTooLarge
 from edge.protocol.series import SeriesRequest
 from edge.recent.aggregates import Points
@@ -403,6 +405,22 @@ def test_too_many_rows_are_refused(world):
     with pytest.raises(ResultTooLarge, match="shorter period"):
         world.rows()
     assert len(world.rows(end=2500, points=300)) <= 300
+
+
+def test_large_texts_of_updates_do_not_wait_in_memory(world):
+    world = world()
+    predicates = [ox.NamedNode("urn:p"), ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")]
+    for number in range(1000):
+        text = ox.Literal(f"{number}" + "x" * 50_000)
+        world.history.committed([ChangeSet([(ox.NamedNode("urn:s"), predicates[0], text, None)])], 0)
+    assert not world.history._queue
+    for number in range(100):
+        text = ox.Literal(f"{number}" + "x" * 50_000)
+        world.history.committed([ChangeSet([(ox.NamedNode("urn:s"), predicates[1], text, None)])], 0)
+        if world.history._wake.is_set():
+            break
+    # The thread takes them before they have 2 MB.
+    assert len(world.history._queue) < 40
 
 
 def test_nothing_is_written_while_there_are_no_values(world):

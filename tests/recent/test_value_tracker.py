@@ -13,7 +13,7 @@ from edge.engine.queries.query_processor import collect
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.recent.buffer import SampleBuffer
 from edge.recent.series import MICROSECONDS, SeriesKey
-from edge.recent.value_tracker import ValueTracker
+from edge.recent.value_tracker import ValueTracker, relevant
 
 PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 PREFIX time: <http://www.w3.org/2006/time#> PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
@@ -44,7 +44,8 @@ class TrackedEngine:
         self.engine.show(executed)
         self.engine.publish(executed)
         for step in executed:
-            self.tracker.apply(step.changes, self.now, self.buffer)
+            if (change := relevant(step.changes)) is not None:
+                self.tracker.apply(change, self.now, self.buffer)
 
     def state(self):
         """Return the values and times of all observations, by graph and observation."""
