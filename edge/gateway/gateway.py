@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -391,7 +390,7 @@ class Gateway:
         return await self._mappings.take(topic, payload)
 
     def _views(self) -> Views:
-        views = Views(
+        return Views(
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
@@ -402,9 +401,8 @@ class Gateway:
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
             ship=self._ship,
+            recent=self._recent,
         )
-        recent = self._recent
-        return views if recent is None else replace(views, series=recent.series, available=recent.available)
 
     async def _ship(self) -> Mapping[str, object]:
         if self._shipping is None:

@@ -1,4 +1,4 @@
-"""Recent history of the gateway: creates, connects, watches and stops it."""
+"""Recent history of the gateway: starts and stops it, with the permissions of clients and the metrics."""
 
 from __future__ import annotations
 

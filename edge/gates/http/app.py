@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -65,12 +65,14 @@ async def _nothing_shipped() -> object:
     return {}
 
 
-def _no_list(access: Access, timeout: float) -> Sequence[SeriesExtent]:
-    raise NotFound("The gateway keeps no recent values: the setting recent.enabled is false")
+class RecentValues(Protocol):
+    """The recent values of observations. Its methods may take long, and any thread may call them."""
 
+    def series(self, request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
+        """Return the requested series that the client may read, within `timeout` seconds. Raises `EdgeError`."""
 
-def _no_series(request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
-    return _no_list(access, timeout)  # type: ignore[return-value]  # it always raises
+    def available(self, access: Access, timeout: float) -> Sequence[SeriesExtent]:
+        """Return all series that the client may read, within `timeout` seconds. Raises `EdgeError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,8 @@ class Views:
     """Values that could not be parsed, with the reason, as JSON."""
     outbox: Callable[[], object] = dict
     """State of the outbox, as JSON."""
-    series: Callable[[SeriesRequest, Access, float], Sequence[SeriesResult]] = _no_series
-    """The recent values of observations. The last argument is the time limit in seconds. Runs on a thread. Raises
-    `EdgeError`.
-    """
-    available: Callable[[Access, float], Sequence[SeriesExtent]] = _no_list
-    """All series that the client may read. The last argument is the time limit in seconds. As `series`."""
+    recent: RecentValues | None = None
+    """The recent values; None if the gateway keeps none."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped
     """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
@@ -359,6 +357,9 @@ class Routes:
     async def _series(self, request: Request) -> Response:
         self._check_ready()
         check(access := self._access(request), "query")
+        recent = self._views.recent
+        if recent is None:
+            raise NotFound("The gateway keeps no recent values: the setting recent.enabled is false")
         wanted, media_type = read_series(request, time.time_ns() // 1000), read_format(request)
         timeout = self._query_timeout
         deadline = time.monotonic() + timeout
@@ -368,9 +369,9 @@ class Routes:
             if left <= 0:
                 raise RequestTimeout(f"The request waited for {timeout:g} s behind others; try again later")
             if wanted is None:
-                extents = self._views.available(access, left)
+                extents = recent.available(access, left)
                 return listed_as_csv(extents) if media_type == CSV else listed_as_json(extents)
-            results = self._views.series(wanted, access, left)
+            results = recent.series(wanted, access, left)
             return to_csv(results) if media_type == CSV else to_json(wanted, results)
 
         async with self._series_slots:
