@@ -19,7 +19,7 @@ from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_
 from edge.protocol.series import MOST_POINTS, USUAL_POINTS
 
 _SUMMARY: Final = ("min", "max", "mean", "count")
-"""Members of a row that summarizes several values."""
+"""Members of a row that summarises several values."""
 
 
 @click.command(epilog=EXIT_CODES)

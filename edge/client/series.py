@@ -54,7 +54,7 @@ class Series:
     kind: str
     """Kind of the values: number, boolean or text."""
     step: float | None
-    """Seconds that a row summarizes. None: the rows are as stored."""
+    """Seconds that a row summarises. None: the rows are as stored."""
     rows: tuple[SeriesRow, ...]
 
     @classmethod
