@@ -18,6 +18,16 @@ _GAP: Final = 100
 """Ticks between two recorded periods that count as one."""
 
 
+def add_period(periods: list[tuple[int, int]], begin: int, end: int) -> None:
+    """Add a period to others in the order of time. It extends the last one if less than a second lies between them."""
+    if periods:
+        first, last = periods[-1]
+        if first <= begin <= last + _GAP:
+            periods[-1] = (first, max(last, end))
+            return
+    periods.append((begin, end))
+
+
 class SeriesBuffer:
     """Samples of one series, in the order of their arrival."""
 
@@ -78,12 +88,7 @@ class SampleBuffer:
 
     def record(self, begin: int, end: int) -> None:
         """Note that the gateway recorded from `begin` to `end` (ticks)."""
-        if self.recorded:
-            first, last = self.recorded[-1]
-            if first <= begin <= last + _GAP:
-                self.recorded[-1] = (first, max(last, end))
-                return
-        self.recorded.append((begin, end))
+        add_period(self.recorded, begin, end)
 
     def fresh(self) -> Iterator[tuple[SeriesKey, SeriesBuffer]]:
         """Yield the series with samples that the log does not have."""

@@ -27,8 +27,6 @@ _DOUBLES: Final = 255
 _MOST_DECIMALS: Final = 6
 _RAW: Final = -15
 """`wbits` of zlib for deflate without header and checksum."""
-_BLOCK: Final = 5
-"""Z_BLOCK of zlib: ends a block, and with it its Huffman code."""
 _SEPARATE: Final = 1000
 """Bytes from which a Huffman code for each column pays."""
 _LONGEST: Final = 256 * 1024 * 1024
@@ -79,7 +77,7 @@ def pack_numbers(values: Sequence[float]) -> bytes:
     """Encode finite numbers: as scaled integers if all have up to 6 decimals, else as doubles."""
     scaled = scale(values)
     if scaled is None:
-        return bytes([_DOUBLES]) + struct.pack("<I", len(values)) + _shuffled(array("d", values))
+        return bytes([_DOUBLES]) + pack_doubles(values)
     decimals, integers = scaled
     return bytes([decimals]) + pack_integers(integers)
 
@@ -140,8 +138,8 @@ def deflated(columns: Iterable[bytes]) -> bytes:
     parts: list[bytes] = []
     for column in columns:
         parts.append(by_column.compress(column))
-        if separate:
-            parts.append(by_column.flush(_BLOCK))
+        if separate:  # the end of a block ends its Huffman code
+            parts.append(by_column.flush(zlib.Z_BLOCK))
     parts.append(by_column.flush())
     return min(plain.compress(b"".join(columns)) + plain.flush(), b"".join(parts), key=len)
 

@@ -20,7 +20,7 @@ from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import NotReady
 from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
 from edge.recent.block_file import Block, Samples
-from edge.recent.buffer import SampleBuffer, SeriesBuffer
+from edge.recent.buffer import SampleBuffer, SeriesBuffer, add_period
 from edge.recent.series import MICROSECONDS, TICKS, SeriesKey
 from edge.recent.series_reader import Readable, SeriesReader, Snapshot
 from edge.recent.settings import RecentSettings
@@ -81,11 +81,6 @@ class RecentHistory:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
 
     @property
     def bytes(self) -> int:
@@ -250,8 +245,10 @@ class RecentHistory:
                     return
                 self._sealing, self._buffer = self._buffer, SampleBuffer()
             sealing = self._sealing
-        self._store.seal(sealing)
+        file = self._store.seal(sealing)
         with self._lock:
+            # At once, because a request must not find the samples in both.
+            self._store.add(file)
             self._sealing = None
         self._set_seal()
 
@@ -306,15 +303,15 @@ class RecentHistory:
                 for key, series in buffer.series.items()
                 if observations is None or key.observation in observations
             ]
-            periods = SampleBuffer()
+            periods: list[tuple[int, int]] = []
             files = self._store.files
             for begin, end in sorted(
                 [*(period for file in files for period in file.header.recorded)]
                 + [period for buffer in buffers for period in buffer.recorded]
                 + [(self._stored_until, max(self._stored_until, self._now()))]
             ):
-                periods.record(begin, end)
-            return Snapshot(files, self._store.aggregated, unsealed, periods.recorded)
+                add_period(periods, begin, end)
+            return Snapshot(files, unsealed, periods)
 
 
 def _ends(series: SeriesBuffer) -> Samples:

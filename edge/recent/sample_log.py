@@ -1,8 +1,8 @@
 """Log of samples that are not in a finished file yet: one chunk every half minute, synced.
 
 A chunk begins at a multiple of 4 KiB and is written once. A card writes whole blocks, so an append to a partly filled
-block would write that block again. A chunk whose checksum is wrong ends the log: the power was cut while it was
-written.
+block would write that block again. A chunk that fails its checksum is left out. At the end of the log, the power was
+cut while it was written; elsewhere, the file is damaged.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from array import array
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from edge import durable
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.columns import (
     DamagedColumn,
@@ -108,11 +109,7 @@ class SampleLog:
         finally:
             os.close(descriptor)
         if created:
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            durable.sync_directory(self.path.parent)
         self.size += len(data)
         self._numbers = chunk.numbers
         for series, samples, texts in chunk.marks:

@@ -13,7 +13,7 @@ from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult, Seri
 from edge.recent.aggregates import MINUTE, Points
 from edge.recent.block_file import Block, Minutes, Samples
 from edge.recent.series import MICROSECONDS, SeriesKey
-from edge.recent.store import RecentStore, StoredFile
+from edge.recent.store import RecentStore, StoredFile, aggregated_in
 
 T = TypeVar("T")
 
@@ -32,8 +32,6 @@ class Snapshot(NamedTuple):
     """State of the store at one time."""
 
     files: Sequence[StoredFile]
-    aggregated: int
-    """Generation up to which aggregates exist."""
     unsealed: Sequence[tuple[SeriesKey, Block]]
     """Samples that are in no finished file."""
     recorded: Sequence[tuple[int, int]]
@@ -119,13 +117,14 @@ class SeriesReader:
         """
         blocks: dict[SeriesKey, list[Block]] = {}
         raw = [file for file in snapshot.files if file.header.level == "raw"]
+        aggregated = aggregated_in(snapshot.files)
         by_minutes = step >= MINUTE
         # From here on raw files answer; it is a whole minute, so no aggregate is on both sides.
         border = end if by_minutes or not raw else -(-raw[0].began // MINUTE) * MINUTE
         for file in snapshot.files:
             self._check_time(deadline)
             level, generation = file.header.level, file.header.generation
-            if level == "raw" and by_minutes and generation <= snapshot.aggregated:
+            if level == "raw" and by_minutes and generation <= aggregated:
                 continue
             relevant = file.header.first < end and file.header.last >= begin
             if level == "minutes" and not by_minutes and file.header.first >= border:
@@ -134,7 +133,7 @@ class SeriesReader:
                 continue
             for key, block in self._store.read(file, observation):
                 known = blocks.setdefault(key, [])
-                if by_minutes or (level == "raw" and generation > snapshot.aggregated):
+                if by_minutes or (level == "raw" and generation > aggregated):
                     known.append(block)
                 else:
                     known.append(_part(block, border, before=level == "minutes"))

@@ -18,7 +18,7 @@ from typing import Final
 from edge import durable
 from edge.recent.aggregates import Points
 from edge.recent.block_file import SUFFIX, Block, BlockFile, DamagedFile, Header, Level, Samples, name_of, write
-from edge.recent.buffer import SampleBuffer, SeriesBuffer
+from edge.recent.buffer import SampleBuffer, SeriesBuffer, add_period
 from edge.recent.sample_log import Chunk, SampleLog, read
 from edge.recent.series import TICKS, SeriesKey
 from edge.recent.settings import RecentSettings
@@ -87,7 +87,7 @@ class RecentStore:
     @property
     def aggregated(self) -> int:
         """Generation up to which aggregates exist."""
-        return max((file.header.generation for file in self.of("minutes")), default=0)
+        return aggregated_in(self.files)
 
     def open(self, buffer: SampleBuffer) -> None:
         """Read the headers of all files, and the samples of the logs into a buffer. Raises `OSError`."""
@@ -158,25 +158,35 @@ class RecentStore:
         """Write samples to the log. Raises `OSError`; then the next chunk has them too."""
         self._logs[-1].append(chunk)
 
-    def seal(self, buffer: SampleBuffer) -> None:
-        """Write the samples of a buffer, which no longer changes, into a raw file. Raises `OSError`."""
+    def seal(self, buffer: SampleBuffer) -> StoredFile:
+        """Write the samples of a buffer, which no longer changes, into a raw file. Call `add` with it next.
+
+        The buffer must not be empty. Raises `OSError`; then nothing has changed.
+        """
         logs, generation = self._logs, self._generation
-        if buffer:
-            first = min(min(series.times) for series in buffer.series.values())
-            last = max(max(series.times) for series in buffer.series.values())
-            if buffer.recorded:
-                first, last = min(first, buffer.recorded[0][0]), max(last, buffer.recorded[-1][1])
-            header = Header("raw", generation, first, last, tuple(buffer.recorded))
-            blocks = ((key, samples(series)) for key, series in buffer.series.items())
-            self._add(write(self._directory, header, blocks))
+        first = min(min(series.times) for series in buffer.series.values())
+        last = max(max(series.times) for series in buffer.series.values())
+        if buffer.recorded:
+            first, last = min(first, buffer.recorded[0][0]), max(last, buffer.recorded[-1][1])
+        header = Header("raw", generation, first, last, tuple(buffer.recorded))
+        file = self._write(header, ((key, samples(series)) for key, series in buffer.series.items()))
         self._logs = [SampleLog(self._directory / f"{_LOG}{generation + 1:08d}")]
         for log in logs:
-            log.path.unlink(missing_ok=True)
+            # The samples are in the file now; the next start removes a log that stays.
+            with contextlib.suppress(OSError):
+                log.path.unlink(missing_ok=True)
+        return file
 
-    def _add(self, path: Path) -> None:
+    def _write(self, header: Header, blocks: Iterable[tuple[SeriesKey, Block]]) -> StoredFile:
+        path = write(self._directory, header, blocks)
         file = self._opened(path)
-        if file is not None:
-            self.files = tuple(sorted((*self.files, file), key=lambda each: each.path.name))
+        if file is None:
+            raise OSError(f"{path} is damaged right after it was written")
+        return file
+
+    def add(self, file: StoredFile) -> None:
+        """Make a new file visible to readers."""
+        self.files = tuple(sorted((*self.files, file), key=lambda each: each.path.name))
 
     def aggregate(self) -> None:
         """Make one file of aggregates from all raw files that have none yet. Raises `OSError`, `StopAggregation`."""
@@ -184,21 +194,24 @@ class RecentStore:
         sources = [file for file in self.of("raw") if file.header.generation > done]
         if not sources:
             return
-        recorded = SampleBuffer()
+        recorded: list[tuple[int, int]] = []
         for file in sources:
             for begin, end in file.header.recorded:
-                recorded.record(begin, end)
+                add_period(recorded, begin, end)
         header = Header(
             "minutes",
             sources[-1].header.generation,
             min(file.header.first for file in sources),
             max(file.header.last for file in sources),
-            tuple(recorded.recorded),
+            tuple(recorded),
         )
         keys = sorted({key for file in sources for key in self.names(file)})
         with contextlib.ExitStack() as stack:
-            opened = [stack.enter_context(BlockFile(file.path)) for file in sources]
-            self._add(write(self._directory, header, self._minutes(keys, opened)))
+            opened: list[BlockFile] = []
+            for file in sources:
+                with self._damage(file.path):
+                    opened.append(stack.enter_context(BlockFile(file.path)))
+            self.add(self._write(header, self._minutes(keys, opened)))
 
     def _minutes(self, keys: Iterable[SeriesKey], files: Sequence[BlockFile]) -> Iterator[tuple[SeriesKey, Block]]:
         for key in keys:
@@ -233,7 +246,9 @@ class RecentStore:
                 extra={"removed": victim.path.name, "setting": "recent.max_bytes", "limit": self._settings.max_bytes},
             )
             if victim.header.level == "raw" and victim.header.generation > self.aggregated:
-                self.aggregate()
+                # A full disk has no space for aggregates, and only the removal makes some.
+                with contextlib.suppress(OSError):
+                    self.aggregate()
             self.removed += 1
             self._remove(victim)
 
@@ -278,6 +293,11 @@ class RecentStore:
             _log.error("recent.file_damaged", extra={"file": str(path), "reason": str(error)})
 
 
-def samples(series: SeriesBuffer, count: int | None = None) -> Samples:
-    """Return the samples of a series in a buffer, or the first `count` of them."""
-    return Samples(series.times[:count].tolist(), series.values[:count].tolist(), list(series.codes))
+def aggregated_in(files: Iterable[StoredFile]) -> int:
+    """Return the generation up to which these files have aggregates."""
+    return max((file.header.generation for file in files if file.header.level == "minutes"), default=0)
+
+
+def samples(series: SeriesBuffer) -> Samples:
+    """Return the samples of a series in a buffer."""
+    return Samples(series.times.tolist(), series.values.tolist(), list(series.codes))

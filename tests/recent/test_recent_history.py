@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
@@ -163,6 +164,62 @@ def test_a_crash_between_raw_file_and_log_repeats_nothing(world, monkeypatch):
     world.start()
     assert [value for _, value in world.values()] == [*range(40)]
     assert world.files() == ["raw-00000001.blocks"]
+
+
+def test_a_request_during_the_change_of_files_finds_each_value_once(world, monkeypatch):
+    world = world()
+    feed(world, range(40))
+    seal, found = world.history._store.seal, []
+
+    def sealed(buffer):
+        found.append(world.values())
+        file = seal(buffer)
+        found.append(world.values())
+        return file
+
+    monkeypatch.setattr(world.history._store, "seal", sealed)
+    world.seal()
+    found.append(world.values())
+    assert [[value for _, value in values] for values in found] == [[*range(40)]] * 3
+
+
+def test_a_log_that_cannot_be_removed_repeats_nothing(world, monkeypatch):
+    world = world()
+    feed(world, range(40))
+    unlink = Path.unlink
+
+    def fail(path, *, missing_ok=False):
+        if path.name.startswith("log"):
+            raise OSError(30, "Read-only file system")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    world.seal()
+    assert not world.history.failing
+    feed(world, range(40, 50))
+    world.seal()
+    monkeypatch.undo()
+    for _ in range(2):
+        assert [value for _, value in world.values()] == [*range(50)]
+        world.start()
+
+
+def test_a_raw_file_that_somebody_deleted_does_not_stop_the_aggregation(world):
+    world = world()
+    for value in range(9):
+        feed(world, [value])
+        world.seal()
+        world.clock.sleep(HOUR / 2)
+    assert not [name for name in world.files() if name.startswith("minutes")]
+    (world.directory / "recent" / "raw-00000002.blocks").unlink()
+    (world.directory / "recent" / "raw-00000003.blocks").write_bytes(b"nothing")
+    for value in range(9, 16):
+        feed(world, [value])
+        world.seal()
+        world.clock.sleep(HOUR / 2)
+    assert not world.history.failing
+    assert [name for name in world.files() if name.startswith("minutes")]
+    assert [value for _, value in world.values()] == [0, *range(3, 16)]
 
 
 def test_a_restart_is_a_gap_and_values_after_it_are_a_new_line(world):
