@@ -22,16 +22,16 @@ from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.health import for_unauthenticated, without_texts
 from tests.adapters.serial_device import Wire
+from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
 
 def settings(data_dir: Path, **sections: Any) -> Settings:
-    anywhere = {"port": 0}
     return Settings.model_validate(
         {
             "data_dir": data_dir,
-            "http": anywhere,
-            "ws": anywhere,
+            "http": {"port": free_port()},
+            "ws": {"port": free_port()},
             "mqtt": {"enabled": False},
             "serial": {"enabled": False},
             "host": {"enabled": False},
@@ -159,7 +159,7 @@ async def end_host(gateway: Gateway) -> None:
     ],
 )
 async def test_an_ended_component_is_restarted_alone(tmp_path, part, end):
-    sections = {"mqtt": {"port": 0}, "host": {"enabled": True, "interval": 1}}
+    sections = {"mqtt": {"port": free_port()}, "host": {"enabled": True, "interval": 1}}
     async with Gateway(settings(tmp_path, **sections)) as gateway:
         await publish(gateway, 1.5)
         await eventually(lambda: is_stored(gateway, 1.5))

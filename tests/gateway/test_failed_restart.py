@@ -14,15 +14,15 @@ import pytest
 from edge.config import Settings
 from edge.gateway import Gateway
 from edge.listener import Listener
+from tests.support.processes import free_port
 
 SERVICES = {"http": "http", "ws": "ws", "https": "https", "wss": "wss", "mqtt": "mqtt_broker", "mqtts": "mqtt_broker"}
 """Services, and the components that open their ports."""
 
 
 def settings(data_dir: Path) -> Settings:
-    anywhere = {"port": 0}
-    secure = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0}
-    sections: dict[str, Any] = {"http": anywhere, "ws": anywhere, "mqtt": anywhere, "security": secure}
+    secure = {"enabled": True} | {f"{name}_port": free_port() for name in ("https", "wss", "mqtts")}
+    sections: dict[str, Any] = {name: {"port": free_port()} for name in ("http", "ws", "mqtt")} | {"security": secure}
     return Settings.model_validate(
         {"data_dir": data_dir, **sections, "serial": {"enabled": False}, "host": {"enabled": False}}
     )
