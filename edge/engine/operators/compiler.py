@@ -89,6 +89,17 @@ Lift = Callable[[int], "int | None"]
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """The right side of an OPTIONAL, which leads from a quad that shares no variable with the left side to the
+    solutions that the quad affects: `{ ?a :p ?b OPTIONAL { ?b :q ?c . ?c :r ?d } }` and a quad of `?c :r ?d`.
+    """
+
+    operator: Operator
+    shared: tuple[tuple[int, int], ...]
+    """Places of the variables that both sides certainly bind, and their places in the whole solution."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
     """A triple pattern in a plan. Only a quad that matches it can change the solutions."""
 
@@ -107,6 +118,8 @@ class Trigger:
     pattern: Triple
     inside: tuple[str, ...]
     """See `Scope`."""
+    reach: Reach | None = None
+    """How to find the affected solutions of a quad that determines none of their variables. None: by evaluating all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +227,20 @@ def _same(place: int) -> int | None:
     return place
 
 
+def _is_triples(node: Node) -> bool:
+    """Return whether a pattern consists of triple patterns only, so that each solution contains a quad of each."""
+    return isinstance(node, Triple) or (isinstance(node, Join) and all(isinstance(part, Triple) for part in node.parts))
+
+
 def _at_top(trigger: Trigger, sure: Set[int]) -> Trigger:
     """Adapt a trigger to the whole pattern: only a place that every solution binds can be fixed in advance."""
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
-    return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes)
+    reach = trigger.reach
+    if reach is not None:
+        shared = tuple(pair for pair in reach.shared if pair[1] in sure)
+        reach = replace(reach, shared=shared) if shared else None
+    return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes, reach=reach)
 
 
 def _uses(node: Node, scope: Scope, without: Sequence[Expression]) -> tuple[set[int], set[int]]:
@@ -414,14 +436,28 @@ class Scope:
     def _optional(self, node: LeftJoin) -> Operator:
         left = self.operator(node.left)
         preserved = set(self.places(certain(node.left)).values())
+        before = len(self.compiler.triggers)
         right = self._merged(
             node.right, possible(node.left), lambda place: place if place in preserved else None, "OPTIONAL"
         )
+        if self.linear and _is_triples(node.right):
+            self._add_reach(right, self.places(certain(node.left) & certain(node.right)).values(), before)
         if node.condition is None:
             return Optional(left, right, None)
         # The condition of OPTIONAL sees the variables of both sides (18.2.2.6).
         both = Join((node.left, node.right))
         return Optional(left, right, self.condition(node.condition, both, certain(node.left)))
+
+    def _add_reach(self, right: Operator, places: Iterable[int], first: int) -> None:
+        """Add the way to the left side to the triggers of an OPTIONAL that do not fix a variable of it.
+
+        `places`: those of the variables that both sides bind. `first`: index of its first trigger.
+        """
+        shared = tuple((place, whole) for place in places if (whole := self.lift(place)) is not None)
+        triggers = self.compiler.triggers
+        for index in range(first, len(triggers)):
+            if shared and not any(place is not None for place in triggers[index].fixes):
+                triggers[index] = replace(triggers[index], reach=Reach(right, shared))
 
     def _minus(self, node: Minus) -> Operator:
         if self.given:

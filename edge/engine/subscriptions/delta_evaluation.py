@@ -19,7 +19,15 @@ from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
-from edge.engine.subscriptions.plan_group import Found, GroupTrigger, PlanGroup, Restriction, Solutions, solutions
+from edge.engine.subscriptions.plan_group import (
+    Found,
+    GroupTrigger,
+    PlanGroup,
+    Restriction,
+    Solutions,
+    reached,
+    solutions,
+)
 from edge.protocol.bag import Bag
 from edge.protocol.errors import ResultTooLarge
 
@@ -204,10 +212,13 @@ class DeltaEvaluation:
 
     def _compare(self, jobs: Sequence[_Job]) -> None:
         """Evaluate the possibly changed solutions in the states after and before the update."""
+        # A quad leads to the solutions that it affects in the state that has it.
+        self._reach(jobs, present=True)
         # The graph is in the new state already, so one reversal is enough.
-        new = self._evaluated(jobs, present=True)
         with self._transaction.reverted():
+            self._reach(jobs, present=False)
             old = self._evaluated(jobs, present=False)
+        new = self._evaluated(jobs, present=True)
         separate: dict[tuple[object, int], _Job] = {}
         for job, before, after in zip(jobs, old, new, strict=True):
             if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
@@ -243,9 +254,22 @@ class DeltaEvaluation:
                 targets = members.values()
             for target in targets:
                 job = _job(jobs, target, group, entry.number)
+                if entry.trigger.reach is not None:
+                    job.quads.append((entry.trigger, *change))
+                    continue
                 restriction = entry.restriction(job.frame, change[0])
                 if restriction is not None:
                     job.hits.append((entry.trigger, restriction, change[1]))
+
+    def _reach(self, jobs: Sequence[_Job], *, present: bool) -> None:
+        self._left.clear()
+        for job in jobs:
+            if not job.quads:
+                continue
+            budget = job.group.budget
+            budget.left = self._left_for(job.target)
+            job.reach(self._rules, present=present)
+            self._left[job.target] = budget.left
 
     def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
         # Each of the two states has the full budget.
@@ -279,19 +303,38 @@ class _Job:
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
     """Triggers that quads matched, their bindings, and whether the quads were added."""
+    quads: list[tuple[Trigger, Quad, bool]] = field(default_factory=list)
+    """The same for triggers that lead to their restrictions (`Trigger.reach`), with the quad in place of the bindings.
+    """
+    reached: dict[Restriction, None] = field(default_factory=dict)
+    """The restrictions of `quads`, as far as they are known."""
     everything: bool = False
     """Whether any solution may have changed."""
+    failure: ResultTooLarge | None = None
+    """Why the restrictions of `quads` are not known."""
+
+    def reach(self, rules: QueryRules, *, present: bool) -> None:
+        """Find the restrictions of the quads in the current state. `present`: it is the state after the update."""
+        try:
+            for trigger, quad, came in self.quads:
+                if came == present and not self.everything:
+                    self.reached.update(dict.fromkeys(reached(trigger, self.frame, quad, rules)))
+        except ResultTooLarge as error:
+            self.failure = error
 
     def solutions(self, rules: QueryRules, *, present: bool) -> Found | ResultTooLarge:
         """Return the possibly changed solutions in the current state. `present`: it is the state after the update.
 
         Returns the error if a limit stops the evaluation.
         """
+        if self.failure is not None:
+            return self.failure
         touched: dict[Restriction, None] = {}
         if self.everything:
             touched[()] = None
         else:
             touched.update(dict.fromkeys(r for trigger, r, came in self.hits if came == present or not trigger.exact))
+            touched.update(self.reached)
         try:
             plan = self.group.plan.alternatives[self.number]
             return solutions(plan, self.frame, ((),) if () in touched else touched, rules)
@@ -318,4 +361,5 @@ def _divide(job: _Job, jobs: dict[tuple[object, int], _Job]) -> None:
     for member in job.group.members.values():
         part = _job(jobs, member, job.group, job.number)
         part.everything = job.everything
+        part.quads = job.quads
         part.hits = [hit for hit in job.hits if all(part.frame[p] in (None, term_id) for p, term_id in hit[1])]

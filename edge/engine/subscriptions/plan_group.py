@@ -180,6 +180,30 @@ class GroupTrigger(Generic[M]):
         return tuple(sorted(fixed.items()))
 
 
+def reached(trigger: Trigger, frame: Frame, quad: Quad, rules: QueryRules) -> set[Restriction]:
+    """Return the restrictions to the solutions that a quad affects, in the state that has the quad (`Trigger.reach`).
+
+    Raises `ResultTooLarge`.
+    """
+    reach = trigger.reach
+    start = frame.copy()
+    for place, term_id in zip(trigger.places, quad, strict=True):
+        known = start[place]
+        if known is None and not (place == trigger.places[3] and term_id == DEFAULT_GRAPH):
+            start[place] = term_id
+        elif known != term_id:
+            return set()
+    found: set[Restriction] = set()
+    trigger.scan.given = True
+    try:
+        for _ in bounded(reach.operator.solutions(start), rules):  # type: ignore[union-attr]
+            values = {whole: start[place] for place, whole in reach.shared}  # type: ignore[union-attr]
+            found.add(tuple(sorted(values.items())))  # type: ignore[arg-type]
+    finally:
+        trigger.scan.given = False
+    return found
+
+
 class PlanGroup(Generic[M]):
     """Subscriptions with one plan, and with equal constants where those cannot stay open."""
 
