@@ -16,6 +16,8 @@ BASE = "http://localhost/"
 
 Bag = Counter[tuple[object, ...]]
 _TRANSFER = re.compile(r"(?:ADD|COPY|MOVE) (?:GRAPH )?(\w+:\w+|<\S*>) TO ")
+_REPEATED = re.compile(r"(FROM ex:\w+) \1(?= )")
+"""A graph that FROM names twice. Oxigraph counts its solutions more than once; it is in the dataset once (13.2)."""
 
 
 class Refused(Exception):
@@ -57,7 +59,7 @@ class NaiveEngine:
         """Return the columns of a query and its rows, in the tabular form that the engine gives each query form."""
         strict = query.default_graphs is not None or query.named_graphs is not None
         result = self.store.query(
-            query.text,
+            _REPEATED.sub(r"\1", query.text),
             base_iri=BASE,
             default_graph=[ox.NamedNode(iri) for iri in query.default_graphs or ()] if strict else None,
             named_graphs=[ox.NamedNode(iri) for iri in query.named_graphs or ()] if strict else None,

@@ -65,6 +65,8 @@ async def every_query(http, query: str, parameters: list[tuple[str, str]]):
         (WHERE_NAMED, [], ["g", "h"]),
         (WHERE_NAMED, [("named-graph-uri", "urn:g")], ["g"]),
         (WHERE_NAMED, [("named-graph-uri", "urn:g"), ("named-graph-uri", "urn:h")], ["g", "h"]),
+        (WHERE, [("default-graph-uri", "urn:g"), ("default-graph-uri", "urn:g")], ["g"]),
+        ("SELECT ?in FROM <urn:g> FROM <urn:g> { ?s <urn:in> ?in }", [], ["g"]),
         (WHERE_NAMED, [("default-graph-uri", "urn:g")], []),
         (WHERE_NAMED, [("default-graph-uri", "urn:h"), ("named-graph-uri", "urn:g")], ["g"]),
         ("SELECT ?in FROM <urn:h> { ?s <urn:in> ?in }", [("default-graph-uri", "urn:g")], ["g"]),

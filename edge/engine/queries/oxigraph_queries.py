@@ -238,7 +238,10 @@ def evaluate(
 
     `now`: microseconds since 1970. `graph`: replaces the default graph. Raises `ParsingFailed`, `EvaluationFailed`.
     """
-    default, named = graphs(visible(dataset, _declared(text, tokens, rules, dataset), union=rules.union_default_graph))
+    declared = _declared(text, tokens, rules, dataset)
+    seen = visible(dataset, declared, union=rules.union_default_graph)
+    # Oxigraph would count the solutions of a graph that the text names twice more than once.
+    default, named = graphs(seen if seen.given else declared)
     if graph is not None and not dataset.given:
         default = [graph] if dataset.readable is None or graph.value in dataset.readable else []
     try:
@@ -288,7 +291,7 @@ def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool 
 
 def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Dataset) -> Dataset:
     """Return the dataset of FROM and FROM NAMED, or the store's dataset if the clauses have no effect here."""
-    if dataset.readable is None or dataset.given or not has_word(tokens, "FROM"):
+    if dataset.given or not has_word(tokens, "FROM"):
         return STORE_DATASET
     names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri).declared()
     default: list[str] = []
@@ -314,9 +317,9 @@ def graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedN
         return (
             [
                 ox.DefaultGraph() if limited and iri == DEFAULT_GRAPH else ox.NamedNode(iri)
-                for iri in dataset.default_graphs or ()
+                for iri in dict.fromkeys(dataset.default_graphs or ())
             ],
-            [ox.NamedNode(iri) for iri in dataset.named_graphs or ()],
+            [ox.NamedNode(iri) for iri in dict.fromkeys(dataset.named_graphs or ())],
         )
     except ValueError as error:
         raise ParsingFailed(f"A graph of the dataset is not an absolute IRI: {error}") from None
