@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from edge.gateway.gates import Gates
 from edge.gateway.health import for_unauthenticated, without_texts
 from edge.gateway.outbox import Shipping
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
+from edge.host_state import clock_synchronized, disk_space
 from edge.last_run import LastRun
 from edge.load_documents import load_document
 from edge.metrics import Costs, Metrics
@@ -454,6 +455,10 @@ class Gateway:
             "pending_updates": engine.pending_updates if engine is not None else 0,
             "pending_timers": engine.pending_timers if engine is not None else 0,
         }
+        with suppress(OSError):
+            health["disk"] = dict(zip(("free", "total"), disk_space(self.settings.data_dir), strict=True))
+        if (synchronized := clock_synchronized()) is not None:
+            health["clock"] = "synchronized" if synchronized else "not synchronized"
         if self.last_run is not None:
             health["last_restart"] = self.last_run.restart.to_message()
         if self._watchdog is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.gateway.watchdog import MAKES_PROGRESS
 
-_OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox")
+_OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox", "recent")
 """Members for monitors without a token."""
 
 
@@ -29,7 +29,7 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             reduced[name] = "failing"
         elif name == "engine":
             reduced[name] = "busy"
-        elif isinstance(value, list | dict):
+        elif isinstance(value, list | dict) and name != "disk":
             reduced[name] = len(value)
     return reduced
 

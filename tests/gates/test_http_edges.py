@@ -8,11 +8,13 @@ import json
 import socket
 from concurrent.futures import Future
 
+import httpx
 import pytest
 from gate_server import running
 
-from edge.gates.http import Views
+from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings
+from edge.metrics import Metrics
 
 UPDATE = {"Content-Type": "application/sparql-update"}
 MIB = 1024 * 1024
@@ -142,7 +144,7 @@ async def test_the_error_for_an_unknown_path_lists_all_paths(gateway):
     async with gateway.http() as http:
         description = (await http.get("/nowhere")).json()["error_description"]
         assert description.startswith(
-            'There is nothing at "/nowhere"; the paths are /, /api/bad-values, /api/endpoints, '
+            'There is nothing at "/nowhere"; the paths are /, /api/access, /api/bad-values, '
         )
         listed = description.partition("the paths are ")[2].split(", ")
         assert {"/api/openapi.json", "/query", "/timers", "/timers/ID", "/sparql"} < set(listed)
@@ -289,3 +291,12 @@ async def test_answers_do_not_wait_for_acknowledgements(gateway):
         (connection,) = gateway.http_gate._server.server_state.connections
         option = connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert option, "every answer but the first of a connection would be 40 ms late"
+
+
+async def test_without_security_every_client_has_all_permissions(engine):
+    gate = HttpGate(engine, HttpGateSettings(port=0), Metrics())
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{await gate.start()}") as http:
+        found = (await http.get("/api/access")).json()
+    await gate.stop()
+    assert found.pop("actions") == ["administer", "query", "subscribe", "update"]
+    assert {name: value for name, value in found.items() if value is not None} == {"client": "", "priority": "normal"}

@@ -66,6 +66,7 @@ REQUESTS = [
     ("GET", "/explain?query=ASK{}"),
     ("POST", "/explain"),
     ("GET", "/metrics"),
+    ("GET", "/api/access"),
     ("GET", "/api/engine"),
     ("PUT", "/api/engine"),
     ("GET", "/api/unmapped"),

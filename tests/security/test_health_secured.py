@@ -33,7 +33,7 @@ async def test_unauthenticated_clients_see_only_the_status(faulty):
         answer = await health(faulty, token)
         received = answer.json()
         assert (answer.status_code, received["status"], set(received["parts"].values())) == (200, "ready", {"moves"})
-        assert set(received) <= {"status", "version", "parts", "mqtt", "mqtt_gate", "outbox"}
+        assert set(received) <= {"status", "version", "parts", "mqtt", "mqtt_gate", "outbox", "recent"}
         assert received["outbox"] == "off"
         assert "kitchen" not in answer.text
         assert "lamps" not in answer.text
@@ -45,6 +45,8 @@ async def test_an_administrator_sees_all_details(faulty):
     assert "kitchen.yaml" in json.dumps(received["mapping_faults"])
     assert "lamps" in received["query_faults"]
     assert {"uptime_seconds", "pending_updates"} <= set(received)
+    assert 0 < received["disk"]["free"] < received["disk"]["total"]
+    assert received.get("clock", "synchronized") in {"synchronized", "not synchronized"}
 
 
 async def test_the_number_of_errors_is_published_over_mqtt(faulty):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
@@ -10,17 +9,12 @@ from typing import Final
 from edge import last_run
 from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok, unknown
+from edge.host_state import clock_synchronized
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
 """Earliest plausible time."""
 _SLACK: Final = 60.0
 """Seconds by which a clock may have been set back without being wrong."""
-_UNSYNCHRONISED: Final = 0x40
-"""STA_UNSYNC, adjtimex(2)."""
-_STATUS: Final = 40
-"""Offset of `status` in `struct timex` on 64-bit machines, in bytes."""
-_TIMEX: Final = 256
-"""Buffer size, larger than that struct."""
 
 _WHY: Final = "readings get wrong times, tokens and certificates expire wrongly, updates `at` a time run wrongly"
 _DO: Final = "check that the host reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
@@ -40,7 +34,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     if began is not None and (began - now).total_seconds() > _SLACK:
         yield Finding("problem", f"the clock shows {now:%F %R}, and the gateway was started {began:%F %R}", _WHY, _DO)
         return
-    kept = is_kept()
+    kept = clock_synchronized()
     if kept is None:
         yield unknown("the kernel does not report whether the clock is synchronized")
     elif kept:
@@ -50,16 +44,3 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             "" if any((around.root / "sys/class/rtc").glob("rtc*")) else ", and the host has no clock with a battery"
         )
         yield Finding("warning", f"it is not synchronized{battery}", f"it drifts some seconds a day: {_WHY}", _DO)
-
-
-def is_kept() -> bool | None:
-    """Return whether the kernel considers the clock synchronized, or None if not known."""
-    # With a zeroed struct (`modes` is 0), adjtimex(2) changes nothing and needs no privilege.
-    call = getattr(ctypes.CDLL(None, use_errno=True), "adjtimex", None)
-    if call is None or ctypes.sizeof(ctypes.c_long) != 8:
-        return None
-    answer = ctypes.create_string_buffer(_TIMEX)
-    if call(answer) < 0:
-        return None
-    status = int.from_bytes(answer.raw[_STATUS : _STATUS + 4], "little")
-    return not status & _UNSYNCHRONISED

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
@@ -143,6 +144,7 @@ class Routes:
             _route("/metrics", "metrics", self._administrators_only(self._show_metrics), ["GET"]),
             _route("/api/engine", "api", self._administrators_only(self._operate), ["GET", "PUT"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
+            _route("/api/access", "api", self._own_access, ["GET"]),
             _route("/api/unmapped", "api", self._administrators_only(self._shown(self._views.unmapped)), ["GET"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
             _route("/api/series", "query", self._series, ["GET"]),
@@ -389,6 +391,9 @@ class Routes:
 
         return endpoint
 
+    async def _own_access(self, request: Request) -> Response:
+        return _json(_access_to_message(self._access(request)))
+
     async def _describe(self, request: Request) -> Response:
         return Response(openapi(), media_type="application/json")
 
@@ -406,6 +411,19 @@ class Routes:
 
     async def _page(self, request: Request) -> Response:
         return page_response(request, self._views.endpoints().get("wss" if request.url.scheme == "https" else "ws"))
+
+
+def _access_to_message(access: Access) -> dict[str, object]:
+    """Return permissions as JSON. Null means that they are not limited."""
+    limits = {name: getattr(access, name) for name in ("read", "write", "publish", "receive")}
+    expires = None if access.expires is None else datetime.fromtimestamp(access.expires // 1_000_000, UTC)
+    return {
+        "client": access.client,
+        "actions": sorted(access.actions),
+        **{name: None if limit is None else sorted(limit) for name, limit in limits.items()},
+        "priority": access.priority,
+        "expires": expires and expires.isoformat(),
+    }
 
 
 def _peer(request: Request) -> str:
