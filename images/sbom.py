@@ -2,7 +2,8 @@
 
     python3 -m images.sbom --root TAR --packages FILE --out JSON
 
-From the list of its Debian packages and the metadata of the Python packages in it. The same system gives the same file.
+From the list of its Debian packages, the metadata of the Python packages in it, and the JavaScript libraries of the web
+application. The same system gives the same file.
 """
 
 from __future__ import annotations
@@ -43,6 +44,22 @@ def python(root: Path) -> list[dict[str, object]]:
     return found
 
 
+def javascript(root: Path) -> list[dict[str, object]]:
+    """Return the components of the web application from its manifest in the tar file."""
+    found: dict[str, dict[str, object]] = {}
+    with tarfile.open(root) as tar:
+        for member in tar.getmembers():
+            if member.name.startswith("./usr/lib/sepa-edge/") and member.name.endswith("/web/vendor/manifest.json"):
+                content = tar.extractfile(member)
+                assert content is not None, "a regular file"
+                for file in json.load(content)["files"]:
+                    name, version = file["package"], file["version"]
+                    purl = f"pkg:npm/{quote(name)}@{version}"
+                    entry = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+                    found[purl] = entry | {"licenses": [{"expression": file["licence"]}]}
+    return [found[purl] for purl in sorted(found)]
+
+
 def main() -> None:
     """Write the bill of materials."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -50,7 +67,7 @@ def main() -> None:
     options.add_argument("--packages", type=Path, required=True, metavar="FILE")
     options.add_argument("--out", type=Path, required=True, metavar="JSON")
     given = options.parse_args()
-    components = debian(given.packages) + python(given.root)
+    components = debian(given.packages) + python(given.root) + javascript(given.root)
     bill = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": components}
     given.out.write_text(json.dumps(bill, indent=1) + "\n")
 

@@ -18,8 +18,8 @@ TAKE = os.environ.get("SCREENSHOTS") == "1"
 MOST_BYTES = 100_000
 SHOWN = {
     "images/first-reading.png": {"kitchen": "48 21.5"},
-    "images/own-device.png": {"kitchen": "48 21.9", "bed1": "19.5 false", "bed2": "18 false"},
-    "images/end.png": {"kitchen": "48 21.9", "bed1": "24 false", "bed2": "18 false"},
+    "images/own-device.png": {"kitchen": "48 21.9", "bed1": "19.5 Closed", "bed2": "18 Closed"},
+    "images/end.png": {"kitchen": "48 21.9", "bed1": "24 Closed", "bed2": "18 Closed"},
 }
 """The values that a picture shows, by place."""
 

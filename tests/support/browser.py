@@ -6,8 +6,10 @@ import asyncio
 import base64
 import json
 import shutil
+from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
@@ -69,10 +71,31 @@ class Browser:
             shown = await self.evaluate("document.body.innerText")
             raise AssertionError(f"not true within {seconds} s: {expression}\n{shown}\n{self.problems()}") from None
 
+    async def size(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the visible area in CSS pixels, and the colours that the user prefers."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        await self.command("Emulation.setDeviceMetricsOverride", **metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.command("Emulation.setEmulatedMedia", features=[scheme])
+
     async def screenshot(self) -> bytes:
         """Return the page as PNG."""
         image = await self.command("Page.captureScreenshot", format="png")
         return base64.b64decode(image["data"])
+
+    async def violations(self) -> list[str]:
+        """Return what axe-core finds wrong with the accessibility of the page."""
+        script = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        await self.evaluate(f"{script}; 1")
+        found = json.loads(await self.evaluate("axe.run().then(result => JSON.stringify(result.violations))"))
+        return [
+            f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}" for rule in found for node in rule["nodes"]
+        ]
+
+    def hosts(self) -> set[str]:
+        """Return the hosts that the page has sent requests to."""
+        sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        return {urlsplit(each["request"]["url"]).hostname or "" for each in sent}
 
     def problems(self) -> list[str]:
         """Return the problems that the page's console and the browser's policies reported."""

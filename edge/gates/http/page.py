@@ -1,66 +1,109 @@
-"""The live page at `/`: static files, and the policy that keeps anything else out of it."""
+"""The web application at `/`: static files, and the policy that keeps anything else out of it."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "/enrolment.js": ("enrolment.js", "text/javascript; charset=utf-8"),
-    "/observations.js": ("observations.js", "text/javascript; charset=utf-8"),
-    "/units.js": ("units.js", "text/javascript; charset=utf-8"),
-    "/token.js": ("token.js", "text/javascript; charset=utf-8"),
-    "/style.css": ("style.css", "text/css; charset=utf-8"),
-    "/favicon.svg": ("favicon.svg", "image/svg+xml"),
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "webmanifest": "application/manifest+json",
 }
-"""Path, file of `edge/web` and media type of everything the page consists of."""
+"""Media type by the suffix of a file. The directory's other files are not served."""
+_DOCUMENTS: Final = ("text/html", "image/svg+xml")
+"""Types that a browser shows as documents. A policy has no effect on other files; they inherit that of their page."""
+_INLINE: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
+"""The only script within the page: it names the files of the libraries."""
+_HOST: Final = re.compile(r"[A-Za-z0-9.-]+")
 
-_HOST = re.compile(r"[A-Za-z0-9.-]+")
+
+def _walk(directory: Traversable, path: str) -> Iterator[tuple[str, str]]:
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{path}{entry.name}/")
+        elif (suffix := entry.name.rpartition(".")[2]) in _TYPES:
+            yield "/" if entry.name == "index.html" else f"{path}{entry.name}", _TYPES[suffix]
+
+
+FILES: Final = dict(sorted(_walk(resources.files("edge").joinpath("web"), "/")))
+"""Media type of each file of the application, by its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     content: bytes
-    media_type: str
+    compressed: bytes
     tag: str
 
 
 @cache
 def _load(path: str) -> _File:
-    name, media_type = FILES[path]
-    content = resources.files("edge").joinpath("web", name).read_bytes()
-    return _File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    name = "index.html" if path == "/" else path.removeprefix("/")
+    content = resources.files("edge").joinpath("web", *name.split("/")).read_bytes()
+    tag = hashlib.sha256(content).hexdigest()[:16]
+    return _File(content, gzip.compress(content, mtime=0), tag)
 
 
 def page_response(request: Request, ws_endpoint: str | None) -> Response:
-    """One of the page's files. `ws_endpoint` is the URL that the page may subscribe at."""
-    file = _load(request.url.path)
+    """One of the application's files. `ws_endpoint` is the URL that it may subscribe at."""
+    path = request.url.path
+    file = _load(path)
+    compressed = _accepts_gzip(request.headers.get("accept-encoding", ""))
+    # RFC 9110, section 8.8.3: the representations of one file have different entity tags.
+    tag = f'"{file.tag}-gzip"' if compressed else f'"{file.tag}"'
     headers = {
-        "ETag": file.tag,
+        "ETag": tag,
         "Cache-Control": "no-cache",
-        "Content-Security-Policy": _policy(request.headers.get("host", ""), ws_endpoint),
-        "Referrer-Policy": "no-referrer",
+        "Vary": "Accept-Encoding",
     }
+    if FILES[path].startswith(_DOCUMENTS):
+        headers["Content-Security-Policy"] = _policy(request.headers.get("host", ""), ws_endpoint)
+        headers["Referrer-Policy"] = "no-referrer"
     # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.
-    if request.headers.get("if-none-match") == file.tag:
+    if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return Response(file.content, headers=headers, media_type=file.media_type)
+    if compressed:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.compressed if compressed else file.content, headers=headers, media_type=FILES[path])
+
+
+def _accepts_gzip(header: str) -> bool:
+    """Whether an `Accept-Encoding` header names gzip without weight 0 (RFC 9110, section 12.5.3)."""
+    for entry in header.lower().split(","):
+        coding, _, weight = entry.partition(";")
+        if coding.strip() == "gzip":
+            return not re.fullmatch(r"q=0(\.0{0,3})?", weight.strip())
+    return False
+
+
+@cache
+def _hash_of_import_map() -> str:
+    """Hash source of Content Security Policy Level 3 for the import map of the page."""
+    inline = _INLINE.findall(_load("/").content)
+    return "".join(f" 'sha256-{base64.b64encode(hashlib.sha256(each).digest()).decode()}'" for each in inline)
 
 
 def _policy(host: str, ws_endpoint: str | None) -> str:
-    """Content Security Policy Level 3: nothing but the page's own files, and the WebSocket gate of this host."""
+    """Content Security Policy Level 3: nothing but the application's own files, and the WebSocket gate of this host."""
     return (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        f"connect-src 'self'{_sockets(host, ws_endpoint)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src 'self'{_hash_of_import_map()}; style-src 'self'; img-src 'self'; "
+        f"manifest-src 'self'; connect-src 'self'{_sockets(host, ws_endpoint)}; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     )
 
 

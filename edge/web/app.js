@@ -1,0 +1,75 @@
+// The shell of the application: navigation, state of the connection, and the page that the address names.
+// Values from the graph go into the page as text, never as markup.
+import { computed, html, render, signal, useSignalEffect } from "./ui.js";
+import { connect, connection } from "./model/connection.js";
+import { token } from "./model/gateway.js";
+import { formatNumber, t } from "./model/text.js";
+import { Device } from "./pages/device.js";
+import { Credentials, Entry, leave } from "./pages/entry.js";
+import { Overview } from "./pages/overview.js";
+import { System } from "./pages/system.js";
+import { announce } from "./parts/announcer.js";
+
+const PAGES = [["", "overview.title"], ["system", "system.title"]];
+
+const address = signal(location.hash);
+const credentials = signal(undefined);
+const state = computed(() => connection.value.state);
+
+/** {page, name, value} of the address `#/page/name?value=…`. */
+function route() {
+  const [path, search = ""] = address.value.replace(/^#\/?/, "").split("?");
+  const [page, name = ""] = path.split("/");
+  return { page, name: decode(name), value: new URLSearchParams(search).get("value") ?? "" };
+}
+
+function decode(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+function Page() {
+  const { page, name, value } = route();
+  if (state.value === "locked") return html`<${Entry} issued=${(client) => { credentials.value = client; }} />`;
+  if (page === "device") return html`<${Device} key=${name} device=${name} value=${value} />`;
+  if (page === "value") return html`<${Device} key=${name} device="" value=${name} />`;
+  if (page === "system") return html`<${System} />`;
+  return html`<${Overview} />`;
+}
+
+function Navigation() {
+  const { page } = route();
+  return html`<a class="skip" href="#page" onClick=${skip}>${t("shell.skip")}</a>
+    <a class="brand" href="#/">sepa-edge</a>
+    <nav aria-label=${t("shell.pages")}>${state.value !== "locked" && PAGES.map(([path, title]) => html`<a
+      href="#/${path}" aria-current=${page === path ? "page" : undefined}>${t(title)}</a>`)}</nav>
+    <${State} />
+    ${state.value !== "locked" && token() && html`<button id="leave" type="button" onClick=${leave}>${t("entry.leave")}</button>`}`;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("page").focus();
+}
+
+function State() {
+  const { state: what, wait } = connection.value;
+  const text = what === "lost" && wait ? t("state.waiting", { seconds: formatNumber(Math.round(wait / 100) / 10) }) : t(`state.${what}`);
+  useSignalEffect(() => announce(t(`state.${state.value}`)));
+  return html`<p id="state" data-state=${what}><span class="dot" aria-hidden="true"></span><span id="state-text">${text}</span></p>`;
+}
+
+function App() {
+  return html`${credentials.value && html`<${Credentials} client=${credentials.value} kept=${() => { credentials.value = undefined; }} />`}
+    <${Page} />`;
+}
+
+addEventListener("hashchange", () => {
+  address.value = location.hash;
+  scrollTo(0, 0);
+});
+const main = document.getElementById("page");
+connection.subscribe(({ state: what }) => main.classList.toggle("stale", what === "lost"));
+document.getElementById("starting")?.remove();
+render(html`<${Navigation} />`, document.getElementById("header"));
+render(html`<${App} />`, main);
+connect();

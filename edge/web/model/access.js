@@ -1,0 +1,18 @@
+// What this client may do. The page does not ask for what would be refused.
+import { effect, signal } from "../ui.js";
+import { connection } from "./connection.js";
+import { getJson } from "./gateway.js";
+
+/** Response of `/api/access`; undefined until the gateway has answered. */
+export const access = signal(undefined);
+
+/** Whether this client may do something: query, update, subscribe or administer. */
+export function may(action) {
+  return access.value?.actions.includes(action) ?? false;
+}
+
+effect(() => {
+  const { state } = connection.value;
+  if (state === "locked") access.value = undefined;
+  if (state === "live") getJson("/api/access").then((found) => { access.value = found; }, (error) => console.warn(error));
+});

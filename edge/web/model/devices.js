@@ -1,0 +1,73 @@
+// What the values say about devices: their places, and whether they need attention.
+import { computed } from "../ui.js";
+import { entries, names, now, version } from "./live.js";
+import { localName, readableName } from "./names.js";
+
+const LOW_BATTERY = 15;  // per cent
+const SILENT = 24 * 3600e3;  // ms without any value of a device
+
+const DIAGNOSTIC = new Set([
+  "available", "battery", "battery_low", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
+  "uptime", "update", "update_available", "connectivity", "ip", "ssid", "mac", "firmware", "loadavg", "heap", "vcc",
+]);
+
+/** Whether a value is about the device itself, not about what it senses. */
+export function isDiagnostic(entry) {
+  return DIAGNOSTIC.has(localName(entry.property).toLowerCase());
+}
+
+/** IRI of the device -> its entries. Observations without a sensor are not in it. */
+export const devices = computed(() => {
+  version.value;
+  const found = new Map();
+  for (const entry of entries.values()) {
+    if (!entry.device) continue;
+    if (!found.has(entry.device)) found.set(entry.device, []);
+    found.get(entry.device).push(entry);
+  }
+  return found;
+});
+
+/** IRI of the device -> IRI of its place: the first one that is not the device. */
+const places = computed(() => {
+  const found = new Map();
+  for (const [device, members] of devices.value) {
+    const place = members.find((entry) => entry.place && entry.place !== device && entry.place !== entry.sensor)?.place;
+    if (place) found.set(device, place);
+  }
+  return found;
+});
+
+/** The place of an entry. What a device says about itself belongs to the place of its other values. */
+export function placeOf(entry) {
+  const own = entry.place === "" || entry.place === entry.device || entry.place === entry.sensor;
+  return (own && places.value.get(entry.device)) || entry.place;
+}
+
+/** The name of a device: the one that a user gave it, or the end of its IRI. */
+export function deviceName(device) {
+  return names.value.get(device) ?? readableName(device);
+}
+
+/** IRI of the device -> {offline, silentSince, battery}, for those that need attention. Looks every five seconds. */
+export const troubles = computed(() => {
+  const found = new Map();
+  for (const [device, members] of devices.value) {
+    const trouble = troubleOf(members, now.value);
+    if (trouble) found.set(device, trouble);
+  }
+  return found;
+});
+
+function troubleOf(members, at) {
+  let offline = false, battery, newest = -Infinity;
+  for (const entry of members) {
+    const name = localName(entry.property).toLowerCase(), { value, time } = entry.reading.peek();
+    if (Number.isFinite(time)) newest = Math.max(newest, time);
+    if (name === "available" && (value === "false" || value === "0" || value === "offline")) offline = true;
+    if (name === "battery" && entry.unit === "%" && value !== "" && Number(value) <= LOW_BATTERY) battery = Number(value);
+    if (name === "battery_low" && value === "true") battery ??= 0;
+  }
+  const silentSince = Number.isFinite(newest) && at - newest > SILENT ? newest : undefined;
+  return offline || silentSince !== undefined || battery !== undefined ? { offline, silentSince, battery } : undefined;
+}

@@ -1,0 +1,109 @@
+// The live values: one entry for each observation. A new value of an entry changes its signal only; the lists of the
+// pages are made again if an entry appears, goes, or gets another place, device, property, unit or label.
+import { batch, signal } from "../ui.js";
+import { connection, subscribe } from "./connection.js";
+import { deviceOf, localName } from "./names.js";
+import { Observations, QUERY } from "./observations.js";
+import { unitSymbol } from "./values.js";
+
+const NAMES = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+SELECT ?device ?name WHERE { ?device a sosa:Platform ; rdfs:label ?name }`;
+
+const PAUSE = 50;  // ms; the page changes once for all notifications within this time
+
+/** Observation IRI -> entry: {id, label, place, sensor, device, property, unit, reading}. `unit` is a symbol, the
+ *  others are IRIs or ""; `reading` is a signal of {value, datatype, time}, with the time in milliseconds or NaN. */
+export const entries = new Map();
+/** Increases when the entries themselves change, not only their values. */
+export const version = signal(0);
+/** Names that users gave to devices, by IRI. */
+export const names = signal(new Map());
+/** Whether the first result has arrived since the page was opened. */
+export const known = signal(false);
+/** The current time in milliseconds, every 5 seconds. */
+export const now = signal(Date.now());
+
+const observations = new Observations();
+let changed = new Set();
+let timer;
+
+function begin() {
+  changed = new Set(entries.keys());
+  observations.clear();
+}
+
+function change(removed, added) {
+  for (const id of observations.apply(removed, added)) changed.add(id);
+  if (!known.peek()) return publish();
+  // A timer also runs in a hidden tab, unlike requestAnimationFrame.
+  timer ??= setTimeout(publish, PAUSE);
+}
+
+function publish() {
+  timer = undefined;
+  const ids = changed;
+  changed = new Set();
+  let moved = !known.peek();
+  batch(() => {
+    for (const id of ids) moved = publishOne(id) || moved;
+    known.value = true;
+    if (moved) version.value += 1;
+  });
+}
+
+function publishOne(id) {
+  const row = observations.newest(id);
+  const before = entries.get(id);
+  if (!row) return entries.delete(id);
+  const reading = { value: row.value.value, datatype: row.value.datatype, time: Date.parse(row.time?.value) };
+  const sensor = row.sensor?.value ?? "";
+  const about = {
+    id,
+    label: row.label?.value || localName(id),
+    place: row.place?.value ?? "",
+    sensor,
+    device: deviceOf(sensor),
+    property: row.property?.value ?? "",
+    unit: unitSymbol(row.unit?.value),
+  };
+  if (before && Object.keys(about).every((name) => before[name] === about[name])) {
+    const last = before.reading.peek();
+    if (last.value !== reading.value || !Object.is(last.time, reading.time) || last.datatype !== reading.datatype) {
+      before.reading.value = reading;
+    }
+    return false;
+  }
+  entries.set(id, { ...about, reading: signal(reading) });
+  return true;
+}
+
+/** Forget everything, because the user may no longer see it. */
+export function forgetAll() {
+  clearTimeout(timer);
+  timer = undefined;
+  changed.clear();
+  observations.clear();
+  entries.clear();
+  batch(() => {
+    known.value = false;
+    names.value = new Map();
+    version.value += 1;
+  });
+}
+
+function beginNames() {
+  names.value = new Map();
+}
+
+function changeNames(removed, added) {
+  const next = new Map(names.peek());
+  for (const { device } of removed) next.delete(device.value);
+  for (const { device, name } of added) next.set(device.value, name.value);
+  names.value = next;
+}
+
+subscribe("observations", QUERY, { begin, change });
+subscribe("devices", NAMES, { begin: beginNames, change: changeNames });
+connection.subscribe(({ state }) => state === "locked" && forgetAll());
+setInterval(() => { now.value = Date.now(); }, 5000);

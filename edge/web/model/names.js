@@ -1,0 +1,32 @@
+// Names for people: of IRIs, places, devices, and of values within them.
+import { t } from "./text.js";
+
+export function localName(iri) {
+  const name = iri.replace(/[/#:]+$/, "").split(/[/#]/).pop().split(":").pop() || iri;
+  try { return decodeURIComponent(name); } catch { return name; }
+}
+
+/** The name of a place or device without its IRI's path. Different ones can have the same name. */
+export function readableName(iri, missing = t("place.none")) {
+  return iri ? localName(iri).replaceAll("_", " ") : missing;
+}
+
+/** The device of a sensor: `urn:…:plug1/ENERGY` is a part of the device `urn:…:plug1`. Other sensors are devices. */
+export function deviceOf(sensor) {
+  return sensor.startsWith("urn:") ? sensor.replace(/\/.*/s, "") : sensor;
+}
+
+/** A label without the name of the card it stands on: "Temperature of Kitchen" is "Temperature" in the kitchen. */
+export function labelAt(label, name) {
+  const end = name.toLowerCase(), text = label.replaceAll("_", " "), lower = text.toLowerCase();
+  if (end.length < 2 || lower.length !== label.length) return label;
+  let rest = "";
+  for (const word of [" of ", " at ", " in ", ", ", " – ", " - "]) {
+    if (lower.endsWith(word + end)) rest = label.slice(0, -(word + end).length);
+  }
+  for (const word of [" ", ": ", ", ", " – ", " - "]) {
+    if (lower.startsWith(end + word)) rest = label.slice((end + word).length);
+  }
+  rest = rest.trim();
+  return rest ? rest[0].toUpperCase() + rest.slice(1) : label;
+}

@@ -1,0 +1,56 @@
+// The curves of the last day, for many values at once: requests are bundled, kept for some minutes, and made for shown
+// values only.
+import { signal } from "../ui.js";
+import { may } from "./access.js";
+import { connection } from "./connection.js";
+import { series } from "./gateway.js";
+import { keepsRecent } from "./health.js";
+
+const AT_ONCE = 20;  // observations in a request
+const PAUSE = 100;   // ms in which requests are collected
+const VALID = 300e3; // ms
+const PERIOD = { from: "-24h", points: 40 };
+
+const curves = new Map();  // observation IRI -> {rows: signal, asked}
+let waiting = [];
+let running = false;
+let refused = false;  // the gateway refused a request; asking again would not help
+
+connection.subscribe(({ state }) => {
+  if (state !== "locked") return;
+  refused = false;
+  curves.clear();
+});
+
+/** The last day of an observation: a signal of [{time, value}], with times in milliseconds, and null for a gap. */
+export function lastDay(id) {
+  let curve = curves.get(id);
+  if (!curve) curves.set(id, curve = { rows: signal([]), asked: 0 });
+  if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > VALID) {
+    curve.asked = Date.now();
+    waiting.push(id);
+    if (!running) {
+      running = true;
+      setTimeout(fetchWaiting, PAUSE);
+    }
+  }
+  return curve.rows;
+}
+
+async function fetchWaiting() {
+  const ids = waiting.slice(0, AT_ONCE);
+  waiting = waiting.slice(AT_ONCE);
+  try {
+    const found = await series(ids, PERIOD);
+    for (const { observation, kind, rows } of found.series) {
+      const curve = curves.get(observation);
+      if (curve && kind === "number") curve.rows.value = rows.map(({ time, value }) => ({ time: Date.parse(time), value }));
+    }
+  } catch (error) {
+    if (error.status >= 400 && error.status !== 429) refused = true;
+    for (const id of ids) curves.get(id) && (curves.get(id).asked = 0);
+  }
+  running = waiting.length > 0 && !refused;
+  if (running) setTimeout(fetchWaiting, PAUSE);
+  else waiting = [];
+}

@@ -1,0 +1,117 @@
+// One device, or one value without a device: chart, all values, name, RDF, and what can be done with it.
+import { html, useEffect, useSignal } from "../ui.js";
+import { may } from "../model/access.js";
+import { deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";
+import { query, update } from "../model/gateway.js";
+import { keepsRecent } from "../model/health.js";
+import { entries, known, names, version } from "../model/live.js";
+import { readableName } from "../model/names.js";
+import { compare, t } from "../model/text.js";
+import { RecentValues } from "../parts/recent_values.js";
+import { Tiles } from "../parts/rows.js";
+import { marksOf } from "./overview.js";
+
+/** `device` is an IRI or ""; `value` is the IRI of the observation in the chart. */
+export function Device({ device, value }) {
+  version.value;
+  const members = (device ? devices.value.get(device) : [entries.get(value)].filter(Boolean)) ?? [];
+  const sorted = [...members].sort((one, other) => isDiagnostic(one) - isDiagnostic(other) || compare(one.label, other.label));
+  const chosen = sorted.find(({ id }) => id === value) ?? sorted[0];
+  const name = device ? deviceName(device) : chosen?.label ?? readableName(value);
+  useEffect(() => { document.title = `${name} · sepa-edge`; }, [name]);
+  if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
+  const place = placeOf(chosen);
+  return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html` › <span dir="auto">${readableName(place)}</span>`}</p>
+    <h1 dir="auto">${name}</h1>
+    <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
+    <h2 id="chosen" dir="auto">${chosen.label}</h2>
+    ${may("query") && keepsRecent() && html`<${RecentValues} key=${chosen.id} entry=${chosen} />`}
+    <h2>${t("device.values")}</h2>
+    <${Tiles} entries=${sorted} card=${place ? readableName(place) : name} first />
+    ${device && may("update") && html`<${Rename} device=${device} name=${name} />`}
+    ${may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
+    ${may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
+}
+
+/** Execute an action of the user, and show why it failed. */
+function useAction() {
+  const problem = useSignal("");
+  const act = async (work) => {
+    problem.value = "";
+    try {
+      await work();
+    } catch (error) {
+      problem.value = error.message;
+    }
+  };
+  return [act, html`<p class="problem" role="alert">${problem}</p>`];
+}
+
+function Rename({ device, name }) {
+  const [act, problem] = useAction();
+  const save = (event) => {
+    event.preventDefault();
+    const text = event.target.elements.name.value.trim();
+    act(() => update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+      DELETE { ${iri(device)} rdfs:label ?old }
+      INSERT { ${text ? `${iri(device)} a sosa:Platform ; rdfs:label ${literal(text)}` : ""} }
+      WHERE { OPTIONAL { ${iri(device)} rdfs:label ?old } }`));
+  };
+  return html`<details class="panel wide"><summary>${t("device.rename")}</summary>
+    <form onSubmit=${save}>
+      <label for="device-name">${t("device.name")}</label>
+      <input id="device-name" name="name" defaultValue=${name} maxlength="200" autocomplete="off" />
+      <button type="submit">${t("device.save")}</button>
+    </form>
+    ${names.value.has(device) && html`<p>${t("device.rename.undo", { name: readableName(device) })}</p>`}
+    ${problem}
+  </details>`;
+}
+
+const DESCRIPTION = `CONSTRUCT { ?s ?p ?o } WHERE { {
+    VALUES ?s { SUBJECTS } ?s ?p ?o
+  } UNION {
+    VALUES ?o1 { SUBJECTS } ?o1 <http://www.w3.org/ns/sosa/hasResult> ?s . ?s ?p ?o
+  } UNION {
+    VALUES ?o2 { SUBJECTS } ?o2 <http://www.w3.org/ns/sosa/hasResult> ?r . ?r <http://www.w3.org/2006/time#hasTime> ?s . ?s ?p ?o
+  } }`;
+
+function Turtle({ entries: shown, device }) {
+  const [act, problem] = useAction();
+  const text = useSignal("");
+  const load = (event) => event.target.open && act(async () => {
+    const subjects = [...shown.map(({ id }) => iri(id)), ...(device ? [iri(device)] : [])].join(" ");
+    text.value = await query(DESCRIPTION.replaceAll("SUBJECTS", subjects), "text/turtle");
+  });
+  return html`<details class="panel wide" onToggle=${load}><summary>${t("device.turtle")}</summary>
+    ${text.value && html`<pre id="turtle" tabindex="0" dir="ltr">${text}</pre>`}${problem}</details>`;
+}
+
+function Forget({ entries: shown, name }) {
+  const [act, problem] = useAction();
+  const forget = () => act(async () => {
+    // One update, so that no other client sees half of it. Results and their times are deleted only where nothing
+    // else refers to them.
+    await update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX time: <http://www.w3.org/2006/time#>
+      DELETE { ?o ?p ?v . ?r ?rp ?rv . ?i ?ip ?iv }
+      WHERE { VALUES ?o { ${shown.map(({ id }) => iri(id)).join(" ")} } ?o ?p ?v
+        OPTIONAL { ?o sosa:hasResult ?r . ?r ?rp ?rv
+          FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
+          OPTIONAL { ?r time:hasTime ?i . ?i ?ip ?iv FILTER NOT EXISTS { ?another time:hasTime ?i FILTER(?another != ?r) } } } }`);
+    location.hash = "#/";
+  });
+  return html`<details class="panel wide"><summary>${t("device.forget")}</summary>
+    <p>${t("device.forget.text", { name, n: shown.length })}</p>
+    <button type="button" class="danger" id="forget" onClick=${forget}>${t("device.forget.do")}</button>
+    ${problem}
+  </details>`;
+}
+
+/** An IRI in SPARQL. The graph has no others, but the address of the page may. */
+function iri(text) {
+  return `<${text.replace(/[\x00-\x20<>"{}|^`\\]/g, encodeURIComponent)}>`;
+}
+
+function literal(text) {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,92 @@
+// Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag to zoom.
+import uPlot from "uplot";
+import { html, useEffect, useRef } from "../ui.js";
+import { formatAxis, formatNumber } from "../model/text.js";
+import { wordOf } from "../model/values.js";
+
+const HEIGHT = 260;
+
+/** `found` is one series of `GET /api/series`, `zoom` is called with the chosen period in milliseconds. */
+export function Chart({ found, unit, property, zoom, from, to }) {
+  const place = useRef();
+  useEffect(() => {
+    const element = place.current;
+    const plot = new uPlot(optionsOf(found, unit, property, zoom, element, [from / 1000, to / 1000]), columnsOf(found, to), element);
+    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resized.observe(element);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const repaint = () => plot.redraw(false);
+    dark.addEventListener("change", repaint);
+    return () => {
+      dark.removeEventListener("change", repaint);
+      resized.disconnect();
+      plot.destroy();
+    };
+  }, [found]);
+  return html`<div class="chart" ref=${place} aria-hidden="true"></div>`;
+}
+
+function numberOf(value) {
+  return typeof value === "boolean" ? Number(value) : value;
+}
+
+function columnsOf({ kind, rows }, to) {
+  const states = kind === "number" ? [] : [...new Set(rows.map(({ value }) => value).filter((value) => typeof value === "string"))];
+  const y = (value) => (typeof value === "string" ? states.indexOf(value) : numberOf(value));
+  const times = rows.map(({ time }) => Date.parse(time) / 1000);
+  const columns = [times, rows.map(({ value, mean }) => y(mean ?? value))];
+  if (kind === "number") columns.push(rows.map(({ value, max }) => max ?? value), rows.map(({ value, min }) => min ?? value));
+  // The last value is valid until now.
+  const last = rows.at(-1);
+  if (last && last.value !== null && to / 1000 > times.at(-1)) {
+    times.push(Math.min(to, Date.now()) / 1000);
+    columns.slice(1).forEach((column) => column.push(column.at(-1)));
+  }
+  return columns;
+}
+
+function optionsOf({ kind, rows }, unit, property, zoom, element, period) {
+  const colour = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const states = [...new Set(rows.map(({ value }) => value).filter((value) => typeof value === "string"))];
+  const words = { boolean: [wordOf(false, property), wordOf(true, property)], text: states }[kind === "number" || kind === "boolean" ? kind : "text"];
+  const number = kind === "number";
+  const stepped = uPlot.paths.stepped({ align: 1 });
+  const line = { stroke: colour("--accent"), width: 2, points: { show: rows.length < 2 }, spanGaps: false, ...(!number && { paths: stepped }) };
+  const edge = { stroke: "transparent", points: { show: false }, spanGaps: false };
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { drag: { x: true, y: false, setScale: false } },
+    scales: {
+      x: { range: () => period },
+      y: number ? {} : { range: () => [-0.2, Math.max(1, (words?.length ?? 2) - 1) + 0.2] },
+    },
+    axes: [
+      { ...axis, values: (_, splits, __, ___, step) => formatAxis(splits, step) },
+      {
+        ...axis,
+        size: number ? 64 : 92,
+        ...(number
+          ? { values: (_, splits) => splits.map((value) => `${formatNumber(value)} ${unit}`.trim()) }
+          : { splits: () => (words ?? []).map((_, index) => index), values: (_, splits) => splits.map((index) => shorten(words[index] ?? "")) }),
+      },
+    ],
+    series: number ? [{}, line, edge, edge] : [{}, line],
+    ...(number && { bands: [{ series: [2, 3], fill: colour("--band") }] }),
+    hooks: {
+      setSelect: [(plot) => {
+        const { left, width } = plot.select;
+        if (width < 5) return;
+        const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+        plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        zoom(from * 1000, to * 1000);
+      }],
+    },
+  };
+}
+
+function shorten(text) {
+  return text.length > 12 ? `${text.slice(0, 11)}…` : text;
+}

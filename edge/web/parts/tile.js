@@ -1,0 +1,71 @@
+// One value: its name, its age, its last day, and the newest reading.
+import { html, useComputed, useEffect, useRef, useSignalEffect } from "../ui.js";
+import { deviceName } from "../model/devices.js";
+import { now } from "../model/live.js";
+import { labelAt } from "../model/names.js";
+import { lastDay } from "../model/recent.js";
+import { ago, formatTime } from "../model/text.js";
+import { readable } from "../model/values.js";
+import { Sparkline } from "./sparkline.js";
+
+const QUIET = 5000;  // ms; a value that changes more often does not flash
+
+/** Where a tile leads to: the page of its device, with this value in the chart. */
+export function linkTo(entry) {
+  const value = encodeURIComponent(entry.id);
+  return entry.device ? `#/device/${encodeURIComponent(entry.device)}?value=${value}` : `#/value/${value}`;
+}
+
+/** `card` is the name on the card, which the label need not repeat. `context` is shown below the label. */
+export function Tile({ entry, card, context = "" }) {
+  const element = useRef();
+  const shown = useComputed(() => {
+    const { value, datatype } = entry.reading.value;
+    return readable(value, entry.unit, datatype, entry.property);
+  });
+  const value = useComputed(() => shown.value[0]);
+  const unit = useComputed(() => shown.value[1]);
+  const exact = useComputed(() => `${entry.reading.value.value} ${entry.unit}`.trim());
+  useFlash(entry, element);
+  return html`<li class="observation" ref=${element} data-id=${entry.id}>
+    <a href=${linkTo(entry)}>
+      <span class="label" title=${entry.label} dir="auto">${labelAt(labelAt(entry.label, card), deviceName(entry.device))}</span>
+      <${Age} entry=${entry} context=${context === card ? "" : context} />
+      <${Curve} id=${entry.id} />
+      <span class="reading" title=${exact}><span class="value" dir="auto">${value}</span><span class="unit">${unit}</span></span>
+    </a>
+  </li>`;
+}
+
+function Age({ entry, context }) {
+  const at = useComputed(() => (Number.isFinite(entry.reading.value.time) ? entry.reading.value.time : undefined));
+  const text = useComputed(() => (at.value === undefined ? "" : ago(at.value, now.value)));
+  const exact = useComputed(() => (at.value === undefined ? undefined : new Date(at.value).toISOString()));
+  const title = useComputed(() => (at.value === undefined ? undefined : formatTime(at.value)));
+  return html`<span class="below">${context && html`<span class="context" dir="auto">${context}</span>`}<time
+    class="when" dateTime=${exact} title=${title}>${text}</time></span>`;
+}
+
+function Curve({ id }) {
+  // The clock of the page makes it ask again when the curve is out of date.
+  return html`<${Sparkline} rows=${lastDay(id).value} now=${now.value} />`;
+}
+
+function useFlash(entry, element) {
+  const last = useRef(0);
+  const before = useRef(entry.reading.peek());
+  useSignalEffect(() => {
+    const reading = entry.reading.value;
+    if (reading === before.current) return;
+    before.current = reading;
+    const at = Date.now();
+    if (at - last.current > QUIET) element.current?.classList.add("changed");
+    last.current = at;
+  });
+  useEffect(() => {
+    const target = element.current;
+    const end = () => target.classList.remove("changed");
+    target.addEventListener("animationend", end);
+    return () => target.removeEventListener("animationend", end);
+  }, []);
+}

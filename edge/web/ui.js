@@ -1,0 +1,8 @@
+// What every component needs: templates, state, and effects.
+import htm from "htm";
+import { h } from "preact";
+
+export const html = htm.bind(h);
+export { Fragment, render } from "preact";
+export { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";

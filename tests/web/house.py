@@ -1,0 +1,76 @@
+"""A gateway as a process with devices of a house, for the pages of the application."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.support.processes import GatewayProcess, free_port
+
+LIVE = "document.getElementById('state')?.dataset.state === 'live'"
+KITCHEN = "urn:sepa-edge:zigbee2mqtt:kitchen_sensor"
+HOURS = 24
+
+
+class House:
+    """The gateway and its devices. Messages are sent to its embedded broker."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        ports = {f"EDGE__{name}__PORT": str(free_port()) for name in ("HTTP", "WS", "MQTT")}
+        self.process = GatewayProcess(directory, {**ports, "EDGE__HOST__ENABLED": "false", **settings})
+        self.endpoints = self.process.start()
+
+    @property
+    def url(self) -> str:
+        return self.endpoints["http"]
+
+    def publish(self, messages: list[tuple[str, Any]]) -> None:
+        """Publish messages and wait until the broker has them."""
+        broker = urlsplit(self.endpoints["mqtt"])
+        client = Client(CallbackAPIVersion.VERSION2)
+        client.connect(broker.hostname or "", broker.port or 0)
+        client.loop_start()
+        sent: list[MQTTMessageInfo] = [
+            client.publish(topic, value if isinstance(value, str) else json.dumps(value), qos=1)
+            for topic, value in messages
+        ]
+        for each in sent:
+            each.wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
+
+    def furnish(self) -> None:
+        """Let some devices report values: new ones, and one whose values of the last day arrive late."""
+        past = [
+            {"n": "temperature", "u": "Cel", "v": 18 + hour % 7, "t": -3600 * (HOURS - hour)} for hour in range(HOURS)
+        ]
+        self.publish(
+            [
+                ("senml/attic", past),
+                ("zigbee2mqtt/kitchen_sensor", {"temperature": 21.5, "humidity": 44, "battery": 7, "linkquality": 120}),
+                ("zigbee2mqtt/kitchen_sensor/availability", {"state": "online"}),
+                ("zigbee2mqtt/front_door", {"contact": False, "battery": 90, "linkquality": 80}),
+                ("zigbee2mqtt/front_door/availability", {"state": "offline"}),
+                ("tele/plug1/LWT", "Online"),
+                ("stat/plug1/POWER", "ON"),
+                ("garage/custom", {"x": 1}),
+            ]
+        )
+
+    def update(self, sparql: str) -> None:
+        httpx.post(f"{self.url}/update", data={"update": sparql}).raise_for_status()
+
+    def ask(self, pattern: str) -> bool:
+        answer = httpx.get(f"{self.url}/query", params={"query": f"ASK {{ {pattern} }}"})
+        return bool(answer.raise_for_status().json()["boolean"])
+
+
+def device_address(device: str, value: str = "") -> str:
+    """The address of a device's page."""
+    return f"#/device/{quote(device, safe='')}" + (f"?value={quote(value, safe='')}" if value else "")

@@ -1,0 +1,134 @@
+"""The application as files: served with a strict policy, complete, unchanged libraries, every text in each language."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from edge.gates.http import HttpGate
+from edge.gates.http.page import FILES
+from edge.gates.settings import HttpGateSettings
+from edge.metrics import Metrics
+
+WEB = Path(__file__).resolve().parents[2] / "edge" / "web"
+LAZY = {"/parts/chart.js", "/vendor/uplot.js"}
+"""Modules that only a page with a chart loads."""
+BUDGET = 60_000
+"""Compressed bytes of all files that are needed until live values show."""
+LANGUAGES = ("en", "it", "de")
+ADDRESS = re.compile(r"""(?:https?|wss?)://[^\s"'`<>]+""")
+VOCABULARIES = {"www.w3.org", "qudt.org"}
+
+
+def sources() -> dict[str, str]:
+    """Our own modules, by path."""
+    modules = (path for path in WEB.rglob("*.js") if "vendor" not in path.parts)
+    return {f"/{path.relative_to(WEB)}": path.read_text(encoding="utf-8") for path in modules}
+
+
+def catalogue(language: str) -> dict[str, str]:
+    """Texts by key; plural forms as one text."""
+    text = (WEB / "texts" / f"{language}.js").read_text(encoding="utf-8")
+    return dict(re.findall(r'^  "([a-z0-9_.]+)": (.*),$', text, re.MULTILINE))
+
+
+async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
+    plain = {"Accept-Encoding": "identity"}
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        for path, media_type in FILES.items():
+            answer = await http.get(path, headers=plain)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == media_type
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            if media_type.startswith(("text/html", "image/svg+xml")):
+                policy = answer.headers["content-security-policy"]
+                assert "default-src 'none'" in policy
+                assert "unsafe" not in policy
+                assert f"ws://localhost:{served.ws_port}" in policy
+            again = await http.get(path, headers=plain | {"If-None-Match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "compressed"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0", False), ("gzip;q=0.00, br", False), ("identity", False)],
+)
+async def test_files_are_compressed_for_clients_that_accept_it(served, accepted, compressed):
+    async with (
+        httpx.AsyncClient(base_url=served.url) as http,
+        http.stream("GET", "/app.js", headers={"Accept-Encoding": accepted}) as answer,
+    ):
+        raw = b"".join([part async for part in answer.aiter_raw()])
+    assert (answer.headers.get("content-encoding") == "gzip") is compressed
+    assert "Accept-Encoding" in answer.headers["vary"]
+    assert (gzip.decompress(raw) if compressed else raw) == (WEB / "app.js").read_bytes()
+
+
+async def test_a_name_that_a_client_makes_up_does_not_get_into_the_policy(served):
+    gate = HttpGate(served.engine, HttpGateSettings(port=0, hosts=("*",)), Metrics())
+    async with httpx.AsyncClient(base_url=f"http://localhost:{await gate.start()}") as http:
+        hostile = await http.get("/", headers={"Host": "a;script-src *"})
+        assert "script-src *" not in hostile.headers["content-security-policy"]
+    await gate.stop()
+
+
+def test_the_files_name_no_other_host():
+    for path in WEB.rglob("*"):
+        if path.suffix not in {".js", ".css", ".html", ".webmanifest"} or "vendor" in path.parts:
+            continue
+        hosts = {urlsplit(found).hostname for found in ADDRESS.findall(path.read_text(encoding="utf-8"))}
+        assert hosts <= VOCABULARIES, path
+
+
+def test_the_page_preloads_all_modules_of_the_first_view():
+    """Without the list, the browser learns of a module only when it has read the one that imports it."""
+    preloaded = set(re.findall(r'rel="modulepreload" href="([^"]+)"', (WEB / "index.html").read_text(encoding="utf-8")))
+    modules = {path for path in FILES if path.endswith(".js")}
+    assert preloaded == {path for path in modules if not path.startswith("/texts/")} - LAZY - {"/app.js"}
+
+
+def test_the_first_view_is_small():
+    needed = [path for path in FILES if path not in LAZY and (not path.startswith("/texts/") or path == "/texts/de.js")]
+    assert "/" in needed
+    size = sum(len(gzip.compress((WEB / (path.strip("/") or "index.html")).read_bytes(), mtime=0)) for path in needed)
+    assert size < BUDGET
+
+
+def test_the_libraries_are_those_of_the_manifest():
+    files = json.loads((WEB / "vendor" / "manifest.json").read_text(encoding="utf-8"))["files"]
+    for each in files:
+        content = (WEB / "vendor" / each["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == each["sha256"], each["file"]
+        assert each["licence"] in {"MIT", "Apache-2.0"}
+        assert (WEB / "vendor" / each["licence_file"]).stat().st_size > 1000
+        assert re.fullmatch(r"\d+\.\d+\.\d+", each["version"])
+    present = {path.name for path in (WEB / "vendor").iterdir() if path.is_file()}
+    assert present == {each["file"] for each in files} | {"manifest.json"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_catalogue_has_every_text_with_the_same_placeholders(language):
+    english, other = catalogue("en"), catalogue(language)
+    assert len(english) > 100
+    assert list(other) == list(english)
+    for key, text in other.items():
+        assert set(re.findall(r"{(\w+)}", text)) == set(re.findall(r"{(\w+)}", english[key])), key
+        assert text.startswith("{ one:") is english[key].startswith("{ one:"), key
+
+
+def test_the_pages_use_exactly_the_texts_of_the_catalogues():
+    code = "\n".join(text for path, text in sources().items() if not path.startswith("/texts/"))
+    keys = set(catalogue("en"))
+    used = {key for key in keys if f'"{key}"' in code}
+    families = [re.escape(found) for found in re.findall(r"t\(`([a-z.]*)\$\{", code)]
+    families += [re.escape(prefix) + r"\." for prefix in re.findall(r'prefix="(\w+)"', code)]
+    assert {key for key in keys - used if not any(re.match(family, key) for family in families)} == set(), "unused"
+    asked = set(re.findall(r'\bt\("([^"]+)"', code))
+    assert asked <= keys

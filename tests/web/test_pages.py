@@ -1,0 +1,189 @@
+"""Each page's main tasks in a real browser, with a gateway as a process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from house import KITCHEN, LIVE, House, device_address
+
+from tests.support.browser import Browser, launch, quit_browser
+from tests.support.waiting import eventually
+
+SOSA, QUDT, TIME = "http://www.w3.org/ns/sosa/", "http://qudt.org/1.1/schema/qudt#", "http://www.w3.org/2006/time#"
+SIZES = [(1280, 900), (390, 844)]
+PAGES = {
+    "overview": ("#/", "document.querySelectorAll('.observation').length >= 5"),
+    "device": (
+        device_address(KITCHEN, f"{KITCHEN}/temperature"),
+        "document.querySelector('.chart canvas') && document.querySelectorAll('.observation').length === 5",
+    ),
+    "system": ("#/system", "document.body.innerText.includes('garage/custom')"),
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house") / "data")
+    house.furnish()
+    yield house
+    house.process.stop()
+
+
+@pytest.fixture
+async def page(house, tmp_path) -> AsyncIterator[Browser]:
+    browser = await launch(tmp_path / "profile")
+    await browser.size(*SIZES[0])
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(f"{LIVE} && {PAGES['overview'][1]}")
+    yield browser
+    assert browser.problems() == []
+    assert browser.hosts() <= {"127.0.0.1", ""}
+    await quit_browser(browser)
+
+
+def names(selector: str) -> str:
+    return f"[...document.querySelectorAll({selector!r})].map(each => each.textContent).join('|')"
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("dark", [False, True])
+async def test_every_page_is_accessible_and_fits_the_screen(page, name, width, height, dark):
+    address, shown = PAGES[name]
+    await page.size(width, height, dark=dark)
+    await page.evaluate(f"location.hash = {address!r}")
+    await page.wait_for(shown)
+    await page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    assert await page.violations() == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_values_are_found_by_place_device_and_kind(page):
+    await page.evaluate("document.getElementById('search').value = 'kitchen temp'")
+    await page.evaluate("document.getElementById('search').dispatchEvent(new Event('input'))")
+    await page.wait_for("document.querySelectorAll('.observation').length === 1")
+    assert await page.evaluate(names(".value")) == "21.5"
+    assert await page.evaluate("document.getElementById('announcer').textContent") == "1 value found"
+    await page.evaluate("document.getElementById('search').value = 'nowhere'")
+    await page.evaluate("document.getElementById('search').dispatchEvent(new Event('input'))")
+    await page.wait_for("document.getElementById('places').textContent === 'No value matches.'")
+
+
+async def choose(page: Browser, control: str, value: str) -> None:
+    await page.evaluate(f"document.getElementById({control!r}).value = {value!r}")
+    await page.evaluate(f"document.getElementById({control!r}).dispatchEvent(new Event('change'))")
+
+
+async def test_values_are_grouped_by_what_the_user_chose_last(page):
+    await page.wait_for(f"{names('.place h2')} === 'attic|front door|kitchen sensor|plug1'")
+    await choose(page, "grouping", "kind")
+    await page.wait_for(f"{names('.place h2')}.includes('Temperature')")
+    assert "2 values" not in await page.evaluate("document.querySelector('[data-place$=temperature]').textContent")
+    await page.wait_for("document.querySelectorAll('[data-place$=temperature] .observation').length === 2")
+    await page.command("Page.reload")
+    await page.wait_for(f"{names('.place h2')}.includes('Temperature')")
+    await choose(page, "grouping", "device")
+    await page.wait_for(f"{names('.place h2')}.includes('kitchen sensor')")
+
+
+async def test_what_a_device_says_about_itself_is_folded_away(page):
+    kitchen = "document.querySelector('[data-place$=kitchen_sensor]')"
+    assert "Linkquality" not in await page.evaluate(f"{kitchen}.textContent")
+    assert "3 diagnostic values" in await page.evaluate(f"{kitchen}.textContent")
+    await page.evaluate(f"{kitchen}.querySelector('summary').click()")
+    await page.wait_for(f"{kitchen}.textContent.includes('Linkquality')")
+
+
+async def test_true_and_false_are_words(page):
+    await page.wait_for(f"{names('[data-place$=front_door] .value')} === 'Open'")
+    await page.wait_for(f"{names('[data-place$=plug1] .value')}.includes('On')")
+
+
+async def test_devices_that_need_attention_are_marked(page):
+    await page.wait_for(f"{names('.mark')} === 'front door: offline|kitchen sensor: battery 7 %'")
+    await page.evaluate("document.getElementById('troubles').click()")
+    await page.wait_for(f"{names('.place h2')} === 'front door|kitchen sensor'")
+
+
+async def test_the_strip_tells_what_needs_attention(page):
+    await page.wait_for(f"{names('.chip')}.includes('Broker connected')")
+    await page.wait_for(f"{names('.chip')}.includes('1 unmapped topic')")
+
+
+async def test_a_value_shows_its_last_day(page):
+    curve = "document.querySelector('[data-place$=attic] .sparkline path')"
+    await page.wait_for(f"{curve}?.getAttribute('d').split('L').length > 10")
+
+
+async def press(page: Browser, selector: str, text: str) -> None:
+    await page.evaluate(f"[...document.querySelectorAll({selector!r})].find(e => e.textContent === {text!r}).click()")
+
+
+async def open_table(page: Browser) -> None:
+    await page.evaluate("document.querySelector('[data-place$=attic] .observation a').click()")
+    await page.wait_for("document.querySelector('.chart .u-over') !== null")
+    await press(page, "summary", "Values as a table")
+    await page.wait_for(f"{ROWS} > 20")
+
+
+ROWS = "document.querySelectorAll('tbody tr').length"
+
+
+async def test_a_tile_leads_to_the_chart_of_its_value(page):
+    await open_table(page)
+    assert "°C" in await page.evaluate(names("tbody td"))
+    await press(page, ".bar button", "6 hours")
+    await page.wait_for(f"{ROWS} < 10 && {ROWS} > 3")
+
+
+async def test_a_part_of_the_chart_is_zoomed_by_dragging(page):
+    await open_table(page)
+    area = "document.querySelector('.u-over').getBoundingClientRect()"
+    x, y, width, height = await page.evaluate(f"(({{x, y, width, height}}) => [x, y, width, height])({area})")
+    for kind, part in (("mousePressed", 0.4), ("mouseMoved", 0.6), ("mouseReleased", 0.6)):
+        at = {"x": x + width * part, "y": y + height / 2}
+        await page.command("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **at)
+    await page.wait_for(f"{ROWS} < 10 && {ROWS} > 2")
+    await press(page, ".bar button", "Zoom out")
+    await page.wait_for(f"{ROWS} > 20")
+
+
+async def open_device(page: Browser, device: str, name: str) -> None:
+    await page.evaluate(f"location.hash = {device_address(device)!r}")
+    await page.wait_for(f"document.querySelector('h1')?.textContent === {name!r}")
+    await page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+
+
+async def test_a_device_is_renamed_and_gets_its_old_name_back(house, page):
+    await open_device(page, KITCHEN, "kitchen sensor")
+
+    async def rename(name: str, shown: str) -> None:
+        await page.evaluate(f"document.getElementById('device-name').value = {name!r}")
+        await page.evaluate("document.querySelector('#device-name + button').click()")
+        await page.wait_for(f"document.querySelector('h1').textContent === {shown!r}")
+
+    await rename('Above the "stove" \\ ’', 'Above the "stove" \\ ’')
+    assert house.ask(f"<{KITCHEN}> a <http://www.w3.org/ns/sosa/Platform>")
+    await rename("", "kitchen sensor")
+    assert not house.ask(f"<{KITCHEN}> <http://www.w3.org/2000/01/rdf-schema#label> ?name")
+
+
+async def test_the_rdf_of_a_device_is_shown(page):
+    await open_device(page, KITCHEN, "kitchen sensor")
+    await page.wait_for("document.getElementById('turtle')?.textContent.includes('observedProperty')")
+    assert "inXSDDateTimeStamp" in await page.evaluate("document.getElementById('turtle').textContent")
+
+
+async def test_a_forgotten_device_leaves_nothing_in_the_graph(house, page):
+    house.publish([("zigbee2mqtt/old", {"temperature": 5, "humidity": 50})])
+    old = '?s ?p ?o FILTER(CONTAINS(STR(?s), "zigbee2mqtt:old"))'
+    await eventually(lambda: house.ask(old))
+    await open_device(page, "urn:sepa-edge:zigbee2mqtt:old", "old")
+    await page.evaluate("document.getElementById('forget').click()")
+    titles = names(".place h2")
+    await page.wait_for(f"location.hash === '#/' && {titles}.length > 0 && !{titles}.includes('old')")
+    assert not house.ask(old)
+    assert not house.ask(f"?r a <{QUDT}QuantityValue> FILTER NOT EXISTS {{ ?o <{SOSA}hasResult> ?r }}")
+    assert not house.ask(f"?i a <{TIME}Instant> FILTER NOT EXISTS {{ ?r <{TIME}hasTime> ?i }}")
+    assert house.ask(f"?s <{SOSA}hasResult> ?r")
