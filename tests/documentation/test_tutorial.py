@@ -39,7 +39,7 @@ async def show(browser: Browser, image: str) -> None:
         await eventually(lambda: _shows(browser, values, SHOWN[image]))
     except AssertionError:
         raise AssertionError(f"{image}: {await browser.evaluate(values)}") from None
-    await browser.wait_for("document.getAnimations().every(each => each.playState === 'finished')")
+    await browser.wait_for("document.querySelector('.changed') === null")
     if TAKE:
         await browser.command(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}]

@@ -54,7 +54,7 @@ def text_of(selector: str) -> str:
     return f"document.querySelector({selector!r})?.textContent"
 
 
-async def test_observations_appear_change_flash_and_go(served, page):
+async def test_observations_appear_are_marked_if_they_change_and_go(served, page):
     await page.wait_for(LIVE)
     await page.wait_for("document.getElementById('empty') !== null")
     served.update(
@@ -66,11 +66,14 @@ async def test_observations_appear_change_flash_and_go(served, page):
     assert await page.evaluate(text_of(".value")) == "21.5"
     assert await page.evaluate(text_of(".unit")) == "°C"
     assert await page.evaluate("document.querySelector('.when').dateTime") == "2026-01-02T03:04:05.000Z"
-    await page.evaluate("flashes = 0; addEventListener('animationstart', () => { flashes += 1 })")
+    await page.evaluate(
+        "marked = 0; new MutationObserver(() => { marked += document.querySelectorAll('.changed').length })"
+        ".observe(document.body, { subtree: true, attributeFilter: ['class'] })"
+    )
     assert await page.evaluate("document.getElementById('empty')") is None
     served.update(change("urn:k/t", "22.25"))
     await page.wait_for(f"{text_of('.value')} === '22.25'")
-    await page.wait_for("flashes === 1")
+    await page.wait_for("marked === 1 && document.querySelector('.changed') === null")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 1
     served.update("DELETE WHERE { <urn:k/t> a ?c }")
     await page.wait_for("document.querySelectorAll('.place').length === 0 && document.getElementById('empty') !== null")

@@ -8,7 +8,8 @@ import { ago, formatTime } from "../model/text.js";
 import { readable } from "../model/values.js";
 import { Sparkline } from "./sparkline.js";
 
-const QUIET = 5000;  // ms; a value that changes more often does not flash
+const QUIET = 5000;  // ms; a value that changes more often is not marked
+const MARKED = 1200;  // ms
 
 /** Where a tile leads to: the page of its device, with this value in the chart. */
 export function linkTo(entry) {
@@ -26,7 +27,7 @@ export function Tile({ entry, card, context = "" }) {
   const value = useComputed(() => shown.value[0]);
   const unit = useComputed(() => shown.value[1]);
   const exact = useComputed(() => `${entry.reading.value.value} ${entry.unit}`.trim());
-  useFlash(entry, element);
+  useMark(entry, element);
   return html`<li class="observation" ref=${element} data-id=${entry.id}>
     <a href=${linkTo(entry)}>
       <span class="label" title=${entry.label} dir="auto">${labelAt(labelAt(entry.label, card), deviceName(entry.device))}</span>
@@ -51,21 +52,21 @@ function Curve({ id }) {
   return html`<${Sparkline} rows=${lastDay(id).value} now=${now.value} />`;
 }
 
-function useFlash(entry, element) {
+// A new value is marked for a moment. Without an animation: that would paint each frame of it.
+function useMark(entry, element) {
   const last = useRef(0);
+  const timer = useRef();
   const before = useRef(entry.reading.peek());
   useSignalEffect(() => {
     const reading = entry.reading.value;
     if (reading === before.current) return;
     before.current = reading;
     const at = Date.now();
-    if (at - last.current > QUIET) element.current?.classList.add("changed");
+    if (at - last.current > QUIET) {
+      element.current?.classList.add("changed");
+      timer.current = setTimeout(() => element.current?.classList.remove("changed"), MARKED);
+    }
     last.current = at;
   });
-  useEffect(() => {
-    const target = element.current;
-    const end = () => target.classList.remove("changed");
-    target.addEventListener("animationend", end);
-    return () => target.removeEventListener("animationend", end);
-  }, []);
+  useEffect(() => () => clearTimeout(timer.current), []);
 }
