@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -187,3 +188,59 @@ async def test_a_forgotten_device_leaves_nothing_in_the_graph(house, page):
     assert not house.ask(f"?r a <{QUDT}QuantityValue> FILTER NOT EXISTS {{ ?o <{SOSA}hasResult> ?r }}")
     assert not house.ask(f"?i a <{TIME}Instant> FILTER NOT EXISTS {{ ?r <{TIME}hasTime> ?i }}")
     assert house.ask(f"?s <{SOSA}hasResult> ?r")
+
+
+HOSTILE = {
+    "markup": ('"<script>alert(1)</script>"', "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"),
+    "endless": (f'"{"x" * 100_000}"', "y" * 100_000, "x" * 100_000),
+    "right-to-left": ('"\u202eabc"', "\u202egnp.exe \u2066", "\u202eabc"),
+    "too many digits": ("123456789012345678901234567890", "big", "123456789012345678901234567890"),
+    "too large": ("1e400", "infinite", "INF"),
+    "no number": ('"NaN"^^<http://www.w3.org/2001/XMLSchema#double>', "nan", "NaN"),
+    "nothing": ('""', "empty", ""),
+}
+
+
+@pytest.mark.parametrize(("value", "label", "shown"), HOSTILE.values(), ids=HOSTILE)
+async def test_no_value_or_label_breaks_the_pages(house, page, value, label, shown):
+    names_, place = json.dumps(label), f"urn:place:{'z' * 3000}"
+    house.update(
+        f"DELETE WHERE {{ <urn:hostile> ?p ?o }} ; DELETE WHERE {{ <urn:hostile:r> ?p ?o }} ; INSERT DATA {{ "
+        f"<urn:hostile> a <{SOSA}Observation> ; <{SOSA}hasResult> <urn:hostile:r> ; <{SOSA}hasFeatureOfInterest> "
+        f"<{place}> ; <http://www.w3.org/2000/01/rdf-schema#label> {names_} . "
+        f"<urn:hostile:r> a <{QUDT}QuantityValue> ; <{QUDT}numericValue> {value} }}"
+    )
+    tile = "document.querySelector('[data-id=\"urn:hostile\"]')"
+    await page.wait_for(f"{tile}?.querySelector('.value').textContent === {shown!r}")
+    fits = "document.documentElement.scrollWidth <= innerWidth"
+    assert await page.evaluate(fits)
+    await page.evaluate(f"{tile}.querySelector('a').click()")
+    await page.wait_for("document.querySelector('.note, .chart') !== null")
+    assert await page.evaluate(fits)
+    assert await page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+    await page.size(*SIZES[1])
+    assert await page.evaluate(fits)
+    # The gateway answers 404 if no value was recorded, which the browser reports, too.
+    page.events = [event for event in page.events if "404" not in json.dumps(event)]
+    house.update("DELETE WHERE { <urn:hostile> ?p ?o } ; DELETE WHERE { <urn:hostile:r> ?p ?o }")
+
+
+async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
+    house.process.kill()
+    await page.wait_for("document.getElementById('state').dataset.state === 'lost'")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") >= 5
+    house.process.start()
+    await page.wait_for(LIVE)
+    house.publish([("zigbee2mqtt/kitchen_sensor", {"temperature": 22.5})])
+    await page.wait_for(f"{names('[data-place$=kitchen_sensor] .value')}.includes('22.5')")
+    house.publish([("zigbee2mqtt/kitchen_sensor", {"temperature": 21.5})])
+    page.events.clear()  # the browser reports the failed attempts to connect
+
+
+@pytest.mark.parametrize(("language", "text"), [("de-AT", "Übersicht"), ("it", "Panoramica"), ("fr", "Overview")])
+async def test_the_language_is_that_of_the_browser(house, tmp_path, language, text):
+    browser = await launch(tmp_path / "profile", f"--accept-lang={language}")
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
+    assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
+    await quit_browser(browser)

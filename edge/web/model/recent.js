@@ -47,8 +47,11 @@ async function fetchWaiting() {
       if (curve && kind === "number") curve.rows.value = rows.map(({ time, value }) => ({ time: Date.parse(time), value }));
     }
   } catch (error) {
-    if (error.status >= 400 && error.status !== 429) refused = true;
-    for (const id of ids) curves.get(id) && (curves.get(id).asked = 0);
+    // Not found: none of these values was recorded yet.
+    if (error.status !== 404) {
+      refused = error.status >= 400 && error.status < 500 && error.status !== 429;
+      for (const id of ids) if (curves.has(id)) curves.get(id).asked = 0;
+    }
   }
   running = waiting.length > 0 && !refused;
   if (running) setTimeout(fetchWaiting, PAUSE);

@@ -15,7 +15,8 @@ export function unitSymbol(iri) {
 export function readable(value, unit, datatype, property) {
   if (datatype === BOOLEAN) return [wordOf(value === "true" || value === "1", property), ""];
   const number = Number(value);
-  if (value.trim() === "" || !Number.isFinite(number)) return [value, unit];
+  // A double would not have all digits of a long integer.
+  if (value.trim() === "" || !Number.isFinite(number) || (Number.isInteger(number) && !Number.isSafeInteger(number))) return [value, unit];
   if (unit === "B" && Math.abs(number) >= 1000) {
     const power = Math.min(4, Math.floor(Math.log10(Math.abs(number)) / 3));
     return [formatNumber(Number((number / 1000 ** power).toPrecision(3))), ["", "k", "M", "G", "T"][power] + "B"];

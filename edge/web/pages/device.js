@@ -18,10 +18,10 @@ export function Device({ device, value }) {
   const sorted = [...members].sort((one, other) => isDiagnostic(one) - isDiagnostic(other) || compare(one.label, other.label));
   const chosen = sorted.find(({ id }) => id === value) ?? sorted[0];
   const name = device ? deviceName(device) : chosen?.label ?? readableName(value);
-  useEffect(() => { document.title = `${name} · sepa-edge`; }, [name]);
+  useEffect(() => { document.title = `${name.slice(0, 100)} · sepa-edge`; }, [name]);
   if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
   const place = placeOf(chosen);
-  return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html` › <span dir="auto">${readableName(place)}</span>`}</p>
+  return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
     <h2 id="chosen" dir="auto">${chosen.label}</h2>

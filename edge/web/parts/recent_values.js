@@ -28,14 +28,14 @@ export function RecentValues({ entry }) {
     const attempt = state.asked = {};
     Promise.all([chartModule(), series([entry.id], { from: iso(from), to: iso(to), points: POINTS })]).then(
       ([{ Chart }, { series: [found] }]) => { if (state.asked === attempt) state.value = { Chart, found, from, to }; },
-      (error) => { if (state.asked === attempt) state.value = { error: error.message }; },
+      (error) => { if (state.asked === attempt) state.value = error.status === 404 ? { none: true } : { error: error.message }; },
     );
   }, [entry.id, period.value, zoomed.value, repeated]);
   const choose = (name) => {
     zoomed.value = undefined;
     period.value = name;
   };
-  const { Chart, found, from, to, error } = state.value;
+  const { Chart, found, from, to, none, error } = state.value;
   return html`<section class="panel wide" aria-label=${t("chart.title")}>
     <div class="bar" role="group" aria-label=${t("chart.period")}>
       ${Object.keys(PERIODS).map((name) => html`<button type="button" aria-pressed=${!zoomed.value && period.value === name}
@@ -44,7 +44,7 @@ export function RecentValues({ entry }) {
       <button type="button" class="right" disabled=${!found} onClick=${() => download(entry, from, to)}>${t("chart.csv")}</button>
     </div>
     ${error && html`<p class="problem" role="alert">${error}</p>`}
-    ${Chart && !found && !error && html`<p class="note">${t("chart.none")}</p>`}
+    ${none && html`<p class="note">${t("chart.none")}</p>`}
     ${Chart && found && html`<${Chart} found=${found} unit=${entry.unit} property=${entry.property} from=${from} to=${to}
       zoom=${(begin, end) => { zoomed.value = { from: begin, to: end }; }} />
       <${Table} found=${found} entry=${entry} />`}
