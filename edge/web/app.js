@@ -66,6 +66,7 @@ function App() {
 addEventListener("hashchange", () => {
   address.value = location.hash;
   scrollTo(0, 0);
+  main.focus({ preventScroll: true });
 });
 const main = document.getElementById("page");
 connection.subscribe(({ state: what }) => main.classList.toggle("stale", what === "lost"));

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from engine_client import Client, update
+from engine_client import PREFIX, Client, update
 from engine_world import new_engine
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.requests import SubscriberNotification
+from edge.engine.requests import Dataset, QueryRequest, SubscriberNotification
 
 STEPS = 600
 MANY = 400
@@ -76,3 +76,32 @@ def test_a_change_costs_the_same_however_many_solutions_there_are():
     client.items.clear()
     update(engine, "DELETE DATA { ex:i7 ex:time 7 } ; INSERT DATA { ex:i7 ex:time 'now' }")
     assert client.news() == ([("o7", "r7", "i7", "now")], [("o7", "r7", "i7", "7")])
+
+
+def test_a_quad_with_many_solutions_does_not_cost_more_than_the_whole_query():
+    """The left side has one solution; the changed quad belongs to very many things that the query does not select."""
+    engine = new_engine(QueryRules(max_steps=STEPS))
+    client = Client(engine, "SELECT * { ex:gateway ex:observes ?r OPTIONAL { ?r a ?class . ?class ex:label ?label } }")
+    update(engine, "INSERT DATA { ex:gateway ex:observes ex:r1 }")
+    for number in range(0, 2000, 100):
+        things = " ".join(f"ex:r{each} a ex:Sensor ." for each in range(number, number + 100))
+        update(engine, f"INSERT DATA {{ {things} }}")
+    client.items.clear()
+    update(engine, "INSERT DATA { ex:Sensor ex:label 'Sensor' }")
+    assert client.news() == ([("r1", "Sensor", "Sensor")], [("r1", None, None)])
+
+
+def test_the_explanation_names_the_variables_that_a_quad_leads_to():
+    engine = new_engine()
+    (patterns,) = engine.explain(QueryRequest(PREFIX + f"SELECT * {{ {TIMES} }}", Dataset())).parts
+    assert [(each.effect, each.known) for each in patterns][-1] == ("restricted", ("?r",))
+
+
+def test_a_change_of_graphs_and_patterns_counts_once_for_each_member():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:q ex:s . ex:b ex:q ex:s2 }")
+    clients = [Client(engine, f"SELECT * {{ {one} ex:q ?s . ?s ex:p ?o . GRAPH ?g {{}} }}") for one in ("ex:a", "ex:b")]
+    for each in clients:
+        each.items.clear()
+    update(engine, "INSERT DATA { ex:s ex:p ex:o GRAPH ex:g { ex:x ex:y ex:z } }")
+    assert [each.news() for each in clients] == [([("s", "o", "g")], []), None]

@@ -349,6 +349,13 @@ def test_union_default_graph_is_watched():
     assert [client.news() for client in clients] == [([("1",)], [])] * 2
 
 
+def test_from_restricts_the_dataset_of_a_union_default_graph():
+    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
+    update(engine, "INSERT DATA { ex:a ex:p 0 GRAPH ex:g { ex:a ex:p 1 } GRAPH ex:h { ex:a ex:p 2 } }")
+    rows = {text: Client(engine, f"SELECT ?o {text} {{ ?s ex:p ?o }}").last.delta.added for text in ("", "FROM ex:g")}
+    assert [len(rows[""]), len(rows["FROM ex:g"])] == [3, 1]
+
+
 # The end of a subscription
 
 

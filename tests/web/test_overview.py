@@ -188,3 +188,45 @@ async def test_a_lost_connection_is_shown_and_comes_back(served, page):
         await page.wait_for(f"{LIVE} && {text_of('.value')} === '2'")
     finally:
         await restarted.stop()
+
+
+async def test_a_value_stays_live_after_its_unit_or_label_has_changed(served, page):
+    served.update(observe("urn:o", "1", label="One", unit="Volt"))
+    await page.wait_for(f"{text_of('.value')} === '1'")
+    label = "<urn:o> rdfs:label"
+    served.update(f'DELETE {{ {label} ?old }} INSERT {{ {label} "Two" }} WHERE {{ {label} ?old }}')
+    await page.wait_for(f"{text_of('.label')} === 'Two'")
+    served.update(change("urn:o", "2"))
+    await page.wait_for(f"{text_of('.value')} === '2'")
+    served.update("DELETE WHERE { <urn:o/r> qudt:unit ?u } ; INSERT DATA { <urn:o/r> qudt:unit unit:Ampere }")
+    await page.wait_for(f"{text_of('.unit')} === 'A'")
+    served.update(change("urn:o", "3"))
+    await page.wait_for(f"{text_of('.value')} === '3'")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ('"1.10"', "1.10"),
+        ('"00451"', "00451"),
+        ('"0x10"', "0x10"),
+        ("2024", "2,024"),
+        ("0", "0"),
+        ("-3.50", "-3.5"),
+        ("12345678901234567890", "12345678901234567890"),
+        ('"7"^^xsd:unsignedByte', "7"),
+    ],
+)
+async def test_numbers_are_formatted_and_texts_are_not(served, page, value, shown):
+    served.update(observe("urn:o", value))
+    await page.wait_for(f"{text_of('.value')} === {shown!r}")
+
+
+async def test_a_search_shows_diagnostic_values(served, page):
+    served.update(observe("urn:o", "80", label="battery of lamp", place="urn:place:lamp"))
+    served.update("INSERT DATA { <urn:o> sosa:observedProperty <urn:p:battery> }")
+    await page.wait_for("document.querySelector('.diagnostics') !== null")
+    await page.wait_for("document.querySelectorAll('.observation').length === 0")
+    await page.evaluate("document.getElementById('search').value = 'battery'")
+    await page.evaluate("document.getElementById('search').dispatchEvent(new Event('input'))")
+    await page.wait_for("document.querySelectorAll('.observation').length === 1")

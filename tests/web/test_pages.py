@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -244,3 +246,49 @@ async def test_the_language_is_that_of_the_browser(house, tmp_path, language, te
     await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
     assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
     await quit_browser(browser)
+
+
+async def test_devices_with_slashes_in_their_names_are_different_devices(house, page):
+    house.publish([("zigbee2mqtt/living/lamp", {"power": 5}), ("zigbee2mqtt/living/heater", {"power": 1000})])
+    await choose(page, "grouping", "device")
+    await page.wait_for(f"{names('.place h2')}.includes('living/heater|living/lamp')")
+    await page.evaluate(f"location.hash = {device_address('urn:sepa-edge:zigbee2mqtt:living/lamp')!r}")
+    await page.wait_for("document.querySelector('h1')?.textContent === 'living/lamp'")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 1
+
+
+async def test_a_value_that_changed_its_type_has_the_chart_of_the_newest_values(house, page):
+    changer = "urn:sepa-edge:zigbee2mqtt:changer"
+    for value in (1, "open", True, 7):
+        house.publish([("zigbee2mqtt/changer", {"value": value})])
+    current = f"<{changer}/value> <{SOSA}hasResult>/<{QUDT}numericValue> ?v FILTER(STR(?v) = '7')"
+    await eventually(lambda: house.ask(current))
+    await page.evaluate(f"location.hash = {device_address(changer)!r}")
+    await page.wait_for("document.querySelector('.chart canvas') !== null")
+    await press(page, "summary", "Values as a table")
+    await page.wait_for(f"{names('tbody td')}.split('|')[1] === '7'")
+
+
+async def test_blank_nodes_are_shown_without_what_sparql_cannot_do(house, page):
+    house.update(
+        f"INSERT DATA {{ _:o a <{SOSA}Observation> ; <{SOSA}hasResult> [ a <{QUDT}QuantityValue> ; "
+        f"<{QUDT}numericValue> 3 ] ; <{SOSA}hasFeatureOfInterest> <urn:place:nameless> }}"
+    )
+    await page.wait_for("document.querySelector('[data-place$=nameless] .observation') !== null")
+    await page.evaluate("document.querySelector('[data-place$=nameless] .observation a').click()")
+    await page.wait_for("document.querySelector('.path') !== null")
+    assert await page.evaluate("document.getElementById('forget')") is None
+    house.update(f"DELETE WHERE {{ ?o <{SOSA}hasFeatureOfInterest> <urn:place:nameless> ; ?p ?v }}")
+    page.events = [event for event in page.events if "404" not in json.dumps(event)]
+
+
+async def test_a_gateway_that_hangs_is_not_live(house, page):
+    os.kill(house.process.pid, signal.SIGSTOP)
+    try:
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await page.wait_for("document.getElementById('state').dataset.state === 'lost'", seconds=30)
+        assert await page.evaluate("document.getElementById('strip')") is None
+    finally:
+        os.kill(house.process.pid, signal.SIGCONT)
+    await page.wait_for(LIVE, seconds=40)
+    page.events.clear()

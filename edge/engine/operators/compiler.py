@@ -96,7 +96,9 @@ class Reach:
 
     operator: Operator
     shared: tuple[tuple[int, int], ...]
-    """Places of the variables that both sides certainly bind, and their places in the whole solution."""
+    """Places of the variables that both sides certainly bind, and their places in the whole solution. Fewer pairs find
+    more solutions than necessary.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Trigger:
     inside: tuple[str, ...]
     """See `Scope`."""
     reach: Reach | None = None
-    """How to find the affected solutions of a quad that determines none of their variables. None: by evaluating all."""
+    """How to find the affected solutions of a quad if `fixes` determine none of their variables. None: evaluate all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ Architecture, section V.C (the BOOSTER). The delta rules:
 
 - A quad that matches a triple pattern fixes variables of the pattern. The compiler determines which of them the quad
   fixes in the solutions of the whole plan. In a join these are all variables of the pattern. Inside OPTIONAL, MINUS,
-  EXISTS or a sub-query they are those that the outer pattern is certain to bind. If there are none, all solutions are
-  compared.
+  EXISTS or a sub-query they are those that the outer pattern is certain to bind. If there are none, the other patterns
+  of an OPTIONAL lead from the quad to such variables. Otherwise all solutions are compared.
 - Each changed solution may contain the quad (joins, filters, the left side of OPTIONAL and MINUS). If the update hit no
   other pattern of the plan, the rest of the plan is evaluated once, in the present state. The result is cached until
   the rest changes, so the old and the new value of a sensor share it.

@@ -240,7 +240,8 @@ def evaluate(
     """
     declared = _declared(text, tokens, rules, dataset)
     seen = visible(dataset, declared, union=rules.union_default_graph)
-    # Oxigraph would count the solutions of a graph that the text names twice more than once.
+    # Oxigraph would count the solutions of a graph that the text names twice more than once, and would ignore FROM if
+    # the default graph is the union of all graphs.
     default, named = graphs(seen if seen.given else declared)
     if graph is not None and not dataset.given:
         default = [graph] if dataset.readable is None or graph.value in dataset.readable else []
@@ -290,7 +291,7 @@ def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool 
 
 
 def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Dataset) -> Dataset:
-    """Return the dataset of FROM and FROM NAMED, or the store's dataset if the clauses have no effect here."""
+    """Return the dataset of FROM and FROM NAMED, or the store's dataset without them, or if `dataset` replaces them."""
     if dataset.given or not has_word(tokens, "FROM"):
         return STORE_DATASET
     names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri).declared()

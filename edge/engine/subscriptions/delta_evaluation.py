@@ -35,6 +35,12 @@ Changes = Sequence[tuple[Quad, bool]]
 """Changed quads, each with True if it was added and False if it was removed."""
 
 
+_REACH_STEPS = 200
+"""Steps to find the solutions that a quad affects; beyond them the whole plan is evaluated."""
+_MOST_REACHED = 20
+"""Restrictions that are evaluated one by one; with more, the whole plan is evaluated once."""
+
+
 class DeltaEvaluation:
     """Changed solutions of an update, for each SPU."""
 
@@ -79,7 +85,8 @@ class DeltaEvaluation:
             if len(entries) == 1 and entries[0].trigger.exact and not everything:
                 self._follow(entries[0], hits[entries[0]])
             else:
-                together = all(entry.connected and not entry.complete for entry in entries)
+                # A member of `everything` is evaluated as a whole already, so it must not be part of a group's job.
+                together = not everything and all(entry.connected and not entry.complete for entry in entries)
                 for entry in entries:
                     self._restrict(jobs, entry, hits[entry], together=together)
         if jobs:
@@ -262,14 +269,11 @@ class DeltaEvaluation:
                     job.hits.append((entry.trigger, restriction, change[1]))
 
     def _reach(self, jobs: Sequence[_Job], *, present: bool) -> None:
-        self._left.clear()
         for job in jobs:
-            if not job.quads:
-                continue
-            budget = job.group.budget
-            budget.left = self._left_for(job.target)
-            job.reach(self._rules, present=present)
-            self._left[job.target] = budget.left
+            if job.quads:
+                # Few steps, which `_evaluated` need not count.
+                job.group.budget.left = min(_REACH_STEPS, self._left_for(job.target))
+                job.reach(self._rules, present=present)
 
     def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
         # Each of the two states has the full budget.
@@ -304,14 +308,11 @@ class _Job:
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
     """Triggers that quads matched, their bindings, and whether the quads were added."""
     quads: list[tuple[Trigger, Quad, bool]] = field(default_factory=list)
-    """The same for triggers that lead to their restrictions (`Trigger.reach`), with the quad in place of the bindings.
-    """
+    """Triggers with `Trigger.reach`, the quads that they matched, and whether the quads were added."""
     reached: dict[Restriction, None] = field(default_factory=dict)
-    """The restrictions of `quads`, as far as they are known."""
+    """The restrictions to which the quads lead; the empty one if these are too many."""
     everything: bool = False
     """Whether any solution may have changed."""
-    failure: ResultTooLarge | None = None
-    """Why the restrictions of `quads` are not known."""
 
     def reach(self, rules: QueryRules, *, present: bool) -> None:
         """Find the restrictions of the quads in the current state. `present`: it is the state after the update."""
@@ -319,16 +320,17 @@ class _Job:
             for trigger, quad, came in self.quads:
                 if came == present and not self.everything:
                     self.reached.update(dict.fromkeys(reached(trigger, self.frame, quad, rules)))
-        except ResultTooLarge as error:
-            self.failure = error
+        except ResultTooLarge:
+            # A popular quad: the left side may have fewer solutions, and the whole plan begins with the smaller side.
+            self.reached[()] = None
+        if len(self.reached) > _MOST_REACHED:
+            self.reached[()] = None
 
     def solutions(self, rules: QueryRules, *, present: bool) -> Found | ResultTooLarge:
         """Return the possibly changed solutions in the current state. `present`: it is the state after the update.
 
         Returns the error if a limit stops the evaluation.
         """
-        if self.failure is not None:
-            return self.failure
         touched: dict[Restriction, None] = {}
         if self.everything:
             touched[()] = None

@@ -5,7 +5,7 @@ Nothing is evaluated: the explanation follows from the plan of the engine and fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from edge.engine.operators.stages import Row
 from edge.engine.operators.variables import nodes
@@ -173,6 +173,8 @@ class _Member:
         ]
         names = (s for s, fix in zip(slots, trigger.fixes, strict=True) if fix is not None)
         known = tuple(dict.fromkeys(self._write.slot(name) for name in names if isinstance(name, Variable | Blank)))
+        if not known and trigger.reach is not None:
+            known = self._reached(entry, {place for _, place in trigger.reach.shared})
         effect: Effect = "restricted" if known else "everything"
         if trigger.exact:
             effect = "direct" if len(entry.plan.triggers) == 1 else "exact"
@@ -188,6 +190,18 @@ class _Member:
             _many(entry),
             words.warning(trigger.inside, of_path=of_path) if effect == "everything" else "",
         )
+
+    def _reached(self, entry: GroupTrigger[IncrementalSpu], places: Set[int]) -> tuple[str, ...]:
+        """Return the variables at these places of the plan."""
+        found: dict[str, None] = {}
+        for trigger in entry.plan.triggers:
+            node = trigger.pattern
+            for slot, place in zip(
+                (node.subject, node.predicate, node.object, node.graph), trigger.places, strict=True
+            ):
+                if place in places and isinstance(slot, Variable | Blank):
+                    found[self._write.slot(slot)] = None
+        return tuple(found)
 
     def _sharing(self, patterns: Sequence[PatternExplained]) -> Sharing:
         write = self._write

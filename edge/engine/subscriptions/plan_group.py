@@ -183,7 +183,8 @@ class GroupTrigger(Generic[M]):
 def reached(trigger: Trigger, frame: Frame, quad: Quad, rules: QueryRules) -> set[Restriction]:
     """Return the restrictions to the solutions that a quad affects, in the state that has the quad (`Trigger.reach`).
 
-    Raises `ResultTooLarge`.
+    They may include solutions that do not change, because the left side and the condition are not evaluated. Without
+    a restriction the quad affects no solution. Raises `ResultTooLarge`.
     """
     reach = trigger.reach
     start = frame.copy()

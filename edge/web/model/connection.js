@@ -68,8 +68,17 @@ export function lock(error) {
   connection.value = { state: "locked", error };
 }
 
+/** Give up a connection that no longer carries anything, such as that of a phone after its sleep. */
+export function reconnect() {
+  if (connection.peek().state !== "live") return;
+  current?.close?.();
+  current = undefined;
+  connectLater();
+}
+
 function connectLater() {
   connection.value = { state: "lost", wait };
+  clearTimeout(timer);
   timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
   wait = Math.min(wait * 2, LONGEST_WAIT);
 }

@@ -64,9 +64,9 @@ function troubleOf(members, at) {
   for (const entry of members) {
     const name = localName(entry.property).toLowerCase(), { value, time } = entry.reading.peek();
     if (Number.isFinite(time)) newest = Math.max(newest, time);
-    if (name === "available" && (value === "false" || value === "0" || value === "offline")) offline = true;
+    if (name === "available" && ["false", "0", "offline"].includes(value.toLowerCase())) offline = true;
     if (name === "battery" && entry.unit === "%" && value !== "" && Number(value) <= LOW_BATTERY) battery = Number(value);
-    if (name === "battery_low" && value === "true") battery ??= 0;
+    if (name === "battery_low" && (value === "true" || value === "1")) battery ??= "low";
   }
   const silentSince = Number.isFinite(newest) && at - newest > SILENT ? newest : undefined;
   return offline || silentSince !== undefined || battery !== undefined ? { offline, silentSince, battery } : undefined;

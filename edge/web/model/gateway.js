@@ -48,8 +48,8 @@ export async function request(path, options = {}) {
   throw new Refused(answer.status, await within(() => answer.json().catch(() => ({}))));
 }
 
-export function getJson(path) {
-  return within(async () => (await request(path)).json());
+export function getJson(path, options) {
+  return within(async () => (await request(path, options)).json());
 }
 
 /** Execute a SPARQL update. */

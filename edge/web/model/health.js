@@ -1,10 +1,10 @@
 // The state of the gateway as its strip and its System page show it, asked for while the page is visible.
 import { effect, signal } from "../ui.js";
 import { access, may } from "./access.js";
-import { connection } from "./connection.js";
+import { connection, reconnect } from "./connection.js";
 import { getJson, SessionEnded } from "./gateway.js";
 
-const OFTEN = 10e3, SELDOM = 60e3;  // ms
+const OFTEN = 10e3, SELDOM = 60e3, PATIENCE = 8e3;  // ms
 
 /** Response of `/health`. */
 export const health = signal(undefined);
@@ -14,11 +14,12 @@ export const badValues = signal(undefined);
 
 async function ask(path, into) {
   try {
-    into.value = await getJson(path);
+    into.value = await getJson(path, { signal: AbortSignal.timeout(PATIENCE) });
   } catch (error) {
     if (error instanceof SessionEnded) return;
-    // A gateway that is not ready answers with status 503 and the reason.
-    into.value = error.status === 503 && into === health ? { fault: error.message } : undefined;
+    // A gateway that is not ready answers with status 503 and the reason. After other errors the next attempt tells more.
+    if (error.status === 503 && into === health) into.value = { ...health.peek(), fault: error.message };
+    if (error.name === "TimeoutError") reconnect();
   }
 }
 

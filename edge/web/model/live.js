@@ -4,6 +4,7 @@ import { batch, signal } from "../ui.js";
 import { connection, subscribe } from "./connection.js";
 import { deviceOf, localName } from "./names.js";
 import { Observations, QUERY } from "./observations.js";
+import { language } from "./text.js";
 import { unitSymbol } from "./values.js";
 
 const NAMES = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
@@ -12,8 +13,9 @@ SELECT ?device ?name WHERE { ?device a sosa:Platform ; rdfs:label ?name }`;
 
 const PAUSE = 50;  // ms; the page changes once for all notifications within this time
 
-/** Observation IRI -> entry: {id, label, place, sensor, device, property, unit, reading}. `unit` is a symbol, the
- *  others are IRIs or ""; `reading` is a signal of {value, datatype, time}, with the time in milliseconds or NaN. */
+/** Observation IRI -> entry: {key, id, label, place, sensor, device, property, unit, reading}. `unit` is a symbol, the
+ *  others are IRIs or ""; `reading` is a signal of {value, datatype, time}, with the time in milliseconds or NaN. A component with the
+ *  `key` follows one entry. */
 export const entries = new Map();
 /** Increases when the entries themselves change, not only their values. */
 export const version = signal(0);
@@ -24,8 +26,10 @@ export const known = signal(false);
 /** The current time in milliseconds, every 5 seconds. */
 export const now = signal(Date.now());
 
+const labels = new Map();  // device IRI -> its labels, by text and language
 const observations = new Observations();
 let changed = new Set();
+let created = 0;
 let timer;
 
 function begin() {
@@ -60,6 +64,7 @@ function publishOne(id) {
   const sensor = row.sensor?.value ?? "";
   const about = {
     id,
+    blank: row.observation.type === "bnode" || row.sensor?.type === "bnode",
     label: row.label?.value || localName(id),
     place: row.place?.value ?? "",
     sensor,
@@ -74,7 +79,7 @@ function publishOne(id) {
     }
     return false;
   }
-  entries.set(id, { ...about, reading: signal(reading) });
+  entries.set(id, { ...about, key: `${++created} ${id}`, reading: signal(reading) });
   return true;
 }
 
@@ -87,20 +92,33 @@ export function forgetAll() {
   entries.clear();
   batch(() => {
     known.value = false;
-    names.value = new Map();
+    beginNames();
     version.value += 1;
   });
 }
 
 function beginNames() {
+  labels.clear();
   names.value = new Map();
 }
 
 function changeNames(removed, added) {
-  const next = new Map(names.peek());
-  for (const { device } of removed) next.delete(device.value);
-  for (const { device, name } of added) next.set(device.value, name.value);
+  for (const { device, name } of removed) labels.get(device.value)?.delete(labelKey(name));
+  for (const { device, name } of added) {
+    if (!labels.has(device.value)) labels.set(device.value, new Map());
+    labels.get(device.value).set(labelKey(name), name);
+  }
+  const next = new Map();
+  for (const [device, all] of labels) {
+    const visible = [...all.values()].filter(({ value }) => /[\p{L}\p{N}\p{P}\p{S}]/u.test(value));
+    const best = visible.find((each) => each["xml:lang"]?.startsWith(language)) ?? visible.find((each) => !each["xml:lang"]) ?? visible[0];
+    if (best) next.set(device, best.value);
+  }
   names.value = next;
+}
+
+function labelKey(name) {
+  return `${name.value}@${name["xml:lang"] ?? ""}`;
 }
 
 subscribe("observations", QUERY, { begin, change });

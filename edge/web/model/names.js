@@ -2,7 +2,9 @@
 import { t } from "./text.js";
 
 export function localName(iri) {
-  const name = iri.replace(/[/#:]+$/, "").split(/[/#]/).pop().split(":").pop() || iri;
+  // In a urn, names such as those of Zigbee2MQTT may have slashes: urn:…:place:living/lamp.
+  const end = iri.startsWith("urn:") ? /:/ : /[/#:]/;
+  const name = iri.replace(/[/#:]+$/, "").split(end).pop() || iri;
   try { return decodeURIComponent(name); } catch { return name; }
 }
 
@@ -11,9 +13,9 @@ export function readableName(iri, missing = t("place.none")) {
   return iri ? localName(iri).replaceAll("_", " ") : missing;
 }
 
-/** The device of a sensor: `urn:…:plug1/ENERGY` is a part of the device `urn:…:plug1`. Other sensors are devices. */
+/** The device of a sensor: Tasmota names the parts of a device, `urn:…:plug1/ENERGY`. Other sensors are devices. */
 export function deviceOf(sensor) {
-  return sensor.startsWith("urn:") ? sensor.replace(/\/.*/s, "") : sensor;
+  return sensor.replace(/^(urn:sepa-edge:tasmota:[^/]+)\/.*/s, "$1");
 }
 
 /** A label without the name of the card it stands on: "Temperature of Kitchen" is "Temperature" in the kitchen. */
@@ -24,7 +26,7 @@ export function labelAt(label, name) {
   for (const word of [" of ", " at ", " in ", ", ", " – ", " - "]) {
     if (lower.endsWith(word + end)) rest = label.slice(0, -(word + end).length);
   }
-  for (const word of [" ", ": ", ", ", " – ", " - "]) {
+  for (const word of [" ", "/", ": ", ", ", " – ", " - "]) {
     if (lower.startsWith(end + word)) rest = label.slice((end + word).length);
   }
   rest = rest.trim();

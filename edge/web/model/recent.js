@@ -7,6 +7,7 @@ import { series } from "./gateway.js";
 import { keepsRecent } from "./health.js";
 
 const AT_ONCE = 20;  // observations in a request
+const LONGEST = 2000;  // characters of their IRIs; proxies limit the length of an address
 const PAUSE = 100;   // ms in which requests are collected
 const VALID = 300e3; // ms
 const PERIOD = { from: "-24h", points: 40 };
@@ -38,8 +39,9 @@ export function lastDay(id) {
 }
 
 async function fetchWaiting() {
-  const ids = waiting.slice(0, AT_ONCE);
-  waiting = waiting.slice(AT_ONCE);
+  const ids = [];
+  for (let length = 0; waiting.length && ids.length < AT_ONCE && (length += waiting[0].length) < LONGEST;) ids.push(waiting.shift());
+  if (!ids.length) ids.push(waiting.shift());
   try {
     const found = await series(ids, PERIOD);
     for (const { observation, kind, rows } of found.series) {
@@ -49,8 +51,9 @@ async function fetchWaiting() {
   } catch (error) {
     // Not found: none of these values was recorded yet.
     if (error.status !== 404) {
-      refused = error.status >= 400 && error.status < 500 && error.status !== 429;
-      for (const id of ids) if (curves.has(id)) curves.get(id).asked = 0;
+      refused = error.status === 401 || error.status === 403;
+      const again = error.status === 429 || error.status === undefined;  // others would fail again
+      if (again) for (const id of ids) if (curves.has(id)) curves.get(id).asked = 0;
     }
   }
   running = waiting.length > 0 && !refused;

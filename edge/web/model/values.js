@@ -3,6 +3,7 @@ import { SYMBOLS } from "../units.js";
 import { localName } from "./names.js";
 import { duration, formatNumber, has, t } from "./text.js";
 
+const NUMERIC = /#(integer|decimal|double|float|long|int|short|byte|unsigned\w+|nonNegativeInteger|positiveInteger|nonPositiveInteger|negativeInteger)$/;
 export const BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean";
 
 export function unitSymbol(iri) {
@@ -14,7 +15,7 @@ export function unitSymbol(iri) {
 /** Value and unit as they are shown. Large numbers of bytes and seconds are hard to read, so they get larger units. */
 export function readable(value, unit, datatype, property) {
   if (datatype === BOOLEAN) return [wordOf(value === "true" || value === "1", property), ""];
-  const number = Number(value);
+  const number = NUMERIC.test(datatype) ? Number(value) : NaN;
   // A double would not have all digits of a long integer.
   if (value.trim() === "" || !Number.isFinite(number) || (Number.isInteger(number) && !Number.isSafeInteger(number))) return [value, unit];
   if (unit === "B" && Math.abs(number) >= 1000) {

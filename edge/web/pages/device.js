@@ -21,6 +21,7 @@ export function Device({ device, value }) {
   useEffect(() => { document.title = `${name.slice(0, 100)} · sepa-edge`; }, [name]);
   if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
   const place = placeOf(chosen);
+  const named = !sorted.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
   return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
@@ -28,9 +29,9 @@ export function Device({ device, value }) {
     ${may("query") && keepsRecent() && html`<${RecentValues} key=${chosen.id} entry=${chosen} />`}
     <h2>${t("device.values")}</h2>
     <${Tiles} entries=${sorted} card=${place ? readableName(place) : name} first />
-    ${device && may("update") && html`<${Rename} device=${device} name=${name} />`}
-    ${may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
-    ${may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
+    ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
+    ${named && may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
+    ${named && may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
 }
 
 /** Execute an action of the user, and show why it failed. */
@@ -51,7 +52,7 @@ function Rename({ device, name }) {
   const [act, problem] = useAction();
   const save = (event) => {
     event.preventDefault();
-    const text = event.target.elements.name.value.trim();
+    const text = event.target.elements.name.value.trim().toWellFormed();
     act(() => update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
       DELETE { ${iri(device)} rdfs:label ?old }
       INSERT { ${text ? `${iri(device)} a sosa:Platform ; rdfs:label ${literal(text)}` : ""} }
@@ -81,7 +82,7 @@ function Turtle({ entries: shown, device }) {
   const text = useSignal("");
   const load = (event) => event.target.open && act(async () => {
     const subjects = [...shown.map(({ id }) => iri(id)), ...(device ? [iri(device)] : [])].join(" ");
-    text.value = await query(DESCRIPTION.replaceAll("SUBJECTS", subjects), "text/turtle");
+    text.value = await query(DESCRIPTION.replaceAll("SUBJECTS", () => subjects), "text/turtle");
   });
   return html`<details class="panel wide" onToggle=${load}><summary>${t("device.turtle")}</summary>
     ${text.value && html`<pre id="turtle" tabindex="0" dir="ltr">${text}</pre>`}${problem}</details>`;
@@ -90,6 +91,7 @@ function Turtle({ entries: shown, device }) {
 function Forget({ entries: shown, name }) {
   const [act, problem] = useAction();
   const forget = () => act(async () => {
+    const before = location.hash;
     // One update, so that no other client sees half of it. Results and their times are deleted only where nothing
     // else refers to them.
     await update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX time: <http://www.w3.org/2006/time#>
@@ -98,7 +100,7 @@ function Forget({ entries: shown, name }) {
         OPTIONAL { ?o sosa:hasResult ?r . ?r ?rp ?rv
           FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
           OPTIONAL { ?r time:hasTime ?i . ?i ?ip ?iv FILTER NOT EXISTS { ?another time:hasTime ?i FILTER(?another != ?r) } } } }`);
-    location.hash = "#/";
+    if (location.hash === before) location.hash = "#/";
   });
   return html`<details class="panel wide"><summary>${t("device.forget")}</summary>
     <p>${t("device.forget.text", { name, n: shown.length })}</p>

@@ -130,8 +130,9 @@ function Group({ group, first }) {
 }
 
 function Diagnostics({ group, context }) {
-  const open = useSignal(group.values.length === 0 && search.peek() !== "");
-  return html`<details class="diagnostics" open=${open.value} onToggle=${(event) => { open.value = event.target.open; }}>
+  const chosen = useSignal(false);
+  const open = { value: chosen.value || search.value !== "" };  // what was searched for must not stay hidden
+  return html`<details class="diagnostics" open=${open.value} onToggle=${(event) => { if (search.peek() === "") chosen.value = event.target.open; }}>
     <summary>${t("overview.diagnostics", { n: group.diagnostics.length })}</summary>
     ${open.value && html`<${Tiles} entries=${group.diagnostics} card=${group.name} contextOf=${context} />`}
   </details>`;
@@ -151,7 +152,7 @@ export function marksOf(device) {
   return [
     offline && t("mark.offline"),
     silentSince !== undefined && t("mark.silent", { time: ago(silentSince, now.value) }),
-    battery !== undefined && (battery > 0 ? t("mark.battery", { percent: battery }) : t("mark.battery.low")),
+    battery !== undefined && (battery === "low" ? t("mark.battery.low") : t("mark.battery", { percent: battery })),
   ].filter(Boolean);
 }
 

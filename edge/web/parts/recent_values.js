@@ -1,5 +1,6 @@
 // The recent values of one observation: chart, period, the same rows as a table, and all of them as CSV.
 import { html, useEffect, useSignal } from "../ui.js";
+import { connection } from "../model/connection.js";
 import { now } from "../model/live.js";
 import { request, series } from "../model/gateway.js";
 import { formatNumber, formatTime, t } from "../model/text.js";
@@ -14,7 +15,10 @@ const AGAIN = 30e3;  // ms; how often a chart that ends now is drawn again
 let loading;  // the chart library, once a page needs it
 
 function chartModule() {
-  return (loading ??= import("./chart.js"));
+  return (loading ??= import("./chart.js").catch((error) => {
+    loading = undefined;
+    throw error;
+  }));
 }
 
 export function RecentValues({ entry }) {
@@ -27,21 +31,24 @@ export function RecentValues({ entry }) {
     const to = zoomed.value?.to ?? Date.now(), from = zoomed.value?.from ?? to - PERIODS[period.value];
     const attempt = state.asked = {};
     Promise.all([chartModule(), series([entry.id], { from: iso(from), to: iso(to), points: POINTS })]).then(
-      ([{ Chart }, { series: [found] }]) => { if (state.asked === attempt) state.value = { Chart, found, from, to }; },
-      (error) => { if (state.asked === attempt) state.value = error.status === 404 ? { none: true } : { error: error.message }; },
+      ([{ Chart }, { series: all }]) => { if (state.asked === attempt) state.value = { Chart, found: newest(all), from, to }; },
+      (error) => { if (state.asked === attempt) state.value = error.status === 404 ? { none: true } : { ...state.peek(), error: error.status ? error.message : t("chart.failed") }; },
     );
-  }, [entry.id, period.value, zoomed.value, repeated]);
+  }, [entry.id, period.value, zoomed.value, repeated, connection.value.state === "live"]);
   const choose = (name) => {
     zoomed.value = undefined;
     period.value = name;
   };
   const { Chart, found, from, to, none, error } = state.value;
+  const save = () => download(entry, from, to).catch((failure) => {
+    state.value = { ...state.peek(), error: failure.status ? failure.message : t("chart.failed") };
+  });
   return html`<section class="panel wide" aria-label=${t("chart.title")}>
     <div class="bar" role="group" aria-label=${t("chart.period")}>
       ${Object.keys(PERIODS).map((name) => html`<button type="button" aria-pressed=${!zoomed.value && period.value === name}
         onClick=${() => choose(name)}>${t(`chart.${name}`)}</button>`)}
       ${zoomed.value && html`<button type="button" onClick=${() => { zoomed.value = undefined; }}>${t("chart.whole")}</button>`}
-      <button type="button" class="right" disabled=${!found} onClick=${() => download(entry, from, to)}>${t("chart.csv")}</button>
+      <button type="button" class="right" disabled=${!found} onClick=${save}>${t("chart.csv")}</button>
     </div>
     ${error && html`<p class="problem" role="alert">${error}</p>`}
     ${none && html`<p class="note">${t("chart.none")}</p>`}
@@ -69,6 +76,11 @@ function Table({ found, entry }) {
         ${ranges && html`<td>${row.min === undefined ? "" : text(row.min)}</td><td>${row.max === undefined ? "" : text(row.max)}</td>`}</tr>`)}</tbody>
     </table></div>`}
   </details>`;
+}
+
+/** A value that was a number and became a text has two series: the one with the newest row. */
+function newest(all) {
+  return [...all].sort((one, other) => Date.parse(other.rows.at(-1)?.time ?? 0) - Date.parse(one.rows.at(-1)?.time ?? 0))[0];
 }
 
 function iso(at) {

@@ -13,7 +13,7 @@ export const width = signal(document.documentElement.clientWidth);
 export function Tiles({ entries, card, contextOf, first = false }) {
   const parts = [];
   for (let begin = 0; begin < entries.length; begin += PART) parts.push(entries.slice(begin, begin + PART));
-  return parts.map((part) => html`<${Part} key=${part[0].id} entries=${part} card=${card} contextOf=${contextOf}
+  return parts.map((part) => html`<${Part} key=${PART * parts.indexOf(part)} entries=${part} card=${card} contextOf=${contextOf}
     first=${first && part === parts[0]} />`);
 }
 
@@ -24,5 +24,5 @@ function Part({ entries, card, contextOf, first }) {
   const rows = Math.ceil(entries.length / columns);
   const style = near.value ? undefined : { height: `${rows * (HEIGHT + GAP) - GAP}px` };
   return html`<ul class="tiles" ref=${list} style=${style}>${near.value && entries.map((entry) => html`<${Tile}
-    key=${entry.id} entry=${entry} card=${card} context=${contextOf?.(entry)} />`)}</ul>`;
+    key=${entry.key} entry=${entry} card=${card} context=${contextOf?.(entry)} />`)}</ul>`;
 }

@@ -1,12 +1,13 @@
 // State of the gateway in one line: what is well is short, what is not is marked and leads to the System page.
 import { html } from "../ui.js";
+import { connection } from "../model/connection.js";
 import { badValues, health, unmapped } from "../model/health.js";
 import { formatNumber, t } from "../model/text.js";
 
 const MANY = 1000;  // waiting updates
 
 export function Strip() {
-  const state = health.value;
+  const state = connection.value.state === "live" ? health.value : undefined;
   if (!state) return null;
   const parts = Object.entries(state.parts ?? {}).filter(([, what]) => what !== "moves").map(([name]) => name);
   const chips = [

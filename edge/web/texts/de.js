@@ -76,6 +76,7 @@ export const TEXTS = {
   "chart.whole": "Ganzer Zeitraum",
   "chart.csv": "CSV",
   "chart.none": "Das Gateway hat keine letzten Werte dieser Beobachtung.",
+  "chart.failed": "Das Gateway hat nicht geantwortet.",
   "chart.table": "Werte als Tabelle",
   "chart.time": "Zeit",
   "chart.value": "Wert",

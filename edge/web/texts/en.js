@@ -76,6 +76,7 @@ export const TEXTS = {
   "chart.whole": "Zoom out",
   "chart.csv": "CSV",
   "chart.none": "The gateway has no recent values of this observation.",
+  "chart.failed": "The gateway did not answer.",
   "chart.table": "Values as a table",
   "chart.time": "Time",
   "chart.value": "Value",

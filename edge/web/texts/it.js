@@ -76,6 +76,7 @@ export const TEXTS = {
   "chart.whole": "Riduci lo zoom",
   "chart.csv": "CSV",
   "chart.none": "Il gateway non ha valori recenti di questa osservazione.",
+  "chart.failed": "Il gateway non ha risposto.",
   "chart.table": "Valori in tabella",
   "chart.time": "Ora",
   "chart.value": "Valore",
