@@ -70,6 +70,11 @@ class House:
         answer = httpx.get(f"{self.url}/query", params={"query": f"ASK {{ {pattern} }}"})
         return bool(answer.raise_for_status().json()["boolean"])
 
+    def shows(self, observation: str, text: str) -> bool:
+        """Whether an observation has this value now."""
+        value = "<http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue>"
+        return self.ask(f"<{observation}> {value} ?v FILTER(STR(?v) = '{text}')")
+
 
 def device_address(device: str, value: str = "") -> str:
     """The address of a device's page."""
