@@ -160,6 +160,19 @@ def test_an_error_while_reading_quads_leaves_the_snapshot_unchanged(tmp_path):
     journal.close()
 
 
+def test_the_log_keeps_its_size_over_several_rounds(tmp_path):
+    """A file system writes three times as much when a commit extends the file."""
+    journal = Journal.open(tmp_path, durability="interval", snapshot_min_bytes=1024**3)
+    log = tmp_path / "edge.sqlite3-wal"
+    sizes = []
+    for number in range(1, 12_001):
+        journal.commit([overwrite(number)])
+        sizes.append(log.stat().st_size)
+    journal.close()
+    assert 3 * 1024**2 < sizes[-1] <= 4 * 1024**2
+    assert set(sizes[-8_000:]) == {sizes[-1]}
+
+
 def test_files_stay_bounded_over_many_overwriting_updates(tmp_path):
     journal = Journal.open(tmp_path, durability="interval", snapshot_min_bytes=256 * 1024)
     sizes = []

@@ -25,7 +25,7 @@ _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client
 _DRAFTS: Final = ("*.part", "*.new")
 _OLD: Final = 3_600.0
 """Seconds after which a draft counts as abandoned."""
-_LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
+_LARGE: Final = 10 * sqlite_schema.LOG_LIMIT
 """Bytes of the write-ahead log; normally it is emptied much earlier."""
 
 

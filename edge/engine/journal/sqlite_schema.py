@@ -89,8 +89,15 @@ PAGE_SIZE = 1024
 With 512 bytes it would be 5.0 KB, but large commits and snapshots would take twice as many system calls.
 """
 
-WAL_PAGES = 4096
-"""Pages (4 MiB) in the write-ahead log at which SQLite moves them to the file."""
+LOG_LIMIT = 4 * 1024 * 1024
+"""Bytes of the write-ahead log. After a larger commit, SQLite shortens it to this size."""
+
+WAL_PAGES = write_ahead_log.pages_of(LOG_LIMIT, PAGE_SIZE) - 100
+"""Pages in the write-ahead log at which SQLite moves them to the file and begins the log again.
+
+They fit into the limit with a usual commit that exceeds the number. Otherwise SQLite would shorten the log and extend
+it again in each round.
+"""
 
 BUSY_TIMEOUT = 1.0
 """Seconds to wait for another program (a backup, a shell) that has locked the file."""
@@ -166,7 +173,7 @@ def connect(path: Path, durability: str) -> sqlite3.Connection:
     # A change of durability must itself be durable, because `verify` judges the log by it after a power cut.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").fetchall()
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_SIZE}").fetchall()
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}").fetchall()
     # Some builds of SQLite overwrite deleted data with zeros, which wears out flash storage. Some sort in temporary
     # files.
     connection.execute("PRAGMA secure_delete = OFF").fetchall()

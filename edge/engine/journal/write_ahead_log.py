@@ -26,6 +26,11 @@ _MASK = 0xFFFFFFFF
 _Sums = tuple[int, int]
 
 
+def pages_of(size: int, page_size: int) -> int:
+    """Return how many pages a log of `size` bytes holds."""
+    return (size - _HEADER.size) // (_FRAME.size + page_size)
+
+
 def fault(wal: Path) -> str | None:
     """Return the problem of a write-ahead log that was written with a sync at every commit; None if it is intact.
 
