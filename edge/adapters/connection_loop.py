@@ -18,6 +18,7 @@ from edge.adapters.paho_client import why_lost
 from edge.adapters.settings import MqttSettings
 from edge.backoff import Backoff, Retry
 from edge.compat.paho import AcknowledgingClient
+from edge.engine.wakeups import together
 from edge.wake_up import WakeUp
 
 _log = logging.getLogger(__name__)
@@ -136,7 +137,9 @@ class ConnectionLoop:
         """Run the connection until it is lost or stopped. Returns the library's reason."""
         code = MQTTErrorCode.MQTT_ERR_SUCCESS
         while code == MQTTErrorCode.MQTT_ERR_SUCCESS:
-            code = client.loop(min(self._work(), _LOOP))
+            with together():
+                pause = min(self._work(), _LOOP)
+            code = client.loop(pause)
             if self.stopping.is_set():
                 client.disconnect()  # again, because the thread may have been connecting at the time of `stop`
         return error_string(code)

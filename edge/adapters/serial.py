@@ -13,6 +13,7 @@ from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.serial_port import Port
 from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.adapters.writer import ReadingWriter
+from edge.engine.wakeups import together
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort, port_of
 
@@ -136,6 +137,7 @@ class SerialAdapter:
 
     def _write(self) -> None:
         while not (self._stopping.is_set() or (self._inbox.closed and self._writer.idle)):
-            pause = self._writer.turn()
+            with together():
+                pause = self._writer.turn()
             self._wake_up.wait(min(pause, _LONGEST_WAIT))
             self._wake_up.clear()

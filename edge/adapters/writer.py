@@ -16,6 +16,7 @@ from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.planner import Arrival, PlannedUpdates
 from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT, part_of
 from edge.backoff import Backoff, Retry
+from edge.engine.wakeups import wake_now
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 
 _log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class ReadingWriter:
         Returns the seconds until a failed batch is tried again, or infinity.
         """
         while not self._busy and self._waits:
+            wake_now()  # subscribers of the previous batch need not wait for this one
             pause = self._again - time.monotonic() if self._failed else 0.0
             if pause > 0:
                 return pause
@@ -118,6 +120,7 @@ class ReadingWriter:
             self._submit(batch)
             # Readings have priority, so the next part would go before the updates of clients that wait by now.
             if batch.committed and not self._busy:
+                wake_now()
                 self._ingest.carry_out_others()
         return math.inf
 

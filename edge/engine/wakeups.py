@@ -1,7 +1,8 @@
-"""Wake-ups of event loops, postponed until the writer has handed over all notifications of a commit.
+"""Wake-ups of event loops, postponed until this thread has handed over all notifications of a commit, or waits.
 
 A wake-up writes to a socket. Then both threads want the interpreter lock, so an early wake-up delays the rest of the
-hand-over. Without it, a reading causes one context switch in ten less.
+work, and the woken thread waits a second time. At the end of the hand-over, a reading causes one context switch in ten
+less; right before the thread waits itself, one in six less again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ def wake(call: Callable[[], None]) -> None:
         call()
     else:
         calls[call] = None
+
+
+def wake_now() -> None:
+    """Make the postponed wake-ups of this thread, because it has other work before the end of `together`."""
+    calls = _postponed.calls
+    if calls:
+        _postponed.calls = {}
+        for call in calls:
+            call()
 
 
 class together:  # noqa: N801  used like a function

@@ -5,6 +5,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event
 
 import pytest
@@ -18,6 +19,7 @@ from edge.adapters.writer import ReadingWriter
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from edge.engine.wakeups import together, wake
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
 from edge.protocol.errors import StorageFailed, UpdateFailed
@@ -357,3 +359,25 @@ def test_updates_of_other_clients_run_between_the_parts():
     wait_for(lambda: len(order) == 2 * parts)
     assert order == [f"{kind} {number}" for number in range(parts) for kind in ("part", "update")]
     assert engine.close()
+
+
+def test_subscribers_of_a_transaction_do_not_wait_for_the_next_one(engine):
+    order = []
+
+    class Notifying(Recorded):
+        def write(self, requests, receipt, done):
+            order.append("commit")
+            super().write(requests, receipt, done)
+            wake(partial(order.append, "wake"))
+
+        def carry_out(self, *, wait: bool = False) -> None:
+            if wait:
+                order.append("others")
+            self.engine.carry_out(wait=wait)
+
+    writing = Writing(Notifying(engine))
+    writing.put(1)
+    writing.put_many(range(80))
+    with together():
+        writing.process()
+    assert order == ["commit", "wake", "commit", "wake", "others", "commit", "wake"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from edge.engine.wakeups import together
+from edge.engine.wakeups import together, wake_now
 from edge.gates.loop_dispatcher import LoopDispatcher
 from tests.support.waiting import eventually
 
@@ -111,6 +111,24 @@ async def test_the_notifications_of_a_commit_wake_the_loop_once_at_its_end():
         assert [loop.wakeups for loop in loops] == [0, 0]
     assert [loop.wakeups for loop in loops] == [1, 1]
     await eventually(lambda: len(got) == 200, "delivery")
+
+
+async def test_a_thread_with_more_work_wakes_the_loop_before_it():
+    loop = CountingLoop(asyncio.get_running_loop())
+    bridge, got = LoopDispatcher(loop), []  # type: ignore[arg-type]
+    wake_now()
+    with together():
+        with together():  # a commit within the work of an adapter
+            bridge.put(got.append, 1)
+        assert loop.wakeups == 0
+        wake_now()
+        wake_now()
+        assert loop.wakeups == 1
+        await eventually(lambda: got == [1], "delivery")
+        bridge.put(got.append, 2)
+        assert loop.wakeups == 1
+    assert loop.wakeups == 2
+    await eventually(lambda: got == [1, 2], "delivery")
 
 
 async def test_many_notifications_do_not_wait_for_the_end_of_the_commit():
