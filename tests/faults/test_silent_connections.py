@@ -56,7 +56,7 @@ def shakes_hands(cable, port: int, trust: ssl.SSLContext) -> bool:
     try:
         with cable.connect(port) as plain, trust.wrap_socket(plain) as secure:
             return secure.version() is not None
-    except ConnectionError:
+    except (ConnectionError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
         return False
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal.sqlite_schema import FILE_NAME
+from edge.host_state import disk_space
 
 _LEAST: Final = 32 * 1024 * 1024
 """Bytes of free space below which updates may soon be refused."""
@@ -45,8 +46,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         + _RESERVE
         + 2 * (journal.stat().st_size if journal.exists() else 0)
     )
-    # `f_bavail` excludes the blocks that the file system reserves for root.
-    yield judge(filesystem.f_bavail * filesystem.f_frsize, filesystem.f_blocks * filesystem.f_frsize, needed)
+    yield judge(*disk_space(place), needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
     if filesystem.f_files and filesystem.f_favail < _LEAST_INODES:
         yield Finding(

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edge.engine.operators.compiler import Trigger
+from edge.engine.operators.compiler import Reach, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
@@ -261,8 +261,8 @@ class DeltaEvaluation:
                 targets = members.values()
             for target in targets:
                 job = _job(jobs, target, group, entry.number)
-                if entry.trigger.reach is not None:
-                    job.quads.append((entry.trigger, *change))
+                if (reach := entry.trigger.reach) is not None:
+                    job.quads.append((entry.trigger, reach, *change))
                     continue
                 restriction = entry.restriction(job.frame, change[0])
                 if restriction is not None:
@@ -307,8 +307,8 @@ class _Job:
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
     """Triggers that quads matched, their bindings, and whether the quads were added."""
-    quads: list[tuple[Trigger, Quad, bool]] = field(default_factory=list)
-    """Triggers with `Trigger.reach`, the quads that they matched, and whether the quads were added."""
+    quads: list[tuple[Trigger, Reach, Quad, bool]] = field(default_factory=list)
+    """Triggers with their `reach`, the quads that they matched, and whether the quads were added."""
     reached: dict[Restriction, None] = field(default_factory=dict)
     """The restrictions to which the quads lead; the empty one if these are too many."""
     everything: bool = False
@@ -317,9 +317,9 @@ class _Job:
     def reach(self, rules: QueryRules, *, present: bool) -> None:
         """Find the restrictions of the quads in the current state. `present`: it is the state after the update."""
         try:
-            for trigger, quad, came in self.quads:
+            for trigger, reach, quad, came in self.quads:
                 if came == present and not self.everything:
-                    self.reached.update(dict.fromkeys(reached(trigger, self.frame, quad, rules)))
+                    self.reached.update(dict.fromkeys(reached(trigger, reach, self.frame, quad, rules)))
         except ResultTooLarge:
             # A popular quad: the left side may have fewer solutions, and the whole plan begins with the smaller side.
             self.reached[()] = None

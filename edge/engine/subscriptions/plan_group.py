@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
-from edge.engine.operators.compiler import Plan, Trigger
+from edge.engine.operators.compiler import Plan, Reach, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import same_term
 from edge.engine.operators.stages import Row, Weights, release, retain, row_bytes
@@ -180,13 +180,12 @@ class GroupTrigger(Generic[M]):
         return tuple(sorted(fixed.items()))
 
 
-def reached(trigger: Trigger, frame: Frame, quad: Quad, rules: QueryRules) -> set[Restriction]:
-    """Return the restrictions to the solutions that a quad affects, in the state that has the quad (`Trigger.reach`).
+def reached(trigger: Trigger, reach: Reach, frame: Frame, quad: Quad, rules: QueryRules) -> set[Restriction]:
+    """Return the restrictions to the solutions that a quad affects, in the state that has the quad.
 
-    They may include solutions that do not change, because the left side and the condition are not evaluated. Without
-    a restriction the quad affects no solution. Raises `ResultTooLarge`.
+    `reach` is that of the trigger. The restrictions may include solutions that do not change, because the left side and
+    the condition are not evaluated. Without a restriction the quad affects no solution. Raises `ResultTooLarge`.
     """
-    reach = trigger.reach
     start = frame.copy()
     for place, term_id in zip(trigger.places, quad, strict=True):
         known = start[place]
@@ -197,8 +196,8 @@ def reached(trigger: Trigger, frame: Frame, quad: Quad, rules: QueryRules) -> se
     found: set[Restriction] = set()
     trigger.scan.given = True
     try:
-        for _ in bounded(reach.operator.solutions(start), rules):  # type: ignore[union-attr]
-            values = {whole: start[place] for place, whole in reach.shared}  # type: ignore[union-attr]
+        for _ in bounded(reach.operator.solutions(start), rules):
+            values = {whole: start[place] for place, whole in reach.shared}
             found.add(tuple(sorted(values.items())))  # type: ignore[arg-type]
     finally:
         trigger.scan.given = False
