@@ -34,18 +34,20 @@ class MappingFiles:
     """Current mapper. Changes apply to the next message; an invalid file keeps its last valid version."""
 
     def __init__(self, settings: MappingsSettings, changed: Callable[[Mapper], None] = lambda _: None) -> None:
-        """Read all files. `changed` is called on the watching thread with each new mapper, before it is used.
+        """Read all files. `changed` is called with each new mapper, before it is used, by one thread at a time.
 
         Raises `MappingError` for an unknown pack. Invalid files of the operator raise nothing.
         """
-        self._directory = settings.dir
-        self._limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)
+        self.directory = settings.dir
+        self.limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)
         self._interval = settings.reload_interval
         self._changed = changed
-        self._packs = [load_builtin(name, limits=self._limits) for name in settings.packs]
+        self._packs = [load_builtin(name, limits=self.limits) for name in settings.packs]
         self._files: dict[Path, _File] = {}
         self._unreadable: str | None = None
         self._stopping = threading.Event()
+        self._looking = threading.Lock()
+        """Held while the files are read: by the watching thread, or by one that has written a file."""
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
         self.reloads = 0
         """Number of changes since the start."""
@@ -55,7 +57,7 @@ class MappingFiles:
     @property
     def watches(self) -> bool:
         """Whether files are watched: `mappings.reload_interval` can be 0."""
-        return self._directory is not None and self._interval > 0
+        return self.directory is not None and self._interval > 0
 
     @property
     def alive(self) -> bool:
@@ -81,11 +83,23 @@ class MappingFiles:
             if file.fault is not None
         ]
         if self._unreadable is not None:
-            listed.append({"file": str(self._directory), "reason": self._unreadable, "previous_version_applies": True})
+            listed.append({"file": str(self.directory), "reason": self._unreadable, "previous_version_applies": True})
         return listed
 
     def look(self) -> bool:
-        """Reload changed files. Returns whether the mapper is new."""
+        """Reload changed files. Returns whether the mapper is new. Any thread may call it."""
+        with self._looking:
+            return self._look()
+
+    def mapper_with(self, path: Path, pack: MappingPack) -> Mapper:
+        """Return a mapper as the one in use, but with this pack for a file."""
+        with self._looking:
+            packs = {known: file.pack for known, file in self._files.items()}
+        packs[path] = pack
+        own = [each for _, each in sorted(packs.items(), key=lambda item: item[0]) if each is not None]
+        return Mapper([*own, *self._packs], self.limits)
+
+    def _look(self) -> bool:
         if not self._read():
             return False
         mapper = self._mapper()
@@ -105,7 +119,7 @@ class MappingFiles:
     def _mapper(self) -> Mapper:
         # The operator's files come first, so they take precedence over the included packs.
         own = [file.pack for _, file in sorted(self._files.items()) if file.pack is not None]
-        return Mapper([*own, *self._packs], self._limits)
+        return Mapper([*own, *self._packs], self.limits)
 
     def _read(self) -> bool:
         found = self._stamps()
@@ -124,7 +138,7 @@ class MappingFiles:
 
     def _load(self, path: Path, stamp: _Stamp, known: _File | None) -> bool:
         try:
-            pack = load_file(path, limits=self._limits)
+            pack = load_file(path, limits=self.limits)
         except (MappingError, OSError) as error:
             previous = known.pack if known is not None else None
             # With the stamp of the invalid version, so that it is not read again until it changes.
@@ -141,20 +155,20 @@ class MappingFiles:
     def _stamps(self) -> dict[Path, _Stamp] | None:
         """Return the existing files. None: the directory cannot be read, so its files are unknown."""
         found: dict[Path, _Stamp] = {}
-        if self._directory is None:
+        if self.directory is None:
             return found
         try:
-            for path in self._directory.iterdir():
+            for path in self.directory.iterdir():
                 if is_mapping_file(path):
                     status = path.stat()
                     found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:
             # The operator creates the directory. A file may disappear between the two calls.
-            if self._directory.exists():
+            if self.directory.exists():
                 return self._stamps()
         except OSError as error:
             if self._unreadable is None:
-                _log.error("mappings.directory_unreadable", extra={"dir": str(self._directory), "reason": str(error)})
+                _log.error("mappings.directory_unreadable", extra={"dir": str(self.directory), "reason": str(error)})
             self._unreadable = str(error)
             return None
         self._unreadable = None

@@ -9,17 +9,30 @@ from datetime import datetime
 
 EXCERPT = 200
 """Maximum bytes of a payload in a list."""
+SAMPLE = 4096
+"""Maximum bytes of an unmapped payload that is kept whole, as a sample for a mapping."""
 
 
 @dataclass(slots=True)
 class _Entry:
     count: int
-    excerpt: str
+    payload: bytes
+    """Of the last message: one byte more than the limit, if it is longer."""
     last_seen: datetime
+
+    def listed(self) -> dict[str, object]:
+        return {
+            "count": self.count,
+            "last_payload": excerpt(self.payload),
+            "last_seen": self.last_seen.isoformat(timespec="milliseconds"),
+        }
 
 
 class _Register:
     """The most recent entries, at most `limit`, each with a count. Thread-safe."""
+
+    _most = EXCERPT
+    """Bytes of a payload that an entry keeps."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -29,16 +42,17 @@ class _Register:
         """Count of all entries, including dropped ones."""
 
     def _count(self, key: tuple[str, ...], payload: bytes, seen: datetime, times: int = 1) -> None:
+        payload = payload[: self._most + 1]
         with self._lock:
             self.total += times
             entry = self._entries.get(key)
             if entry is None:
-                self._entries[key] = _Entry(times, excerpt(payload), seen)
+                self._entries[key] = _Entry(times, payload, seen)
                 if len(self._entries) > self._limit:
                     self._entries.popitem(last=False)
                 return
             entry.count += times
-            entry.excerpt = excerpt(payload)
+            entry.payload = payload
             entry.last_seen = seen
             self._entries.move_to_end(key)
 
@@ -46,18 +60,15 @@ class _Register:
         """Most recent first."""
         with self._lock:
             return [
-                {
-                    **dict(zip(names, key, strict=True)),
-                    "count": entry.count,
-                    "last_payload": entry.excerpt,
-                    "last_seen": entry.last_seen.isoformat(timespec="milliseconds"),
-                }
+                {**dict(zip(names, key, strict=True)), **entry.listed()}
                 for key, entry in reversed(self._entries.items())
             ]
 
 
 class UnmappedTopics(_Register):
     """Topics without a matching mapping."""
+
+    _most = SAMPLE
 
     def add(self, topic: str, payload: bytes, seen: datetime) -> None:
         """Count one message."""
@@ -72,6 +83,22 @@ class UnmappedTopics(_Register):
     def listed(self) -> list[dict[str, object]]:
         """`topic`, `count`, `last_payload` (excerpt), `last_seen` (ISO 8601), most recent first."""
         return self._listed("topic")
+
+    def sample(self, topic: str) -> dict[str, object] | None:
+        """The entry of a topic with its last payload: `hex`, and `payload` if it is text. None: there is no such entry.
+
+        Both are null if the payload is longer than `SAMPLE` bytes.
+        """
+        with self._lock:
+            entry = self._entries.get((topic,))
+        if entry is None:
+            return None
+        whole = entry.payload if len(entry.payload) <= SAMPLE else None
+        try:
+            text = whole and whole.decode()
+        except UnicodeDecodeError:
+            text = None
+        return {"topic": topic, **entry.listed(), "payload": text, "hex": whole and whole.hex()}
 
 
 class BadValues(_Register):

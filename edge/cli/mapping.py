@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,21 +17,7 @@ from edge.cli.source import read_payload
 
 if TYPE_CHECKING:
     from edge.config import Settings
-    from edge.mapping import Mapper, MappingPack, MessageExplanation, Reading, SolutionTerm
-
-_KEYS: Final = (
-    "observation",
-    "value",
-    "datatype",
-    "unit",
-    "location",
-    "property",
-    "sensor",
-    "label",
-    "comment",
-    "time",
-    "store",
-)
+    from edge.mapping import Mapper, MappingPack, MessageExplanation, SolutionTerm
 
 
 @click.group()
@@ -111,7 +97,7 @@ def test(
     edge mapping test serial/meter '01 00 D7' --hex
     edge mapping test --actuator lamps '{"id": "kitchen", "dimming": 40}'
     """
-    from edge.mapping import explain
+    from edge.mapping import explain, to_json
 
     settings = load_settings(file, data_dir).settings
     if actuator:
@@ -120,7 +106,7 @@ def test(
     given = read_payload(payload)
     explanation = explain(_mapper(settings, own), topic, _from_hex(given) if as_hex else given, datetime.now(UTC))
     if as_json:
-        click.echo(json.dumps(_as_object(explanation), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(to_json(explanation), ensure_ascii=False, indent=2))
     else:
         click.echo("\n".join(_as_text(explanation)))
     if not explanation.outcome.matched or explanation.outcome.problems:
@@ -240,6 +226,8 @@ def _from_hex(text: bytes) -> bytes:
 
 
 def _as_text(explanation: MessageExplanation) -> list[str]:
+    from edge.mapping import members
+
     outcome = explanation.outcome
     lines = []
     for candidate in explanation.candidates:
@@ -248,7 +236,7 @@ def _as_text(explanation: MessageExplanation) -> list[str]:
         if captures:
             lines.append(f"    with {captures}")
     for reading in outcome.readings:
-        lines += ["", *(f"  {key:<12} {printable(value)}" for key, value in _members(reading).items())]
+        lines += ["", *(f"  {key:<12} {printable(value)}" for key, value in members(reading).items())]
     if outcome.problems:
         lines += ["", *(f"! {printable(str(problem))}" for problem in outcome.problems)]
     if outcome.matched:
@@ -261,27 +249,3 @@ def _as_text(explanation: MessageExplanation) -> list[str]:
     if explanation.suggestion:
         lines += ["", "A possible mapping:", "", explanation.suggestion.rstrip()]
     return lines
-
-
-def _members(reading: Reading) -> dict[str, str]:
-    found = {}
-    for key in _KEYS:
-        value = getattr(reading, key)
-        if value is not None:
-            found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
-    return found
-
-
-def _as_object(explanation: MessageExplanation) -> dict[str, object]:
-    outcome = explanation.outcome
-    return {
-        "topic": explanation.topic,
-        "matched": outcome.matched,
-        "mappings": list(outcome.mappings),
-        "readings": [_members(reading) for reading in outcome.readings],
-        "problems": [
-            {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}
-            for problem in outcome.problems
-        ],
-        "suggestion": explanation.suggestion,
-    }

@@ -399,6 +399,10 @@ class Gateway:
             enrolment=None if self._enrolment is None else self._enrolment.to_message,
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._mappings.ingest.unmapped.listed() if self._mappings is not None else [],
+            unmapped_topic=lambda topic: (
+                self._mappings.ingest.unmapped.sample(topic) if self._mappings is not None else None
+            ),
+            mappings=lambda: self._mappings.documents if self._mappings is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
             ship=self._ship,

@@ -17,6 +17,7 @@ from edge.adapters.settings import MqttSettings
 from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.errors import StartError
+from edge.gateway.mapping_documents import MappingDocuments
 from edge.gateway.watchdog import Part, StandsStill
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
@@ -51,6 +52,7 @@ class Mappings:
             self.files = MappingFiles(of_mappings, self._changed)
         except MappingError as error:
             raise StartError(f"mappings.packs: {error}") from error
+        self.documents = MappingDocuments(self.files, settings.mappings_dir, settings.data_dir)
         self._changed(self.files.mapper)
 
     def serve(self, ports: SerialPorts) -> None:

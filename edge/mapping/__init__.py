@@ -6,7 +6,7 @@ The package is pure. It opens no sockets, starts no threads, reads no clock and 
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
-from edge.mapping.explain_message import Candidate, MessageExplanation, check_file, explain, suggest
+from edge.mapping.explain_message import Candidate, MessageExplanation, check_file, explain, members, suggest, to_json
 from edge.mapping.mapper import Mapper
 from edge.mapping.model import mapping_schema
 from edge.mapping.outcome import Declared, Mapped, MessageProblem
@@ -38,5 +38,7 @@ __all__ = [
     "load_builtin",
     "load_pack",
     "mapping_schema",
+    "members",
     "suggest",
+    "to_json",
 ]

@@ -15,9 +15,23 @@ from edge.mapping.mapper import Mapper, fits
 from edge.mapping.outcome import Mapped
 from edge.mapping.pack import load_pack
 from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.reading import Reading
 from edge.mapping.values import JsonNumber
 
 _MOST_READINGS = 40
+_KEYS = (
+    "observation",
+    "value",
+    "datatype",
+    "unit",
+    "location",
+    "property",
+    "sensor",
+    "label",
+    "comment",
+    "time",
+    "store",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,32 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
     return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggest(topic, payload))
+
+
+def members(reading: Reading) -> dict[str, str]:
+    """Return the parts of a reading that it has, as texts."""
+    found = {}
+    for key in _KEYS:
+        value = getattr(reading, key)
+        if value is not None:
+            found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
+    return found
+
+
+def to_json(explanation: MessageExplanation) -> dict[str, object]:
+    """Return an explanation for programs."""
+    outcome = explanation.outcome
+    return {
+        "topic": explanation.topic,
+        "matched": outcome.matched,
+        "mappings": list(outcome.mappings),
+        "readings": [members(reading) for reading in outcome.readings],
+        "problems": [
+            {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}
+            for problem in outcome.problems
+        ],
+        "suggestion": explanation.suggestion,
+    }
 
 
 def suggest(topic: str, payload: bytes) -> str:

@@ -29,6 +29,7 @@ from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.description import openapi
 from edge.gates.http.engine_resource import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
+from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
@@ -96,6 +97,10 @@ class Views:
     """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
     unmapped: Callable[[], object] = list
     """Topics without a matching mapping, as JSON."""
+    unmapped_topic: Callable[[str], object | None] = lambda _: None
+    """One of them with its last payload; None if it has a mapping, or had no message."""
+    mappings: Callable[[], MappingDocuments | None] = lambda: None
+    """The mapping files; None while the gateway starts."""
     bad_values: Callable[[], object] = list
     """Values that could not be parsed, with the reason, as JSON."""
     outbox: Callable[[], object] = dict
@@ -145,7 +150,10 @@ class Routes:
             _route("/api/engine", "api", self._administrators_only(self._operate), ["GET", "PUT"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/access", "api", self._own_access, ["GET"]),
-            _route("/api/unmapped", "api", self._administrators_only(self._shown(self._views.unmapped)), ["GET"]),
+            _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
+            _route("/api/mappings", "api", self._administrators_only(self._mappings), ["GET"]),
+            _route("/api/mappings/{name}", "api", self._administrators_only(self._mapping), ["GET", "PUT", "DELETE"]),
+            _route("/api/mapping-test", "api", self._administrators_only(self._test_mapping), ["POST"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
             _route("/api/series", "query", self._series, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
@@ -385,6 +393,42 @@ class Routes:
             )
         return Response(content, headers={"Content-Type": f"{media_type}; charset=utf-8", "Vary": "Accept"})
 
+    async def _unmapped(self, request: Request) -> Response:
+        topic = request.query_params.get("topic")
+        if topic is None:
+            return _json(self._views.unmapped())
+        found = self._views.unmapped_topic(topic)
+        if found is None:
+            raise NotFound("No message of this topic waits for a mapping; /api/unmapped lists the topics")
+        return _json(found)
+
+    async def _mappings(self, request: Request) -> Response:
+        return _json(await asyncio.to_thread(self._documents().listed))
+
+    async def _mapping(self, request: Request) -> Response:
+        documents, name = self._documents(), request.path_params["name"]
+        if request.method == "PUT":
+            text = await read_document(request, self._settings)
+            check(self._recheck(request), "administer")
+            await asyncio.to_thread(documents.write, name, text)
+            return _json({"written": {"name": name}})
+        if request.method == "DELETE":
+            await asyncio.to_thread(documents.delete, name)
+            return _json({"deleted": {"name": name}})
+        text = await asyncio.to_thread(documents.read, name, previous=wants_previous(request))
+        return Response(text, headers={"Content-Type": "text/plain; charset=utf-8"})
+
+    async def _test_mapping(self, request: Request) -> Response:
+        documents, wanted = self._documents(), await read_test(request, self._settings)
+        check(self._recheck(request), "administer")
+        return _json(await asyncio.to_thread(documents.test, wanted.topic, wanted.payload, wanted.name, wanted.text))
+
+    def _documents(self) -> MappingDocuments:
+        documents = self._views.mappings()
+        if documents is None:
+            raise _not_ready()
+        return documents
+
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
             return _json(view())
@@ -406,7 +450,13 @@ class Routes:
             return error_response(error, {"Allow": allow})
         known = (route.path for route in request.app.routes if isinstance(route, Route))
         # Of the page's files only the page itself: nobody requests the others by hand.
-        paths = ", ".join(sorted(path.replace("{id:path}", "ID") for path in known if path == "/" or path not in FILES))
+        paths = ", ".join(
+            sorted(
+                path.replace("{id:path}", "ID").replace("{name}", "NAME")
+                for path in known
+                if path == "/" or path not in FILES
+            )
+        )
         return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
     async def _page(self, request: Request) -> Response:

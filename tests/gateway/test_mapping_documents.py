@@ -1,0 +1,182 @@
+"""Mapping files over the HTTP interface: they are checked, apply at once, and keep their previous version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.processes import GatewayProcess, free_port
+from tests.support.waiting import wait_for
+from tests.web.house import publish_to
+
+GOOD = '[[mapping]]\ntopic = "garage/box"\nobservation = "edge:box"\nunit = "unit:DegreeCelsius"\nlabel = "Box"\n'
+FAULTY = '[[mapping]]\ntopic = "garage/box"\nobservation = "edge:box"\nunits = "unit:DegreeCelsius"\n'
+
+
+class Documents:
+    """A gateway and its mapping files."""
+
+    def __init__(self, directory: Path) -> None:
+        ports = {f"EDGE__{name}__PORT": str(free_port()) for name in ("HTTP", "WS", "MQTT")}
+        settings = {"EDGE__MAPPINGS__RELOAD_INTERVAL": "0", "EDGE__HOST__ENABLED": "false"}
+        self.process = GatewayProcess(directory, {**ports, **settings})
+        self.endpoints = self.process.start()
+        self.http = httpx.Client(base_url=self.endpoints["http"], timeout=20)
+        self.directory = directory / "mappings"
+
+    def write(self, name: str, text: str) -> httpx.Response:
+        return self.http.put(f"/api/mappings/{name}", content=text, headers={"Content-Type": "text/plain"})
+
+    def test(self, **members: object) -> httpx.Response:
+        return self.http.post("/api/mapping-test", json=members)
+
+    def readings(self, topic: str, payload: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = self.test(topic=topic, payload=payload).json()["readings"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    documents = Documents(tmp_path_factory.mktemp("gateway"))
+    yield documents
+    documents.http.close()
+    documents.process.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_files(documents):
+    yield
+    for each in documents.http.get("/api/mappings").json():
+        documents.http.delete(f"/api/mappings/{each['name']}")
+
+
+def test_a_written_file_applies_at_once(documents):
+    assert documents.http.get("/api/mappings").json() == []
+    assert documents.readings("garage/box", "21.5") == []
+    assert documents.write("box", GOOD).json() == {"written": {"name": "box"}}
+    (reading,) = documents.readings("garage/box", "21.5")
+    assert (reading["observation"], reading["value"], reading["label"]) == ("urn:sepa-edge:box", "21.5", "Box")
+    assert documents.http.get("/api/mappings/box").text == GOOD
+    listed = {"file": "box.toml", "name": "box", "has_previous": False, "fault": None}
+    assert documents.http.get("/api/mappings").json() == [listed]
+
+
+def test_a_faulty_file_is_refused_with_its_line_and_changes_nothing(documents):
+    documents.write("box", GOOD)
+    refused = documents.write("box", FAULTY)
+    assert refused.status_code == 400
+    assert "box.toml:4" in refused.json()["error_description"] or ":4:" in refused.json()["error_description"]
+    assert "units" in refused.json()["error_description"]
+    assert documents.http.get("/api/mappings/box").text == GOOD
+    assert len(documents.readings("garage/box", "1")) == 1
+
+
+def test_the_previous_version_is_kept_also_of_a_deleted_file(documents):
+    documents.write("box", GOOD)
+    newer = GOOD.replace("Box", "Crate")
+    documents.write("box", newer)
+    assert documents.http.get("/api/mappings/box", params={"previous": "true"}).text == GOOD
+    assert documents.http.get("/api/mappings").json()[0]["has_previous"] is True
+    assert documents.http.delete("/api/mappings/box").json() == {"deleted": {"name": "box"}}
+    assert documents.readings("garage/box", "1") == []
+    assert documents.http.get("/api/mappings/box").status_code == 404
+    assert documents.http.delete("/api/mappings/box").status_code == 404
+    assert documents.http.get("/api/mappings/box", params={"previous": "true"}).text == newer
+
+
+def test_a_text_is_tested_without_being_written(documents):
+    found = documents.test(topic="garage/box", payload="3", name="box", text=GOOD).json()
+    assert (found["faults"], found["matched"], len(found["readings"])) == ([], True, 1)
+    found = documents.test(topic="garage/box", payload="3", name="box", text=FAULTY).json()
+    assert [fault["line"] for fault in found["faults"]] == [4]
+    assert "readings" not in found
+    found = documents.test(topic="garage/box", hex="32 31", name="box", text=GOOD).json()
+    assert found["readings"][0]["value"] == "21"
+    assert "[[mapping]]" in documents.test(topic="garage/other", payload='{"a": 1}').json()["suggestion"]
+    assert documents.http.get("/api/mappings").json() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".hidden", "a.b", "a b", "%2e%2e%2fedge", "a%00b", "x" * 65, "-x", "%C3%A4", "a%0a"]
+)  # fmt: skip
+def test_a_name_leads_to_no_other_file(documents, name):
+    before = sorted(path.name for path in documents.directory.parent.rglob("*"))
+    assert documents.write(name, GOOD).status_code in (400, 404, 405)
+    assert documents.http.get(f"/api/mappings/{name}").status_code in (400, 404)
+    assert documents.http.delete(f"/api/mappings/{name}").status_code in (400, 404, 405)
+    assert sorted(path.name for path in documents.directory.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"[", "JSON"),
+        (b"[]", "JSON object"),
+        (b'{"topic": "t"}', '"payload"'),
+        (b'{"topic": "t", "payload": "1", "hex": "01"}', '"hex"'),
+        (b'{"topic": "t", "hex": "0"}', "hexadecimal"),
+        (b'{"topic": "\\ud800", "payload": "1"}', "surrogate"),
+        (b'{"topic": "t", "payload": "\\ud800"}', "surrogate"),
+        (b'{"topic": "t", "payload": "1", "text": 5}', "texts"),
+    ],
+)
+def test_a_wrong_test_is_refused_with_the_reason(documents, body, reason):
+    refused = documents.http.post("/api/mapping-test", content=body)
+    assert refused.status_code == 400
+    assert reason in refused.json()["error_description"]
+
+
+def test_a_large_file_and_another_media_type_are_refused(documents):
+    assert documents.write("box", "#" * 300_000).status_code == 413
+    refused = documents.http.put("/api/mappings/box", content=GOOD, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 415
+    assert documents.http.get("/api/mappings", params={}).json() == []
+    assert documents.http.get("/api/mappings/box", params={"previous": "yes"}).status_code == 400
+
+
+def test_files_of_other_forms_are_listed_and_faulty_ones_marked(documents):
+    documents.write("box", GOOD)
+    (documents.directory / "Ärger.toml").write_text(FAULTY)
+    (documents.directory / "profile.jsap").write_text("{}")
+    documents.write("other", GOOD.replace("box", "other"))  # has the gateway look
+    listed = {each["file"]: each for each in documents.http.get("/api/mappings").json()}
+    assert listed["Ärger.toml"]["name"] is None
+    assert "units" in listed["Ärger.toml"]["fault"]
+    assert listed["profile.jsap"]["name"] is None
+    assert listed["box.toml"]["fault"] is None
+    for name in ("Ärger.toml", "profile.jsap"):
+        (documents.directory / name).unlink()
+    documents.http.delete("/api/mappings/other")
+
+
+def test_a_disk_that_cannot_be_written_is_reported(documents):
+    documents.write("box", GOOD)
+    moved = documents.directory.rename(documents.directory.with_name("away"))
+    documents.directory.write_text("no directory")
+    try:
+        failed = documents.write("box", GOOD)
+        assert (failed.status_code, failed.json()["error"]) == (507, "storage_failed")
+        assert "Free space" in failed.json()["error_description"]
+        assert len(documents.readings("garage/box", "1")) == 1
+    finally:
+        documents.directory.unlink()
+        moved.rename(documents.directory)
+
+
+def test_the_last_message_of_an_unmapped_topic_is_a_sample(documents):
+    long = "x" * 5000
+    messages = [("s/text", '{"a": 1}'), ("s/bytes", b"\xff\x00"), ("s/long", long)]
+    publish_to(documents.endpoints["mqtt"], messages)
+    wait_for(lambda: len(documents.http.get("/api/unmapped").json()) == 3, what="the messages")
+
+    def sample(topic: str) -> dict[str, object]:
+        found: dict[str, object] = documents.http.get("/api/unmapped", params={"topic": topic}).json()
+        return found
+
+    assert (sample("s/text")["payload"], sample("s/text")["count"]) == ('{"a": 1}', 1)
+    assert (sample("s/bytes")["payload"], sample("s/bytes")["hex"]) == (None, "ff00")
+    assert (sample("s/long")["payload"], sample("s/long")["hex"]) == (None, None)
+    assert len(str(sample("s/long")["last_payload"])) < 300
+    assert documents.http.get("/api/unmapped", params={"topic": "s/none"}).status_code == 404
