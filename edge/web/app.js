@@ -1,6 +1,7 @@
 // The shell of the application: navigation, state of the connection, and the page that the address names.
 // Values from the graph go into the page as text, never as markup.
-import { computed, html, render, signal, useSignalEffect } from "./ui.js";
+import { computed, html, render, signal, useEffect, useSignal, useSignalEffect } from "./ui.js";
+import { may } from "./model/access.js";
 import { connect, connection } from "./model/connection.js";
 import { token } from "./model/gateway.js";
 import { formatNumber, t } from "./model/text.js";
@@ -10,7 +11,19 @@ import { Overview } from "./pages/overview.js";
 import { System } from "./pages/system.js";
 import { announce } from "./parts/announcer.js";
 
-const PAGES = [["", "overview.title"], ["system", "system.title"]];
+// Address, text, and who may use it: all, or those with one of these rights.
+const PAGES = [
+  ["", "overview.title"], ["new", "new.title", ["administer"]], ["console", "console.title", ["query", "update", "subscribe"]], ["automation", "automation.title", ["update", "administer"]],
+  ["engine", "engine.title", ["administer"]], ["system", "system.title"],
+];
+// Pages with an editor or a chart are loaded when they are opened.
+const LATER = {
+  console: () => import("./pages/console.js"),
+  automation: () => import("./pages/automation.js"),
+  engine: () => import("./pages/engine.js"),
+  new: () => import("./pages/new_device.js"),
+  mapping: () => import("./pages/mapping.js"),
+};
 
 const address = signal(location.hash);
 const credentials = signal(undefined);
@@ -33,15 +46,26 @@ function Page() {
   if (page === "device") return html`<${Device} key=${name} device=${name} value=${value} />`;
   if (page === "value") return html`<${Device} key=${name} device="" value=${name} />`;
   if (page === "system") return html`<${System} />`;
+  if (Object.hasOwn(LATER, page)) return html`<${Later} key=${`${page} ${name}`} load=${LATER[page]} name=${name} />`;
   return html`<${Overview} />`;
+}
+
+function Later({ load, name }) {
+  const found = useSignal({});
+  const attempt = () => load().then((module) => { found.value = module; }, () => { found.value = { failed: true }; });
+  useEffect(() => { attempt(); }, []);
+  const { Page: Found, failed } = found.value;
+  if (failed) return html`<p class="note">${t("shell.failed")} <button type="button" onClick=${attempt}>${t("shell.again")}</button></p>`;
+  return Found && html`<${Found} name=${name} />`;
 }
 
 function Navigation() {
   const { page } = route();
+  const pages = PAGES.filter(([, , rights]) => !rights || rights.some(may));
   return html`<a class="skip" href="#page" onClick=${skip}>${t("shell.skip")}</a>
     <a class="brand" href="#/">sepa-edge</a>
-    <nav aria-label=${t("shell.pages")}>${state.value !== "locked" && PAGES.map(([path, title]) => html`<a
-      href="#/${path}" aria-current=${page === path ? "page" : undefined}>${t(title)}</a>`)}</nav>
+    <nav aria-label=${t("shell.pages")}>${state.value !== "locked" && pages.map(([path, title]) => html`<a
+      href="#/${path}" aria-current=${(page === "mapping" ? "new" : page) === path ? "page" : undefined}>${t(title)}</a>`)}</nav>
     <${State} />
     ${state.value !== "locked" && token() && html`<button id="leave" type="button" onClick=${leave}>${t("entry.leave")}</button>`}`;
 }

@@ -3,6 +3,6 @@ import htm from "htm";
 import { h } from "preact";
 
 export const html = htm.bind(h);
-export { Fragment, render } from "preact";
-export { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+export { render } from "preact";
+export { useEffect, useRef } from "preact/hooks";
 export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";

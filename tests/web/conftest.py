@@ -1,12 +1,13 @@
-"""A gateway with both gates for the page, on a real engine."""
+"""Gateways for the pages: both gates on a real engine, or a whole one as a process, with its page in a browser."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from house import LIVE, SIZES, House
 
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
@@ -15,6 +16,7 @@ from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
+from tests.support.browser import Browser, launch, quit_browser
 
 
 @dataclass
@@ -49,3 +51,24 @@ async def served() -> AsyncIterator[Served]:
     await ws.stop()
     await http.stop()
     engine.close()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house") / "data")
+    house.furnish()
+    yield house
+    house.process.stop()
+
+
+@pytest.fixture
+async def page(house, tmp_path) -> AsyncIterator[Browser]:
+    """The Overview. The test fails if the browser reports a problem, or a request to another host."""
+    browser = await launch(tmp_path / "profile")
+    await browser.size(*SIZES[0])
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(f"{LIVE} && document.querySelectorAll('.observation').length >= 5")
+    yield browser
+    assert browser.problems() == []
+    assert browser.hosts() <= {"127.0.0.1", ""}
+    await quit_browser(browser)

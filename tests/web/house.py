@@ -11,8 +11,11 @@ import httpx
 from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.support.browser import Browser
 from tests.support.processes import GatewayProcess, free_port
 
+SIZES = [(1280, 900), (390, 844)]
+"""Width and height of a screen and of a phone in CSS pixels."""
 LIVE = "document.getElementById('state')?.dataset.state === 'live'"
 KITCHEN = "urn:sepa-edge:zigbee2mqtt:kitchen_sensor"
 HOURS = 24
@@ -32,18 +35,7 @@ class House:
 
     def publish(self, messages: list[tuple[str, Any]]) -> None:
         """Publish messages and wait until the broker has them."""
-        broker = urlsplit(self.endpoints["mqtt"])
-        client = Client(CallbackAPIVersion.VERSION2)
-        client.connect(broker.hostname or "", broker.port or 0)
-        client.loop_start()
-        sent: list[MQTTMessageInfo] = [
-            client.publish(topic, value if isinstance(value, str) else json.dumps(value), qos=1)
-            for topic, value in messages
-        ]
-        for each in sent:
-            each.wait_for_publish(20)
-        client.disconnect()
-        client.loop_stop()
+        publish_to(self.endpoints["mqtt"], messages)
 
     def furnish(self) -> None:
         """Let some devices report values: new ones, and one whose values of the last day arrive late."""
@@ -70,12 +62,47 @@ class House:
         answer = httpx.get(f"{self.url}/query", params={"query": f"ASK {{ {pattern} }}"})
         return bool(answer.raise_for_status().json()["boolean"])
 
+    def get(self, path: str, **parameters: str) -> Any:
+        """Return the JSON document of a path."""
+        return httpx.get(f"{self.url}{path}", params=parameters).raise_for_status().json()
+
+    def schedule(self, name: str, sparql: str, delay: str) -> None:
+        """Schedule a delayed update."""
+        parameters = {"update": sparql, "delay": delay, "id": name}
+        httpx.post(f"{self.url}/update", data=parameters).raise_for_status()
+
     def shows(self, observation: str, text: str) -> bool:
         """Whether an observation has this value now."""
         value = "<http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue>"
         return self.ask(f"<{observation}> {value} ?v FILTER(STR(?v) = '{text}')")
 
 
+def publish_to(url: str, messages: list[tuple[str, Any]]) -> None:
+    """Publish messages, texts and bytes as they are and others as JSON, and wait until the broker has them."""
+    broker = urlsplit(url)
+    client = Client(CallbackAPIVersion.VERSION2)
+    client.connect(broker.hostname or "", broker.port or 0)
+    client.loop_start()
+    sent: list[MQTTMessageInfo] = [
+        client.publish(topic, value if isinstance(value, str | bytes) else json.dumps(value), qos=1)
+        for topic, value in messages
+    ]
+    for each in sent:
+        each.wait_for_publish(20)
+    client.disconnect()
+    client.loop_stop()
+
+
 def device_address(device: str, value: str = "") -> str:
     """The address of a device's page."""
     return f"#/device/{quote(device, safe='')}" + (f"?value={quote(value, safe='')}" if value else "")
+
+
+def names(selector: str) -> str:
+    """A JavaScript expression of the texts of all elements that a selector finds."""
+    return f"[...document.querySelectorAll({selector!r})].map(each => each.textContent).join('|')"
+
+
+async def press(page: Browser, selector: str, text: str) -> None:
+    """Click on the element with this text."""
+    await page.evaluate(f"[...document.querySelectorAll({selector!r})].find(e => e.textContent === {text!r}).click()")

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
@@ -16,21 +16,37 @@ from edge.gates.http import HttpGate
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
+from edge.sparql.explanation import NAMESPACES
 
 WEB = Path(__file__).resolve().parents[2] / "edge" / "web"
-LAZY = {"/parts/chart.js", "/vendor/uplot.js"}
-"""Modules that only a page with a chart loads."""
 BUDGET = 60_000
 """Compressed bytes of all files that are needed until live values show."""
 LANGUAGES = ("en", "it", "de")
 ADDRESS = re.compile(r"""(?:https?|wss?)://[^\s"'`<>]+""")
-VOCABULARIES = {"www.w3.org", "qudt.org"}
+VOCABULARIES = {urlsplit(namespace).hostname for namespace in NAMESPACES.values()}
 
 
 def sources() -> dict[str, str]:
     """Our own modules, by path."""
     modules = (path for path in WEB.rglob("*.js") if "vendor" not in path.parts)
     return {f"/{path.relative_to(WEB)}": path.read_text(encoding="utf-8") for path in modules}
+
+
+def first_view() -> set[str]:
+    """The modules that live values need: those that `app.js` imports, and theirs, but no page that is loaded later."""
+    page = (WEB / "index.html").read_text(encoding="utf-8")
+    libraries = json.loads(re.findall(r'<script type="importmap">(.*?)</script>', page)[0])["imports"]
+    found: set[str] = set()
+    waiting = ["/app.js"]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        text = (WEB / path.lstrip("/")).read_text(encoding="utf-8")
+        names = re.findall(r"""(?:^|[;}])\s*(?:import|export)\b[^"'();=]*?["']([^"']+)["']""", text, re.MULTILINE)
+        waiting += [libraries[name] if name in libraries else urljoin(path, name) for name in names]
+    return found
 
 
 def catalogue(language: str) -> dict[str, str]:
@@ -89,16 +105,23 @@ def test_the_files_name_no_other_host():
 
 def test_the_page_preloads_all_modules_of_the_first_view():
     """Without the list, the browser learns of a module only when it has read the one that imports it."""
-    preloaded = set(re.findall(r'rel="modulepreload" href="([^"]+)"', (WEB / "index.html").read_text(encoding="utf-8")))
-    modules = {path for path in FILES if path.endswith(".js")}
-    assert preloaded == {path for path in modules if not path.startswith("/texts/")} - LAZY - {"/app.js"}
+    preloaded = re.findall(r'rel="modulepreload" href="([^"]+)"', (WEB / "index.html").read_text(encoding="utf-8"))
+    assert sorted(preloaded) == sorted(first_view() - {"/app.js"})
 
 
 def test_the_first_view_is_small():
-    needed = [path for path in FILES if path not in LAZY and (not path.startswith("/texts/") or path == "/texts/de.js")]
-    assert "/" in needed
+    modules = first_view()
+    assert "/model/live.js" in modules
+    assert "/pages/console.js" not in modules
+    needed = {*modules, "/texts/de.js", *(path for path in FILES if not path.endswith(".js"))}
     size = sum(len(gzip.compress((WEB / (path.strip("/") or "index.html")).read_bytes(), mtime=0)) for path in needed)
     assert size < BUDGET
+
+
+def test_the_console_knows_the_prefixes_of_the_error_messages():
+    text = sources()["/model/prefixes.js"]
+    known = text[text.index("{") : text.index("}")]
+    assert dict(re.findall(r'(\w+): "([^"]+)"', known)) == NAMESPACES
 
 
 def test_the_libraries_are_those_of_the_manifest():

@@ -5,48 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from house import KITCHEN, LIVE, House, device_address
+from house import KITCHEN, LIVE, SIZES, device_address, names, press
 
 from tests.support.browser import Browser, launch, quit_browser
 from tests.support.waiting import eventually
 
 SOSA, QUDT, TIME = "http://www.w3.org/ns/sosa/", "http://qudt.org/1.1/schema/qudt#", "http://www.w3.org/2006/time#"
-SIZES = [(1280, 900), (390, 844)]
 PAGES = {
     "overview": ("#/", "document.querySelectorAll('.observation').length >= 5"),
     "device": (
         device_address(KITCHEN, f"{KITCHEN}/temperature"),
         "document.querySelector('.chart canvas') && document.querySelectorAll('.observation').length === 5",
     ),
+    "new device": ("#/new", "document.querySelectorAll('#topics li').length > 0"),
+    "mapping of a topic": ("#/new/garage%2Fcustom", "document.querySelectorAll('#preview li').length > 0"),
+    "mapping file": ("#/mapping/", "document.querySelectorAll('#preview li').length > 0"),
+    "console": ("#/console", "document.getElementById('run') !== null"),
+    "automation": ("#/automation", "document.getElementById('over') !== null"),
+    "engine": ("#/engine", "document.querySelector('.chart canvas') !== null"),
     "system": ("#/system", "document.body.innerText.includes('garage/custom')"),
 }
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house") / "data")
-    house.furnish()
-    yield house
-    house.process.stop()
-
-
-@pytest.fixture
-async def page(house, tmp_path) -> AsyncIterator[Browser]:
-    browser = await launch(tmp_path / "profile")
-    await browser.size(*SIZES[0])
-    await browser.open(f"{house.url}/")
-    await browser.wait_for(f"{LIVE} && {PAGES['overview'][1]}")
-    yield browser
-    assert browser.problems() == []
-    assert browser.hosts() <= {"127.0.0.1", ""}
-    await quit_browser(browser)
-
-
-def names(selector: str) -> str:
-    return f"[...document.querySelectorAll({selector!r})].map(each => each.textContent).join('|')"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -117,10 +97,6 @@ async def test_the_strip_tells_what_needs_attention(page):
 async def test_a_value_shows_its_last_day(page):
     curve = "document.querySelector('[data-place$=attic] .sparkline path')"
     await page.wait_for(f"{curve}?.getAttribute('d').split('L').length > 10")
-
-
-async def press(page: Browser, selector: str, text: str) -> None:
-    await page.evaluate(f"[...document.querySelectorAll({selector!r})].find(e => e.textContent === {text!r}).click()")
 
 
 async def open_table(page: Browser) -> None:

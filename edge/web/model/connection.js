@@ -19,7 +19,8 @@ export function subscribe(alias, sparql, { begin, change }) {
   subscriptions.set(alias, { sparql, begin, change });
 }
 
-async function address() {
+/** URL of the WebSocket gate, from here. */
+export async function socketAddress() {
   // Without the token, which it does not need: index.html lets the browser ask before the modules are there.
   const answer = await fetch("/api/endpoints");
   if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
@@ -40,7 +41,7 @@ export async function connect() {
   const attempt = current = {};
   let socket;
   try {
-    const url = await address();
+    const url = await socketAddress();
     if (current !== attempt) return;
     socket = new WebSocket(url);
   } catch (error) {

@@ -78,12 +78,11 @@ function newestFirst() {
 
 export function Overview() {
   useEffect(() => { document.title = `${t("overview.title")} · sepa-edge`; }, []);
-  const all = known.value && entries.size;
   version.value;
   if (known.value && entries.size === 0) return html`<${Strip} /><${Empty} />`;
   return html`<h1 class="hidden">${t("overview.title")}</h1>
     <${Strip} />
-    <${Controls} all=${all} />
+    <${Controls} />
     <div id="places" aria-label=${t("overview.title")}>
       ${groups.value.map((group, index) => html`<${Group} key=${group.iri} group=${group} first=${index < FIRST} />`)}
       ${known.value && groups.value.length === 0 && html`<p class="note">${t("overview.nothing")}</p>`}
@@ -131,10 +130,10 @@ function Group({ group, first }) {
 
 function Diagnostics({ group, context }) {
   const chosen = useSignal(false);
-  const open = { value: chosen.value || search.value !== "" };  // what was searched for must not stay hidden
-  return html`<details class="diagnostics" open=${open.value} onToggle=${(event) => { if (search.peek() === "") chosen.value = event.target.open; }}>
+  const open = chosen.value || search.value !== "";  // what was searched for must not stay hidden
+  return html`<details class="diagnostics" open=${open} onToggle=${(event) => { if (search.peek() === "") chosen.value = event.target.open; }}>
     <summary>${t("overview.diagnostics", { n: group.diagnostics.length })}</summary>
-    ${open.value && html`<${Tiles} entries=${group.diagnostics} card=${group.name} contextOf=${context} />`}
+    ${open && html`<${Tiles} entries=${group.diagnostics} card=${group.name} contextOf=${context} />`}
   </details>`;
 }
 

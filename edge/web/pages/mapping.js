@@ -1,0 +1,75 @@
+// A mapping file in an editor: errors at their lines, a test with a message, the version before.
+import { toml } from "@codemirror/legacy-modes/mode/toml";
+import { html, useEffect, useSignal } from "../ui.js";
+import { access, may } from "../model/access.js";
+import { badValues, lookNow, unmapped } from "../model/health.js";
+import { deleteMapping, mappingFiles, readMapping, writeMapping } from "../model/mapping_files.js";
+import { t } from "../model/text.js";
+import { announce } from "../parts/announcer.js";
+import { Editor } from "../parts/editor.js";
+import { MappingPreview } from "../parts/mapping_preview.js";
+
+const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation = "edge:{bed}-temperature"\nunit = "unit:DegreeCelsius"\nlabel = "Temperature of {bed}"\n';
+
+/** `name` is that of the file; empty: a new one. */
+export function Page({ name }) {
+  const title = name ? `${name}.toml` : t("mapping.new");
+  useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
+  const text = useSignal(name ? undefined : FIRST), stored = useSignal(name ? undefined : ""), problem = useSignal("");
+  const previous = useSignal(false), written = useSignal(name), marks = useSignal(undefined);
+  const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
+  const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
+  const choose = (written) => {
+    topic.value = written;
+    payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
+  };
+  const act = async (work) => {
+    problem.value = "";
+    try {
+      await work();
+    } catch (error) {
+      problem.value = error.message;
+    }
+  };
+  const load = () => act(async () => {
+    const found = await readMapping(name);
+    text.value = stored.value = found;
+    topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(found)?.[1] ?? "";
+    previous.value = (await mappingFiles()).some((each) => each.name === name && each.has_previous);
+  });
+  useEffect(() => { if (name) load(); }, []);
+  if (!access.value) return html`<h1>${title}</h1>`;
+  if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
+  const save = () => act(async () => {
+    await writeMapping(written.value, text.value);
+    announce(t("new.saved", { name: `${written.value}.toml` }));
+    lookNow();
+    if (name) return load();
+    location.hash = `#/mapping/${encodeURIComponent(written.value)}`;
+  });
+  const revert = () => act(async () => {
+    await writeMapping(name, await readMapping(name, true));
+    announce(t("mapping.reverted"));
+    await load();
+  });
+  const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(async () => {
+    await deleteMapping(name);
+    location.hash = "#/new";
+  });
+  return html`<p class="path"><a href="#/new">${t("new.title")}</a></p><h1>${title}</h1>
+    ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label><input id="file" value=${written.value} maxlength="64" autocomplete="off" onInput=${(event) => { written.value = event.target.value; }} /></div>`}
+    ${text.value !== undefined && html`
+      <${Editor} mode=${toml} text=${text.value} label=${t("mapping.text")} change=${(value) => { text.value = value; }} run=${save} marks=${marks.value} />
+      <div class="bar">
+        <button type="button" id="save" class="primary" disabled=${text.value === stored.value} onClick=${save}>${t("new.save")}</button>
+        ${previous.value && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
+        ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}
+      </div>`}
+    <p class="problem" role="alert" id="problem" dir="auto">${problem}</p>
+    ${text.value !== undefined && html`<section class="panel wide"><h2>${t("mapping.test")}</h2>
+      <div class="fields"><label for="topic">${t("column.topic")}</label><input id="topic" value=${topic.value} list="topics" onInput=${(event) => choose(event.target.value)} />
+      <datalist id="topics">${recent.map((each) => html`<option value=${each.topic}></option>`)}</datalist>
+      <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; }}></textarea></div>
+      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value }} name=${name || "new"} text=${text.value} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} />
+    </section>`}`;
+}

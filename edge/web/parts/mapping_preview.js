@@ -1,0 +1,48 @@
+// What the gateway would make of a message with a mapping file, asked for while the user types.
+import { html, useEffect, useSignal } from "../ui.js";
+import { SessionEnded } from "../model/gateway.js";
+import { testMapping } from "../model/mapping_files.js";
+import { shortened } from "../model/prefixes.js";
+import { t } from "../model/text.js";
+import { readable, unitSymbol } from "../model/values.js";
+
+const PAUSE = 300;  // ms
+
+/** `message` is {topic, payload} or {topic, hex}; `tested` gets each answer. */
+export function MappingPreview({ message, name, text, tested = () => {} }) {
+  const found = useSignal(undefined), problem = useSignal("");
+  const { topic, payload, hex } = message;
+  useEffect(() => {
+    let current = true;
+    const timer = setTimeout(async () => {
+      try {
+        const answer = await testMapping(hex === undefined ? { topic, payload } : { topic, hex }, name, text);
+        if (!current) return;
+        found.value = answer;
+        problem.value = "";
+        tested(answer);
+      } catch (error) {
+        if (current && !(error instanceof SessionEnded)) problem.value = error.message;
+      }
+    }, PAUSE);
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
+  }, [topic, payload, hex, name, text]);
+  const answer = found.value;
+  return html`<section class="preview" id="preview" aria-label=${t("mapping.preview")} aria-live="polite">
+    <h2>${t("mapping.preview")}</h2>
+    ${problem.value && html`<p class="problem">${problem}</p>`}
+    ${answer?.faults.map(({ text: fault }) => html`<p class="problem" dir="auto">${fault}</p>`)}
+    ${answer?.problems?.map((each) => html`<p class="problem" dir="auto">${each.what}: ${each.reason}</p>`)}
+    ${answer?.matched === false && html`<p>${t("mapping.unmatched")}</p>`}
+    ${answer?.readings?.length > 0 && html`<ul class="list">${answer.readings.map((reading) => html`<${Reading} key=${reading.observation} reading=${reading} />`)}</ul>`}
+  </section>`;
+}
+
+function Reading({ reading: { observation, value, datatype, unit, label, location } }) {
+  const [shown, symbol] = readable(value, unitSymbol(unit), datatype, "");
+  return html`<li><p><b dir="auto">${label ?? observation}</b> <span class="value">${shown}</span> ${symbol}</p>
+    <p><code>${shortened(observation)}</code>${location && html` · <code>${shortened(location)}</code>`}</p></li>`;
+}

@@ -1,0 +1,76 @@
+"""Delayed updates and the engine's console in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+from house import names, press
+
+from tests.support.browser import Browser
+
+
+async def open_page(page: Browser, name: str, shown: str) -> None:
+    await page.evaluate(f"location.hash = '#/{name}'")
+    await page.wait_for(f"document.querySelector({shown!r}) !== null")
+
+
+async def schedule(page: Browser, name: str, amount: str, unit: str) -> None:
+    await page.evaluate(
+        "document.getElementById('new').open = true; { const fields = document.getElementById('create').elements;"
+        f"fields.id.value = {name!r}; fields.amount.value = {amount!r}; fields.unit.value = {unit!r}; }}"
+    )
+    await page.evaluate("document.querySelector('#create button[type=submit]').click()")
+
+
+async def test_an_update_is_scheduled_and_cancelled(house, page):
+    await open_page(page, "automation", "#over")
+    await schedule(page, "lamp/off ä", "90", "minutes")
+    await page.wait_for(f"{names('#pending li b')} === 'lamp/off ä'")
+    assert "in 1 hr." in await page.evaluate(names("#pending li"))
+    listed = house.get("/timers", state="pending")["timers"]
+    assert [each["id"] for each in listed] == ["lamp/off ä"]
+    await press(page, "#pending button", "Cancel")
+    await page.wait_for(f"{names('#pending')}.includes('No update waits')")
+    await page.wait_for(f"{names('#over li')}.includes('lamp/off ä')")
+    assert "cancelled" in await page.evaluate(names("#over li"))
+
+
+async def test_outcomes_are_told_apart(house, page):
+    for name, text in {
+        "made": "INSERT DATA { <urn:a> <urn:b> 1 }",
+        "idle": "DELETE DATA { <urn:nothing> <urn:b> 1 }",
+        "broken": "CREATE GRAPH <urn:twice> ; CREATE GRAPH <urn:twice>",
+    }.items():
+        house.schedule(name, text, "PT0S")
+    await open_page(page, "automation", "#over")
+    shown = names("#over li")
+    await page.wait_for(f"['made', 'idle', 'broken'].every(name => {shown}.includes(name))")
+    text = await page.evaluate(shown)
+    assert "1 added, 0 removed" in text
+    assert "changed nothing" in text
+    assert "exists already" in text
+    house.update("DELETE WHERE { <urn:a> ?p ?o }")
+
+
+async def test_a_wrong_text_is_refused_at_its_place(page):
+    await open_page(page, "automation", "#over")
+    await page.evaluate("document.getElementById('new').open = true")
+    content = "document.querySelector('.editor').shadowRoot.querySelector('.cm-content')"
+    await page.evaluate(f"{content}.focus()")
+    await page.command("Input.insertText", text="INSERT nonsense ")
+    await page.evaluate("document.querySelector('#create button[type=submit]').click()")
+    await page.wait_for("document.querySelector('#create .problem').textContent.includes('line 1')")
+    page.events = [event for event in page.events if "400" not in json.dumps(event)]
+
+
+async def test_the_engine_page_shows_rates_and_changes_the_mode(house, page):
+    await open_page(page, "engine", ".chart canvas")
+    assert "Updates a second" in await page.evaluate(names("dt"))
+    assert await page.evaluate("document.querySelectorAll('tbody tr').length") == 5
+    before = house.get("/api/engine")["processing"]
+    other = {"parallel": "Sequential", "sequential": "Parallel"}[before]
+    await press(page, ".bar button", other)
+    await page.wait_for(f"{names('.bar [aria-pressed=true]')} === {other!r}")
+    assert house.get("/api/engine")["processing"] == other.lower()
+    await press(page, ".bar button", before.capitalize())
+    await page.wait_for(f"{names('.bar [aria-pressed=true]')} === {before.capitalize()!r}")

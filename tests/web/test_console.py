@@ -1,0 +1,185 @@
+"""The console in a real browser: queries, updates, live subscriptions, completion, errors at their place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from house import KITCHEN, LIVE, House, names, press
+
+from tests.support.browser import Browser
+
+SHADOW = "document.querySelector('.editor')?.shadowRoot"
+CONTENT = f"{SHADOW}?.querySelector('.cm-content')"
+COMPLETIONS = f"[...{SHADOW}.querySelectorAll('.cm-completionLabel')].map(each => each.textContent)"
+SOSA = "PREFIX sosa: <http://www.w3.org/ns/sosa/>"
+ROWS = "document.querySelectorAll('tbody tr').length"
+
+
+async def open_console(page: Browser, tab: str = "query") -> None:
+    await page.evaluate("location.hash = '#/console'")
+    await page.wait_for(f"{CONTENT} != null")
+    await page.evaluate(f"document.getElementById('tab-{tab}').click()")
+    await page.wait_for(f"document.getElementById('tab-{tab}').ariaSelected === 'true' && {CONTENT} != null")
+
+
+async def type_text(page: Browser, text: str) -> None:
+    """Replace the text of the editor, as a user does."""
+    await page.evaluate(f"{CONTENT}.focus()")
+    await key(page, "a", ctrl=True)
+    await page.command("Input.insertText", text=text)
+    await page.wait_for(f"{CONTENT}.textContent.length >= {len(text.replace(chr(10), ''))}")
+
+
+async def key(page: Browser, name: str, *, ctrl: bool = False) -> None:
+    code = {"Enter": 13, "a": 65, " ": 32, "ArrowRight": 39}[name]
+    pressed = {"key": name, "windowsVirtualKeyCode": code, "modifiers": 2 if ctrl else 0}
+    for kind in ("rawKeyDown", "keyUp"):
+        await page.command("Input.dispatchKeyEvent", type=kind, **pressed)
+
+
+async def test_a_query_is_answered_as_table_chart_and_json(page):
+    await open_console(page)
+    await type_text(page, "SELECT ?x ?y { VALUES (?x ?y) { (1 2.5) (2 3.5) (3 1) } } ORDER BY ?x")
+    await key(page, "Enter", ctrl=True)
+    await page.wait_for(f"{ROWS} === 3")
+    assert await page.evaluate(names("th")) == "x|y"
+    assert (await page.evaluate("document.getElementById('announcer').textContent")).startswith("3 rows")
+    await press(page, ".bar button", "Chart")
+    await page.wait_for("document.querySelector('.chart canvas') !== null")
+    assert await page.evaluate(names(".legend span")) == "x|y"
+    await press(page, ".bar button", "JSON")
+    await page.wait_for("document.getElementById('text')?.textContent.includes('bindings')")
+
+
+async def test_other_forms_of_queries_are_answered(page):
+    await open_console(page)
+    await type_text(page, "ASK { }")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.querySelector('main').innerText.includes('true · ')")
+    await type_text(page, f"CONSTRUCT {{ ?s ?p ?o }} WHERE {{ ?s ?p ?o FILTER(?s = <{KITCHEN}/temperature>) }}")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('text')?.textContent.includes('hasResult')")
+
+
+async def test_terms_lead_to_the_pages_of_their_values(page):
+    await open_console(page)
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for(f"{ROWS} > 5")
+    await press(page, "tbody a", f"<{KITCHEN}/temperature>")
+    await page.wait_for("document.getElementById('chosen')?.textContent.includes('emperature')")
+
+
+async def test_an_error_is_marked_at_its_place(page):
+    await open_console(page)
+    await type_text(page, "SELECT * WHERE {\n  ?person foaf:name ?name\n}")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('problem').textContent.includes('PREFIX foaf:')")
+    fault = "document.querySelector('.editor').shadowRoot.querySelector('.fault')"
+    assert await page.evaluate(f"{fault}.textContent") == "foaf:name"
+    await page.evaluate("document.getElementById('explain').click()")
+    await page.wait_for("document.getElementById('problem').textContent.includes('foaf')")
+    page.events = [event for event in page.events if "400" not in json.dumps(event)]  # the browser reports them, too
+
+
+async def test_an_update_tells_what_it_changed(house, page):
+    await open_console(page, "update")
+    await type_text(page, "INSERT DATA { <urn:console> <urn:p> 1 , 2 }")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('done')?.textContent.startsWith('2 added, 0 removed')")
+    assert house.ask("<urn:console> <urn:p> 1")
+    house.update("DELETE WHERE { <urn:console> ?p ?o }")
+
+
+async def test_a_subscription_shows_added_and_removed_rows(house, page):
+    house.update("INSERT DATA { <urn:lamp> <urn:state> 'on' }")
+    await open_console(page, "subscribe")
+    await type_text(page, "SELECT ?state { <urn:lamp> <urn:state> ?state }")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for(
+        f"document.getElementById('live-state')?.textContent === 'Live' && {names('tbody td')} === 'on'"
+    )
+    house.update("DELETE DATA { <urn:lamp> <urn:state> 'on' } ; INSERT DATA { <urn:lamp> <urn:state> 'off' }")
+    await page.wait_for(f"{names('tbody td')} === 'off'")
+    assert "state on" in await page.evaluate(names(".removed"))
+    assert "state off" in await page.evaluate(names(".added"))
+    await page.evaluate("document.getElementById('end').click()")
+    await page.wait_for("document.getElementById('live-state').textContent === 'Unsubscribed'")
+    house.update("DELETE WHERE { <urn:lamp> ?p ?o }")
+
+
+async def test_a_subscription_that_the_gateway_refuses_disturbs_nothing_else(page):
+    await open_console(page, "subscribe")
+    await type_text(page, "SELECT ?x { ?x ?y }")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('live-state')?.textContent === 'Ended by the gateway'")
+    assert await page.evaluate(
+        "document.querySelector('[role=alert].problem:not(:empty)').textContent.includes('line 1')"
+    )
+    assert await page.evaluate(LIVE)
+
+
+async def test_a_subscription_continues_after_a_crash_of_the_gateway(house, page):
+    await open_console(page, "subscribe")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for(f"document.getElementById('live-state')?.textContent === 'Live' && {ROWS} > 5")
+    house.process.kill()
+    await page.wait_for("document.getElementById('live-state').textContent === 'Connection lost'")
+    house.process.start()
+    await page.wait_for(f"document.getElementById('live-state').textContent === 'Live' && {ROWS} > 5")
+    page.events.clear()  # the browser reports the failed attempts to connect
+
+
+async def test_the_cost_of_a_subscription_is_explained(page):
+    await open_console(page)
+    await page.evaluate("document.getElementById('explain').click()")
+    await page.wait_for("document.querySelector('#explanation .tree')?.textContent.includes('hasResult')")
+    assert "incremental" in await page.evaluate("document.getElementById('explanation').textContent")
+    assert await page.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered", "result"),
+    [
+        ("SELECT ?o { ?o sosa:hasRes", "sosa:hasResult", f"{SOSA}SELECT ?o {{ ?o sosa:hasResult"),
+        ("SELECT ?o { ?o a sosa:Observat", "sosa:Observation", f"{SOSA}SELECT ?o {{ ?o a sosa:Observation"),
+        ("PREFIX tim", "time:", "PREFIX time: <http://www.w3.org/2006/time#>"),
+        ("SELEC", "SELECT", "SELECT "),
+        ("SELECT ?observation { ?obs", "?observation", "SELECT ?observation { ?observation"),
+    ],
+)  # fmt: skip
+async def test_terms_of_the_graph_and_prefixes_are_completed(page, typed, offered, result):
+    await open_console(page)
+    await type_text(page, typed)
+    await key(page, " ", ctrl=True)
+    await page.wait_for(f"{COMPLETIONS}.includes({offered!r})")
+    await page.wait_for(f"{COMPLETIONS}[0] === {offered!r}")
+    # The editor ignores keys for a moment after it has opened the list, but not the mouse.
+    await page.evaluate(f"{SHADOW}.querySelector('li').dispatchEvent(new MouseEvent('mousedown', {{bubbles: true}}))")
+    await page.wait_for(f"{CONTENT}.textContent.startsWith({result!r})")
+
+
+async def test_the_tabs_are_reached_by_keyboard(page):
+    await open_console(page)
+    await page.evaluate("document.getElementById('tab-query').focus()")
+    await key(page, "ArrowRight")
+    await page.wait_for("document.activeElement.id === 'tab-update'")
+    assert await page.evaluate(f"{CONTENT}.textContent.startsWith('INSERT DATA')")
+
+
+async def test_the_browser_keeps_the_text(page):
+    await open_console(page)
+    await type_text(page, "ASK { <urn:kept> ?p ?o }")
+    await page.command("Page.reload")
+    await page.wait_for(f"{CONTENT} != null")
+    assert await page.evaluate(f"{CONTENT}.textContent") == "ASK { <urn:kept> ?p ?o }"
+
+
+async def test_hostile_terms_are_shown_as_text(house: House, page):
+    text = json.dumps("<img src=x onerror=alert(1)>\u202e" + "x" * 100_000)
+    await open_console(page)
+    await type_text(page, "SELECT * { VALUES ?x { " + text[:2000] + '" } }')
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for(f"{ROWS} === 1")
+    assert await page.evaluate("document.querySelectorAll('main img').length") == 0
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,98 @@
+"""From an unmapped topic to a device, and mapping files in the editor, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from house import House, names, press
+from test_console import CONTENT, SHADOW, type_text
+
+from tests.support.browser import Browser
+from tests.support.waiting import eventually
+
+PREVIEW = "[...document.querySelectorAll('#preview li b')].map(each => each.textContent).sort().join('|')"
+BOX = {"temperature": 21.5, "door": {"open": True}, "firmware": "v1", "odd name": [3]}
+
+
+async def enter(page: Browser, field: str, text: str) -> None:
+    await page.evaluate(
+        f"{{ const field = document.getElementById({field!r}); field.value = {text!r};"
+        " field.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+
+
+async def open_page(page: Browser, address: str, shown: str) -> None:
+    await page.evaluate(f"location.hash = {address!r}")
+    await page.wait_for(shown)
+
+
+async def test_an_unknown_device_is_mapped_without_writing_code(house: House, page):
+    house.publish([("shed/box", BOX)])
+    await open_page(page, "#/new", "document.getElementById('topics')?.textContent.includes('shed/box')")
+    await page.evaluate("document.querySelector('#topics a[href*=box]').click()")
+    await page.wait_for(f"{PREVIEW} === 'Door open|Odd name 0|Temperature'")
+    await enter(page, "device", 'Wäsche "box"')
+    await enter(page, "place", "Shed 2")
+    await page.evaluate("document.querySelectorAll('#values input[type=checkbox]')[3].click()")
+    await page.wait_for(f"{PREVIEW} === 'Door open|Temperature'")
+    assert "21.5" in await page.evaluate(names("#preview .value"))
+    await page.wait_for("document.getElementById('file').value === 'wa-sche-box'")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('saved') !== null")
+    house.publish([("shed/box", {**BOX, "temperature": 22.5})])
+    await press(page, "#saved a", "Open the device")
+    await page.wait_for("document.querySelector('h1')?.textContent === 'Wäsche \"box\"'")
+    await page.wait_for(f"{names('.observation .value')} === 'Yes|22.5'")
+    assert await page.evaluate(names(".path span")) == "Shed 2"
+    assert house.ask("?o <http://www.w3.org/ns/sosa/observedProperty> <urn:sepa-edge:property:temperature>")
+
+
+async def test_a_plain_value_is_mapped(house: House, page):
+    house.publish([("shed/lamp", "ON")])
+    await open_page(page, "#/new/shed%2Flamp", f"{PREVIEW} === 'lamp'")
+    assert await page.evaluate(names("#preview .value")) == "Yes"
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('saved') !== null")
+    house.publish([("shed/lamp", "OFF")])
+    await eventually(lambda: house.shows("urn:sepa-edge:device:lamp/value", "false"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "shown"),
+    [
+        ("shed/list", [{"n": "t", "u": "Cel", "v": 5}], "t"),
+        ("shed/{brace}", {'va"l': 1, "x'y": {"z": 2}}, "Va\"l|X'y z"),
+        ("shed/\u202e", {"<b>": 1}, "<b>"),
+    ],
+)
+async def test_odd_messages_are_mapped(house: House, page, topic, payload, shown):
+    house.publish([(topic, payload)])
+    await page.evaluate(f"location.hash = '#/new/' + encodeURIComponent({topic!r})")
+    await page.wait_for(f"{PREVIEW} === {shown!r}")
+    assert await page.evaluate("document.querySelectorAll('main b b').length") == 0
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house: House, page):
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "file", "edited")
+    good = '[[mapping]]\ntopic = "shed/edited"\nobservation = "edge:edited"\nlabel = "First"\n'
+    await type_text(page, good.replace("mapping", "mappings"))
+    await page.wait_for(f"{SHADOW}.querySelector('.fault')?.textContent.includes('mappings')")
+    assert "Did you mean" in await page.evaluate("document.getElementById('preview').textContent")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('problem').textContent.includes('mappings')")
+    page.events.clear()  # the browser reports the refused file
+    await type_text(page, good)
+    await enter(page, "topic", "shed/edited")
+    await page.wait_for(f"{PREVIEW} === 'First'")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"location.hash === '#/mapping/edited' && {CONTENT}?.textContent.includes('First')")
+    await type_text(page, good.replace("First", "Second"))
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('revert') !== null")
+    await page.evaluate("document.getElementById('revert').click()")
+    await page.wait_for(f"{CONTENT}.textContent.includes('First')")
+    assert house.get("/api/mappings")[-1]["name"] is not None
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for("location.hash === '#/new'")
+    await page.wait_for("document.getElementById('files')?.textContent.includes('edited') === false")
