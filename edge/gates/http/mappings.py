@@ -16,7 +16,7 @@ from edge.protocol.json_faults import json_fault
 
 _MOST: Final = 256 * 1024
 """Bytes of a mapping file."""
-_TYPES: Final = ("", "application/toml", "text/plain")
+_TYPES: Final = ("", "text/plain")
 _EXAMPLE: Final = '{"topic": "room/1", "payload": "21.5", "name": "rooms", "text": "[[mapping]] ..."}'
 
 
@@ -60,7 +60,7 @@ def wants_previous(request: Request) -> bool:
 async def read_document(request: Request, settings: HttpGateSettings) -> str:
     """Return the text of a mapping file that a PUT sends. Raises the errors of `read_text`."""
     if content_type(request).media_type not in _TYPES:
-        raise UnsupportedMediaType("Send the mapping file as text/plain or application/toml")
+        raise UnsupportedMediaType("Send the mapping file as text/plain")
     return await read_text(request, settings, _MOST)
 
 
