@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -43,12 +44,21 @@ class Sensor:
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"sensor{number}", clean_session=False)
         self._client.max_queued_messages_set(0)
         self._client.reconnect_delay_set(1, 1)
+        self._lost = threading.Event()
+        self._client.on_disconnect = lambda *_: self._lost.set()
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
 
     async def publish(self) -> None:
+        last: paho.MQTTMessageInfo | None = None
         for value in range(1, READINGS + 1):
-            self._client.publish(self._topic, str(value), 1)
+            # While paho reconnects, it would send a new message before those that wait, which is not the order
+            # of the sensor.
+            while self._lost.is_set():
+                await asyncio.sleep(0.05)
+                if self._client.is_connected() and (last is None or last.is_published()):
+                    self._lost.clear()
+            last = self._client.publish(self._topic, str(value), 1)
             await asyncio.sleep(0.005)
 
     def close(self) -> None:
