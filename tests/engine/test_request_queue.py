@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -16,7 +17,10 @@ from edge.engine.admission.fair_share import GATEWAY
 from edge.engine.admission.round_robin import RoundRobin
 from edge.engine.admission.slots import Slots
 from edge.engine.admission.token_bucket import TokenBuckets
+from edge.engine.clock import SystemClock
 from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.scheduling.request_queue import RequestQueue
+from edge.engine.scheduling.work import Work
 from edge.protocol.access import Access, Priority
 from edge.protocol.errors import TooManyRequests
 
@@ -397,3 +401,36 @@ def test_priority_goes_first_and_the_order_of_one_client_stays(open_harness):
     for future in futures:
         future.result(WAIT)
     assert order == ["urgent", "subscribed", "usual", "slow", "slow"]
+
+
+class Compiling(Work):
+    """Work whose text another thread compiles. It is done after `looks` looks, or when the callback is set."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
+
+    @property
+    def ready(self) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+    def when_ready(self, action) -> None:
+        self._looks = 0
+        action()
+
+    def execute(self, now: int) -> None: ...
+    def done(self) -> None: ...
+    def failed(self, error: Exception) -> None: ...
+
+
+@pytest.mark.parametrize("looks", range(4))
+def test_work_that_becomes_ready_while_it_joins_the_queue_is_carried_out(looks):
+    """Its callback is called at once, by the thread that joins it."""
+    queue = RequestQueue(10, SystemClock())
+    work = Compiling(looks)
+    joining = threading.Thread(target=queue.put, args=(work,), daemon=True)
+    joining.start()
+    joining.join(10)
+    assert not joining.is_alive()
+    assert queue.take(list) is work

@@ -65,10 +65,12 @@ def house(tmp_path_factory) -> Iterator[House]:
 async def page(house, tmp_path) -> AsyncIterator[Browser]:
     """The Overview. The test fails if the browser reports a problem, or a request to another host."""
     browser = await launch(tmp_path / "profile")
-    await browser.size(*SIZES[0])
-    await browser.open(f"{house.url}/")
-    await browser.wait_for(f"{LIVE} && document.querySelectorAll('.observation').length >= 5")
-    yield browser
-    assert browser.problems() == []
-    assert browser.hosts() <= {"127.0.0.1", ""}
-    await quit_browser(browser)
+    try:
+        await browser.size(*SIZES[0])
+        await browser.open(f"{house.url}/")
+        await browser.wait_for(f"{LIVE} && document.querySelectorAll('.observation').length >= 5")
+        yield browser
+        assert browser.problems() == []
+        assert browser.hosts() <= {"127.0.0.1", ""}
+    finally:
+        await quit_browser(browser)

@@ -219,10 +219,12 @@ async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
 @pytest.mark.parametrize(("language", "text"), [("de-AT", "Übersicht"), ("it", "Panoramica"), ("fr", "Overview")])
 async def test_the_language_is_that_of_the_browser(house, tmp_path, language, text):
     browser = await launch(tmp_path / "profile", f"--accept-lang={language}")
-    await browser.open(f"{house.url}/")
-    await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
-    assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
-    await quit_browser(browser)
+    try:
+        await browser.open(f"{house.url}/")
+        await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
+        assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
+    finally:
+        await quit_browser(browser)
 
 
 async def test_devices_with_slashes_in_their_names_are_different_devices(house, page):

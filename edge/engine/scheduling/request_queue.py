@@ -30,7 +30,8 @@ class RequestQueue:
         self._slots = Slots(max_pending_updates)
         self._clock = clock
         self._waiting: FairQueue[Work | Task[Any]] = FairQueue(self._late)
-        self._lock = threading.Lock()
+        # Reentrant, because a text that was compiled meanwhile calls back at once (`_enter`).
+        self._lock = threading.RLock()
         self._ready = threading.Condition(self._lock)
         """Notified for a `sleep`. All other uses enter the lock itself, which Python does without a call."""
         self.open = True
@@ -157,9 +158,11 @@ class RequestQueue:
         return self._rate.limits(source) and self._rate.delay(source, self._clock.steady() / 1_000_000) > 0
 
     def _enter(self, work: Work | Task[Any]) -> None:
+        # Before `put` looks at it: what becomes ready at any later time is looked at again.
+        late = not work.ready
         work.queued_at = self._clock.steady()
         self._waiting.put(work)
-        if not work.ready:
+        if late:
             source = work.source  # a callback with the work itself would create a reference cycle through its future
             work.when_ready(lambda: self._look_again(source))
 
