@@ -211,7 +211,7 @@ async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
     await page.wait_for(LIVE)
     house.publish([("zigbee2mqtt/kitchen_sensor", {"temperature": 22.5})])
     await page.wait_for(f"{names('[data-place$=kitchen_sensor] .value')}.includes('22.5')")
-    house.publish([("zigbee2mqtt/kitchen_sensor", {"temperature": 21.5})])
+    house.furnish()  # the last seconds of the recent values are lost, and the other tests expect some
     await eventually(lambda: house.shows(f"{KITCHEN}/temperature", "21.5"))
     page.events.clear()  # the browser reports the failed attempts to connect
 

@@ -3,11 +3,12 @@ import { useEffect, useSignal } from "../ui.js";
 import { connection } from "./connection.js";
 import { SessionEnded } from "./gateway.js";
 
-/** `ask` returns a promise. Returns signals with the last value and the last error, and a function that asks now. */
-export function usePolled(ask, milliseconds) {
+/** `ask` returns a promise; `allowed` tells whether this client may ask. Returns signals with the last value and the
+ *  last error, and a function that asks now. */
+export function usePolled(ask, milliseconds, allowed = true) {
   const value = useSignal(undefined), error = useSignal("");
   const now = async () => {
-    if (document.hidden || connection.peek().state !== "live") return;
+    if (!allowed || document.hidden || connection.peek().state !== "live") return;
     try {
       value.value = await ask();
       error.value = "";
@@ -19,6 +20,6 @@ export function usePolled(ask, milliseconds) {
     now();
     const timer = setInterval(now, milliseconds);
     return () => clearInterval(timer);
-  }, [connection.value.state]);
+  }, [connection.value.state, allowed]);
   return [value, error, now];
 }

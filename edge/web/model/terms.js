@@ -1,4 +1,5 @@
 // Properties and classes of the graph, which the console completes. Asked for once, when they are needed first.
+import { may } from "./access.js";
 import { query } from "./gateway.js";
 
 const MOST = 400;
@@ -9,8 +10,9 @@ const QUERIES = [
 
 let asked;
 
-/** Promise of [{iri, type}]; empty if the gateway refuses. */
-export function terms() {
+/** Promise of [{iri, type}]; empty if this client may not query, or the gateway refuses. */
+export async function terms() {
+  if (!may("query")) return [];
   return (asked ??= Promise.all(QUERIES.map(ask)).then((all) => all.flat(), (error) => {
     console.warn(error);
     asked = undefined;

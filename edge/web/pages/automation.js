@@ -15,9 +15,10 @@ const FIRST = 'DELETE { <urn:example:lamp> <urn:example:state> ?old }\nINSERT { 
 
 export function Page() {
   useEffect(() => { document.title = `${t("automation.title")} · sepa-edge`; }, []);
-  const [found, error, look] = usePolled(async () => (await getJson(`/timers?limit=${MOST}`)).timers, AGAIN);
+  const allowed = may("update") || may("administer");
+  const [found, error, look] = usePolled(async () => (await getJson(`/timers?limit=${MOST}`)).timers, AGAIN, allowed);
   if (!access.value) return html`<h1>${t("automation.title")}</h1>`;
-  if (!may("update") && !may("administer")) return html`<h1>${t("automation.title")}</h1><p class="note">${t("automation.forbidden")}</p>`;
+  if (!allowed) return html`<h1>${t("automation.title")}</h1><p class="note">${t("automation.forbidden")}</p>`;
   const all = found.value ?? [], pending = all.filter(({ state }) => state === "pending"), over = all.filter(({ state }) => state !== "pending");
   return html`<h1>${t("automation.title")}</h1>
     <p>${t("automation.text")}</p>

@@ -7,6 +7,7 @@ import { keepsRecent } from "../model/health.js";
 import { entries, known, names, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
 import { compare, t } from "../model/text.js";
+import { useAction } from "../parts/action.js";
 import { RecentValues } from "../parts/recent_values.js";
 import { Tiles } from "../parts/rows.js";
 import { marksOf } from "./overview.js";
@@ -32,20 +33,6 @@ export function Device({ device, value }) {
     ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
     ${named && may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
     ${named && may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
-}
-
-/** Execute an action of the user, and show why it failed. */
-function useAction() {
-  const problem = useSignal("");
-  const act = async (work) => {
-    problem.value = "";
-    try {
-      await work();
-    } catch (error) {
-      problem.value = error.message;
-    }
-  };
-  return [act, html`<p class="problem" role="alert">${problem}</p>`];
 }
 
 function Rename({ device, name }) {

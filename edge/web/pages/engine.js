@@ -13,7 +13,7 @@ const PHASES = ["t_update", "t_lutt", "t_booster", "t_notify", "t_total"];
 
 export function Page() {
   useEffect(() => { document.title = `${t("engine.title")} · sepa-edge`; }, []);
-  const [found, error] = usePolled(() => getJson("/api/engine"), AGAIN);
+  const [found, error] = usePolled(() => getJson("/api/engine"), AGAIN, may("administer"));
   const past = useSignal([]);
   useEffect(() => {
     if (found.value) past.value = [...past.peek(), { at: Date.now() / 1000, ...found.value }].slice(-POINTS - 1);

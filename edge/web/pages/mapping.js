@@ -5,6 +5,7 @@ import { access, may } from "../model/access.js";
 import { badValues, lookNow, unmapped } from "../model/health.js";
 import { deleteMapping, mappingFiles, readMapping, writeMapping } from "../model/mapping_files.js";
 import { t } from "../model/text.js";
+import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { Editor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
@@ -15,7 +16,7 @@ const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation 
 export function Page({ name }) {
   const title = name ? `${name}.toml` : t("mapping.new");
   useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
-  const text = useSignal(name ? undefined : FIRST), stored = useSignal(name ? undefined : ""), problem = useSignal("");
+  const text = useSignal(name ? undefined : FIRST), stored = useSignal(name ? undefined : "");
   const previous = useSignal(false), written = useSignal(name), marks = useSignal(undefined);
   const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
   const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
@@ -23,14 +24,7 @@ export function Page({ name }) {
     topic.value = written;
     payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
   };
-  const act = async (work) => {
-    problem.value = "";
-    try {
-      await work();
-    } catch (error) {
-      problem.value = error.message;
-    }
-  };
+  const [act, problem] = useAction();
   const load = () => act(async () => {
     const found = await readMapping(name);
     text.value = stored.value = found;
@@ -65,7 +59,7 @@ export function Page({ name }) {
         ${previous.value && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
         ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}
       </div>`}
-    <p class="problem" role="alert" id="problem" dir="auto">${problem}</p>
+    <div id="problem">${problem}</div>
     ${text.value !== undefined && html`<section class="panel wide"><h2>${t("mapping.test")}</h2>
       <div class="fields"><label for="topic">${t("column.topic")}</label><input id="topic" value=${topic.value} list="topics" onInput=${(event) => choose(event.target.value)} />
       <datalist id="topics">${recent.map((each) => html`<option value=${each.topic}></option>`)}</datalist>

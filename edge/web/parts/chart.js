@@ -1,29 +1,14 @@
 // Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag to zoom.
 import uPlot from "uplot";
-import { html, useEffect, useRef } from "../ui.js";
+import { html } from "../ui.js";
 import { formatAxis, formatNumber } from "../model/text.js";
 import { wordOf } from "../model/values.js";
-
-const HEIGHT = 260;
+import { axis as plain, colour, Plot } from "./plot.js";
 
 /** `found` is one series of `GET /api/series`, `zoom` is called with the chosen period in milliseconds. */
 export function Chart({ found, unit, property, zoom, from, to }) {
-  const place = useRef();
-  useEffect(() => {
-    const element = place.current;
-    const plot = new uPlot(optionsOf(found, unit, property, zoom, element, [from / 1000, to / 1000]), columnsOf(found, to), element);
-    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
-    resized.observe(element);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const repaint = () => plot.redraw(false);
-    dark.addEventListener("change", repaint);
-    return () => {
-      dark.removeEventListener("change", repaint);
-      resized.disconnect();
-      plot.destroy();
-    };
-  }, [found]);
-  return html`<div class="chart" ref=${place} aria-hidden="true"></div>`;
+  const made = () => [optionsOf(found, unit, property, zoom, [from / 1000, to / 1000]), columnsOf(found, to)];
+  return html`<${Plot} data=${found} made=${made} />`;
 }
 
 function numberOf(value) {
@@ -45,9 +30,8 @@ function columnsOf({ kind, rows }, to) {
   return columns;
 }
 
-function optionsOf({ kind, rows }, unit, property, zoom, element, period) {
-  const colour = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+function optionsOf({ kind, rows }, unit, property, zoom, period) {
+  const axis = plain();
   const states = [...new Set(rows.map(({ value }) => value).filter((value) => typeof value === "string"))];
   const words = { boolean: [wordOf(false, property), wordOf(true, property)], text: states }[kind === "number" || kind === "boolean" ? kind : "text"];
   const number = kind === "number";
@@ -55,9 +39,6 @@ function optionsOf({ kind, rows }, unit, property, zoom, element, period) {
   const line = { stroke: colour("--accent"), width: 2, points: { show: rows.length < 2 }, spanGaps: false, ...(!number && { paths: stepped }) };
   const edge = { stroke: "transparent", points: { show: false }, spanGaps: false };
   return {
-    width: element.clientWidth,
-    height: HEIGHT,
-    legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false } },
     scales: {
       x: { range: () => period },
