@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class MappingFiles:
 
         Raises `MappingError` for an unknown pack. Invalid files of the operator raise nothing.
         """
-        self.directory = settings.dir
+        self._directory = settings.dir
         self.limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)
         self._interval = settings.reload_interval
         self._changed = changed
@@ -57,7 +57,7 @@ class MappingFiles:
     @property
     def watches(self) -> bool:
         """Whether files are watched: `mappings.reload_interval` can be 0."""
-        return self.directory is not None and self._interval > 0
+        return self._directory is not None and self._interval > 0
 
     @property
     def alive(self) -> bool:
@@ -83,7 +83,7 @@ class MappingFiles:
             if file.fault is not None
         ]
         if self._unreadable is not None:
-            listed.append({"file": str(self.directory), "reason": self._unreadable, "previous_version_applies": True})
+            listed.append({"file": str(self._directory), "reason": self._unreadable, "previous_version_applies": True})
         return listed
 
     def look(self) -> bool:
@@ -95,9 +95,7 @@ class MappingFiles:
         """Return a mapper as the one in use, but with this pack for a file."""
         with self._looking:
             packs = {known: file.pack for known, file in self._files.items()}
-        packs[path] = pack
-        own = [each for _, each in sorted(packs.items(), key=lambda item: item[0]) if each is not None]
-        return Mapper([*own, *self._packs], self.limits)
+        return self._mapper_of({**packs, path: pack})
 
     def _look(self) -> bool:
         if not self._read():
@@ -117,8 +115,11 @@ class MappingFiles:
             self.look()
 
     def _mapper(self) -> Mapper:
+        return self._mapper_of({path: file.pack for path, file in self._files.items()})
+
+    def _mapper_of(self, packs: Mapping[Path, MappingPack | None]) -> Mapper:
         # The operator's files come first, so they take precedence over the included packs.
-        own = [file.pack for _, file in sorted(self._files.items()) if file.pack is not None]
+        own = [pack for path in sorted(packs) if (pack := packs[path]) is not None]
         return Mapper([*own, *self._packs], self.limits)
 
     def _read(self) -> bool:
@@ -155,20 +156,20 @@ class MappingFiles:
     def _stamps(self) -> dict[Path, _Stamp] | None:
         """Return the existing files. None: the directory cannot be read, so its files are unknown."""
         found: dict[Path, _Stamp] = {}
-        if self.directory is None:
+        if self._directory is None:
             return found
         try:
-            for path in self.directory.iterdir():
+            for path in self._directory.iterdir():
                 if is_mapping_file(path):
                     status = path.stat()
                     found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:
             # The operator creates the directory. A file may disappear between the two calls.
-            if self.directory.exists():
+            if self._directory.exists():
                 return self._stamps()
         except OSError as error:
             if self._unreadable is None:
-                _log.error("mappings.directory_unreadable", extra={"dir": str(self.directory), "reason": str(error)})
+                _log.error("mappings.directory_unreadable", extra={"dir": str(self._directory), "reason": str(error)})
             self._unreadable = str(error)
             return None
         self._unreadable = None

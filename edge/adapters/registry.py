@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class UnmappedTopics(_Register):
         return self._listed("topic")
 
     def sample(self, topic: str) -> dict[str, object] | None:
-        """The entry of a topic with its last payload: `hex`, and `payload` if it is text. None: there is no such entry.
+        """Return the entry of a topic with its last payload: `hex`, and `payload` if it is text. None: it has no entry.
 
         Both are null if the payload is longer than `SAMPLE` bytes.
         """
@@ -93,12 +94,12 @@ class UnmappedTopics(_Register):
             entry = self._entries.get((topic,))
         if entry is None:
             return None
-        whole = entry.payload if len(entry.payload) <= SAMPLE else None
-        try:
-            text = whole and whole.decode()
-        except UnicodeDecodeError:
-            text = None
-        return {"topic": topic, **entry.listed(), "payload": text, "hex": whole and whole.hex()}
+        found: dict[str, object] = {"topic": topic, **entry.listed(), "payload": None, "hex": None}
+        if len(entry.payload) <= SAMPLE:
+            found["hex"] = entry.payload.hex()
+            with contextlib.suppress(UnicodeDecodeError):
+                found["payload"] = entry.payload.decode()
+        return found
 
 
 class BadValues(_Register):

@@ -52,7 +52,7 @@ class MappingDocuments:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
             what = "previous version of the mapping file" if previous else "mapping file"
-            raise NotFound(f'There is no {what} "{name}"; /api/mappings lists the files') from None
+            raise NotFound(f'The gateway has no {what} "{name}"; /api/mappings lists the files') from None
         except (OSError, UnicodeDecodeError) as error:
             raise StorageFailed(f"{path} cannot be read: {error}. Check its permissions and its encoding.") from None
 
@@ -83,7 +83,7 @@ class MappingDocuments:
                 path.replace(_previous(path))
                 durable.sync_directory(path.parent)
             except FileNotFoundError:
-                raise NotFound(f'There is no mapping file "{name}"; /api/mappings lists the files') from None
+                raise NotFound(f'The gateway has no mapping file "{name}"; /api/mappings lists the files') from None
             except OSError as error:
                 raise _unwritable(path, error) from None
             self._files.look()
@@ -107,8 +107,8 @@ class MappingDocuments:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise InvalidRequest(
-                f'"{name[:100]}" is no name of a mapping file: use 1 to 64 letters, digits, _ and -, first a letter or '
-                "digit"
+                f'"{name[:100]}" cannot be the name of a mapping file: use 1 to 64 letters, digits, _ and -, first a '
+                "letter or digit"
             )
         return self._directory / f"{name}.toml"
 

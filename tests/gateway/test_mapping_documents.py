@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 
+from edge.adapters.registry import UnmappedTopics
 from tests.support.processes import GatewayProcess, free_port
 from tests.support.waiting import wait_for
 from tests.web.house import publish_to
@@ -180,3 +182,11 @@ def test_the_last_message_of_an_unmapped_topic_is_a_sample(documents):
     assert (sample("s/long")["payload"], sample("s/long")["hex"]) == (None, None)
     assert len(str(sample("s/long")["last_payload"])) < 300
     assert documents.http.get("/api/unmapped", params={"topic": "s/none"}).status_code == 404
+
+
+def test_an_empty_message_is_a_sample_too():
+    topics = UnmappedTopics(5)
+    topics.add("s/empty", b"", datetime.now(UTC))
+    found = topics.sample("s/empty")
+    assert found is not None
+    assert (found["payload"], found["hex"]) == ("", "")

@@ -158,7 +158,7 @@ class RequestQueue:
         return self._rate.limits(source) and self._rate.delay(source, self._clock.steady() / 1_000_000) > 0
 
     def _enter(self, work: Work | Task[Any]) -> None:
-        # Before `put` looks at it: what becomes ready at any later time is looked at again.
+        # Before `put` reads it: the queue reads it again if it changes at any later time.
         late = not work.ready
         work.queued_at = self._clock.steady()
         self._waiting.put(work)

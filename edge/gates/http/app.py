@@ -134,6 +134,8 @@ class Routes:
         self._authority = authority
         self._query_timeout = query_timeout
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
+        self._mapping_slot = asyncio.Semaphore(1)
+        """Mapping files are read, tested and written one after the other: a large one takes a second."""
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
@@ -403,31 +405,38 @@ class Routes:
         return _json(found)
 
     async def _mappings(self, request: Request) -> Response:
-        return _json(await asyncio.to_thread(self._documents().listed))
+        return _json(await self._with_documents(lambda documents: documents.listed()))
 
     async def _mapping(self, request: Request) -> Response:
-        documents, name = self._documents(), request.path_params["name"]
+        name = request.path_params["name"]
         if request.method == "PUT":
-            text = await read_document(request, self._settings)
+            content = await read_document(request, self._settings)
             check(self._recheck(request), "administer")
-            await asyncio.to_thread(documents.write, name, text)
+            await self._with_documents(lambda documents: documents.write(name, content))
             return _json({"written": {"name": name}})
         if request.method == "DELETE":
-            await asyncio.to_thread(documents.delete, name)
+            await self._with_documents(lambda documents: documents.delete(name))
             return _json({"deleted": {"name": name}})
-        text = await asyncio.to_thread(documents.read, name, previous=wants_previous(request))
+        previous = wants_previous(request)
+        text = await self._with_documents(lambda documents: documents.read(name, previous=previous))
         return Response(text, headers={"Content-Type": "text/plain; charset=utf-8"})
 
     async def _test_mapping(self, request: Request) -> Response:
-        documents, wanted = self._documents(), await read_test(request, self._settings)
+        wanted = await read_test(request, self._settings)
         check(self._recheck(request), "administer")
-        return _json(await asyncio.to_thread(documents.test, wanted.topic, wanted.payload, wanted.name, wanted.text))
+        return _json(
+            await self._with_documents(
+                lambda documents: documents.test(wanted.topic, wanted.payload, wanted.name, wanted.text)
+            )
+        )
 
-    def _documents(self) -> MappingDocuments:
+    async def _with_documents(self, call: Callable[[MappingDocuments], _T]) -> _T:
+        """Call a method of the mapping files on a thread."""
         documents = self._views.mappings()
         if documents is None:
             raise _not_ready()
-        return documents
+        async with self._mapping_slot:
+            return await asyncio.to_thread(call, documents)
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
