@@ -60,8 +60,8 @@ class AdapterEngine(Protocol):
         """Evaluate a query."""
         ...
 
-    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None = None) -> Future[ActiveSubscription]:
-        """Send `sink` the result of a query, then each change."""
+    def subscribe(self, query: QueryRequest, sink: Sink, *, awaited: bool = False) -> Future[ActiveSubscription]:
+        """Send `sink` the result of a query, then each change. `awaited`: before the answer to the update."""
         ...
 
     def unsubscribe(self, spuid: str) -> Future[None]:
@@ -100,7 +100,7 @@ class Observations:
         """Read the observations in the graph. Raises an `EdgeError`, or `TimeoutError` after `timeout` seconds."""
         self._failure = None
         request = QueryRequest(updates.OBSERVATIONS)
-        self._subscription = self._engine.subscribe(request, self._sink).result(timeout)
+        self._subscription = self._engine.subscribe(request, self._sink, awaited=True).result(timeout)
 
     def close(self) -> None:
         """End the subscription."""

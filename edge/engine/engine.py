@@ -529,6 +529,16 @@ class Engine:
         sent = self.notify(executed)
         return sent + self.notified()
 
+    def is_awaited(self, executed: Sequence[Executed]) -> bool:
+        """Return whether a notification of these updates has to come before the answers to them."""
+        awaited = self.spus.registry.awaited
+        if awaited:
+            for step in executed:
+                for activation in step.activations:
+                    if not awaited.isdisjoint(activation.spu.subscribers):
+                        return True
+        return False
+
     def notify(self, executed: Sequence[Executed]) -> int:
         """Notify the subscribers of some of the updates. After the last call, call `notified` once."""
         sent = 0

@@ -1,12 +1,15 @@
 """Messages on topics that clients connected to observations in the graph (the Topics Manager)."""
 
+import threading
 from datetime import UTC, datetime
 
 import pytest
 from adapter_parts import select, update
 
 from edge.adapters.ingest import Ingest
+from edge.adapters.observations import Observations
 from edge.adapters.settings import MappingsSettings
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.mapping import Mapper
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -62,6 +65,36 @@ def test_a_payload_that_is_too_long_to_be_read_is_searched(engine, observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     (arrival,) = ingest.read("a/b", b'{"pm 2.5": 7}', NOON)
     assert arrival.reading.value == "2.5"
+
+
+def test_a_client_can_publish_as_soon_as_its_update_is_answered(engine):
+    """A slow subscriber that is notified first must not keep the adapters from knowing the new topic."""
+    held, door = threading.Event(), threading.Event()
+
+    def slow(notification: SubscriberNotification | SubscribeFailed) -> None:
+        if isinstance(notification, SubscriberNotification) and notification.sequence:
+            held.set()
+            door.wait(10)
+
+    engine.subscribe(QueryRequest("SELECT ?o { ?o a <http://www.w3.org/ns/sosa/Observation> }"), slow).result(10)
+    observations = Observations(engine)
+    observations.start()
+    ingest = Ingest(lambda: Mapper([]), observations)
+    answers = []
+
+    def client() -> None:
+        update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
+        answers.append(ingest.read("a/b", b"21.5", NOON))
+
+    thread = threading.Thread(target=client)
+    thread.start()
+    assert held.wait(10)
+    thread.join(0.2)
+    assert not answers, "the update was answered before the adapters knew of it"
+    door.set()
+    thread.join(10)
+    assert [arrival.reading.value for arrival in answers[0]] == ["21.5"]
+    observations.close()
 
 
 def test_a_newly_mapped_topic_leaves_the_list_of_unmapped_topics(engine, observations):

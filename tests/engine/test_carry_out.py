@@ -43,6 +43,28 @@ def test_an_idle_writer_leaves_the_update_and_its_notification_to_the_caller(har
     assert harness.values() == [1]
 
 
+@pytest.mark.parametrize("awaited", [False, True])
+def test_an_answer_waits_for_the_notification_of_an_awaited_subscription(harness: Harness, awaited):
+    notified = threading.Event()
+    order: list[str] = []
+
+    def sink(item: SubscriberNotification | SubscribeFailed) -> None:
+        assert isinstance(item, SubscriberNotification)
+        if item.sequence == 1:
+            order.append("notification")
+            notified.set()
+
+    query = QueryRequest("SELECT ?o { ?s <a:p> ?o }")
+    subscription = harness.scheduler.subscribe(query, sink, awaited=awaited).result(WAIT)
+    for text in (insert(1), "INSERT DATA { <a:s> <a:of-no-concern> 1 }"):
+        harness.scheduler.update([UpdateRequest(text)]).add_done_callback(lambda _: order.append("answer"))
+        harness.scheduler.on_writer(lambda: None).result(WAIT)
+    assert notified.is_set()
+    assert order == [*(["notification", "answer"] if awaited else ["answer", "notification"]), "answer"]
+    harness.scheduler.unsubscribe(subscription.spuid).result(WAIT)
+    assert not harness.scheduler._engine.spus.registry.awaited
+
+
 def test_a_caller_does_not_wait_for_a_busy_writer_which_then_does_the_work(harness: Harness):
     busy = harness.busy()
     future = queue(harness, insert(1))

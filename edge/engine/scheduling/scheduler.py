@@ -256,11 +256,13 @@ class Scheduler:
         return future
 
     def subscribe(
-        self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
+        self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False, awaited: bool = False
     ) -> Future[ActiveSubscription]:
         """Subscribe. The sink gets sequence 0 before the future is done, and then every notification.
 
         `keep`: the subscription is durable (`take_over`), if its query has one result for each state of the graph.
+        `awaited`: clients get the answer to an update after the sink has its notification of it, so that their next
+        message meets a receiver that knows the update. A query that is re-evaluated is not awaited.
         Raises `TooManyRequests` if too much is held for the client.
         """
         charge = self._charges.subscription(query, alias, sink)
@@ -269,6 +271,8 @@ class Scheduler:
             def begun(outcome: ActiveSubscription | Exception) -> None:
                 if isinstance(outcome, ActiveSubscription):
                     charge.begun(outcome.spuid)
+                    if awaited:
+                        self._engine.spus.registry.awaited.add(outcome.spuid)
                     incremental = self._engine.spus.registry.is_incremental(outcome.spuid)
                     if keep and repeatable(query.sparql, incremental=incremental):
                         self._durable.add(outcome.spuid, query, reevaluated=not incremental)

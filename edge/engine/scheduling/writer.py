@@ -328,9 +328,12 @@ class Writer:
         engine.show(executed)
         if self.committed is not None and executed:
             _attempt(partial(self.committed, [step.changes for step in executed], now))
-        for work in done:
-            _attempt(work.done)
-        self._publish(done)
+        if self._engine.is_awaited(executed):
+            self._publish(done)
+            _answer(done)
+        else:
+            _answer(done)
+            self._publish(done)
 
     def _publish(self, done: Sequence[Work]) -> None:
         """Notify the subscribers, and charge the time to the clients that caused the notifications."""
@@ -472,6 +475,11 @@ def _execute(work: Work, now: int) -> bool:
         _attempt(lambda: work.failed(failure))
         return False
     return True
+
+
+def _answer(done: Sequence[Work]) -> None:
+    for work in done:
+        _attempt(work.done)
 
 
 def _attempt(answer: Callable[[], None]) -> None:

@@ -37,6 +37,8 @@ class SpuRegistry:
         self.renewals: dict[Renewal, None] = {}
         self.by_spuid: dict[str, Spu] = {}
         """The SPU of each subscription."""
+        self.awaited: set[str] = set()
+        """Subscriptions that get their notifications before the clients get the answers to their updates."""
         self.count = 0
         """Number of SPUs, without renewals."""
         self.damaged: dict[Spu, None] = {}
@@ -85,6 +87,7 @@ class SpuRegistry:
         spu = self.by_spuid.pop(spuid, None)
         if spu is None:
             raise NotFound(f"The subscription {spuid} does not exist")
+        self.awaited.discard(spuid)
         subscriber = spu.subscribers[spuid]
         spu.leave(subscriber)
         if isinstance(spu, ReevaluatedSpu):
