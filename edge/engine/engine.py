@@ -529,6 +529,11 @@ class Engine:
         sent = self.notify(executed)
         return sent + self.notified()
 
+    @property
+    def graph_size(self) -> tuple[int, int]:
+        """Approximate bytes of the live graph, and their limit."""
+        return self._graph_quota.size, self._graph_quota.limit
+
     def is_awaited(self, executed: Sequence[Executed]) -> bool:
         """Return whether a notification of these updates has to come before the answers to them."""
         awaited = self.spus.registry.awaited

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from edge.engine.admission.load import Load
 from edge.engine.performance import Figures
 from edge.engine.requests import ActiveSubscription, Answer, QueryRequest, Sink, UpdateOutcome, UpdateRequest
 from edge.engine.resume.recovery import RestoredSubscription
 from edge.engine.settings import Booster, Processing
 from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.spu_report import Cost, SpuReports
 from edge.protocol.access import Access
 from edge.protocol.due_time import When
 from edge.protocol.timers import TimerConfirmation, TimerRecord, TimerState
@@ -89,6 +91,13 @@ class OperatedEngine(SparqlEngine, Protocol):
     @property
     def pending_updates(self) -> int:
         """Number of waiting and running updates."""
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """How much is in use of what the settings limit."""
+
+    def spu_reports(self, cost: Cost, most: int, /) -> SpuReports:
+        """Return the most expensive subscribed queries. It takes up to 50 ms on a Raspberry Pi."""
 
     @property
     def figures(self) -> Figures:

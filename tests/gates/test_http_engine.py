@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from gate_server import running
 
+from edge.engine.settings import EngineSettings
 from edge.gates.http import Views
 from edge.gates.settings import HttpGateSettings
 
@@ -92,3 +95,77 @@ async def test_the_resource_is_unavailable_before_the_engine_is_ready(engine):
     async with running(engine, views=Views(ready=lambda: False)) as gateway, gateway.http() as http:
         for answer in (await http.get(PATH), await http.put(PATH, json={"processing": "parallel"})):
             assert (answer.status_code, answer.json()["error"]) == (503, "not_ready")
+
+
+async def test_limits_show_what_is_in_use(gateway):
+    client = await gateway.client()
+    await client.subscribe("SELECT ?o { <urn:s> <urn:p> ?o }")
+    async with gateway.http() as http:
+        limits = {each["setting"]: each for each in (await http.get(PATH)).json()["limits"]}
+    assert limits["engine.max_pending_updates"] == {
+        "setting": "engine.max_pending_updates",
+        "used": 0,
+        "limit": EngineSettings().max_pending_updates,
+        "client": "",
+    }
+    total, heaviest = limits["limits.max_total_bytes"], limits["limits.max_client_bytes"]
+    assert 0 < heaviest["used"] == total["used"] < heaviest["limit"] < total["limit"]
+    assert heaviest["client"].startswith("127.0.0.1")
+
+
+async def subscribed(gateway, **parameters):
+    async with gateway.http() as http:
+        answer = await http.get("/api/subscriptions", params=parameters)
+    return answer.status_code, answer.json()
+
+
+async def test_subscribed_queries_show_their_cost_and_their_clients(gateway):
+    cheap, distinct = "SELECT ?o { <urn:s> <urn:p> ?o }", "SELECT DISTINCT ?o { ?s <urn:p> ?o }"
+    evaluated = "SELECT ?o { ?s <urn:p> ?o } ORDER BY ?o LIMIT 3"
+    clients = [await gateway.client() for _ in range(3)]
+    for client, text in zip([*clients, clients[0]], [cheap, cheap, distinct, evaluated], strict=True):
+        await client.subscribe(text)
+    await gateway.update("INSERT DATA { <urn:s> <urn:p> 1, 2 . <urn:t> <urn:p> 3 }")
+    for client in clients:
+        await client.notification()
+    await clients[0].notification()
+    status, found = await subscribed(gateway, order="subscriptions")
+    assert (status, found["subscriptions"], found["spus"], found["examined"]) == (200, 4, 3, 3)
+    first, *_ = found["queries"]
+    assert (first["sparql"], first["kept"], first["reason"], first["evaluations"]) == (cheap, "incremental", "", None)
+    assert (first["subscriptions"], sorted(first["clients"].values())) == (2, [1, 1])
+    # The first result of each, and one change.
+    assert (first["rows"], first["notifications"]) == (0, 4)
+    (memory,) = [each for each in found["queries"] if each["sparql"] == distinct]
+    assert memory["rows"] == 3
+    assert memory["bytes"] > 0
+    (slow,) = (await subscribed(gateway, order="seconds", limit=1))[1]["queries"]
+    assert (slow["sparql"], slow["kept"], slow["rows"]) == (evaluated, "re-evaluated", 3)
+    assert "LIMIT" in slow["reason"]
+    assert slow["evaluations"]["count"] >= 2
+    assert slow["evaluations"]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"order": "name"}, {"limit": "0"}, {"limit": "1001"}, {"limit": "-1"}, {"limit": "ten"}]
+)
+async def test_an_unknown_order_or_a_wrong_limit_is_refused(gateway, parameters):
+    status, found = await subscribed(gateway, **parameters)
+    assert (status, found["error"]) == (400, "invalid_request")
+    assert next(iter(parameters)) in found["error_description"]
+
+
+async def test_subscriptions_can_be_listed_while_they_come_and_go(gateway):
+    """The list is made on another thread than the writer's."""
+    client = await gateway.client()
+
+    async def churn() -> None:
+        for number in range(100):
+            spuid = (await client.subscribe(f"SELECT DISTINCT ?o {{ <urn:s{number}> ?p ?o }}"))["spuid"]
+            await client.ask({"unsubscribe": {"spuid": spuid}})
+
+    churning = asyncio.create_task(churn())
+    while not churning.done():
+        for order in ("bytes", "notifications", "subscriptions", "seconds"):
+            assert (await subscribed(gateway, order=order))[0] == 200
+    await churning

@@ -69,6 +69,7 @@ REQUESTS = [
     ("GET", "/api/access"),
     ("GET", "/api/engine"),
     ("PUT", "/api/engine"),
+    ("GET", "/api/subscriptions"),
     ("GET", "/api/unmapped"),
     ("GET", "/api/mappings"),
     ("GET", "/api/mappings/m"),

@@ -69,8 +69,28 @@ async def test_the_engine_page_shows_rates_and_changes_the_mode(house, page):
     assert await page.evaluate("document.querySelectorAll('tbody tr').length") == 5
     before = house.get("/api/engine")["processing"]
     other = {"parallel": "Sequential", "sequential": "Parallel"}[before]
-    await press(page, ".bar button", other)
-    await page.wait_for(f"{names('.bar [aria-pressed=true]')} === {other!r}")
+    await press(page, "#mode button", other)
+    await page.wait_for(f"{names('#mode [aria-pressed=true]')} === {other!r}")
     assert house.get("/api/engine")["processing"] == other.lower()
-    await press(page, ".bar button", before.capitalize())
-    await page.wait_for(f"{names('.bar [aria-pressed=true]')} === {before.capitalize()!r}")
+    await press(page, "#mode button", before.capitalize())
+    await page.wait_for(f"{names('#mode [aria-pressed=true]')} === {before.capitalize()!r}")
+
+
+async def test_the_engine_page_shows_subscribed_queries_with_their_clients(house, page):
+    await open_page(page, "engine", "#subscribed li")
+    # The page's own subscriptions.
+    assert "127.0.0.1" in await page.evaluate(names("#subscribed small"))
+    assert "incremental" in await page.evaluate(names("#subscribed .mark"))
+    for order in ("Most memory", "Most time", "Most subscriptions"):
+        await press(page, "#subscribed .bar button", order)
+        await page.wait_for(f"{names('#subscribed [aria-pressed=true]')} === {order!r}")
+    await page.evaluate("document.querySelector('#subscribed summary').click()")
+    assert "SELECT" in await page.evaluate(names("#subscribed details[open] pre"))
+
+
+async def test_the_engine_page_shows_the_use_of_limits(page):
+    await open_page(page, "engine", "#limits meter")
+    shown = await page.evaluate(names("#limits dd"))
+    assert "0 of 10,000" in shown
+    assert "127.0.0.1" in shown
+    assert "engine.max_pending_updates" in await page.evaluate(names("#limits dt"))

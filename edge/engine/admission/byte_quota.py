@@ -23,7 +23,8 @@ class ByteQuota:
     """
 
     def __init__(self, max_client: int = MAX_CLIENT_BYTES, max_total: int = MAX_TOTAL_BYTES) -> None:
-        self._max_client = max_client
+        self.max_client = max_client
+        self.max_total = max_total
         self._share = FairShare(max_total)
         self._lock = threading.Lock()
 
@@ -35,6 +36,11 @@ class ByteQuota:
     def held(self, client: str) -> int:
         """Bytes held for one client."""
         return self._share.held(client)
+
+    def heaviest(self) -> tuple[str, int]:
+        """Return the client that holds most, and its bytes; the gateway and 0 if no client holds any."""
+        with self._lock:
+            return self._share.heaviest()
 
     def charge(self, client: str, size: int = 0) -> Charge:
         """Open a charge for a client. Raises `TooManyRequests` if the client or all clients together hold too much."""
@@ -58,10 +64,10 @@ class ByteQuota:
     def _check(self, client: str, size: int) -> None:
         share, before = self._share, self._share.held(client)
         held = before + size
-        if held > self._max_client:
+        if held > self.max_client:
             raise TooManyRequests(
                 f"The gateway would hold {held} bytes for this client (requests, subscriptions and their results, "
-                f"unread and missed notifications); the limit is {self._max_client} bytes (limits.max_client_bytes). "
+                f"unread and missed notifications); the limit is {self.max_client} bytes (limits.max_client_bytes). "
                 "Wait for answers, read faster, or unsubscribe"
             )
         if size > share.room(client):

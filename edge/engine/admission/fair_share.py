@@ -5,6 +5,7 @@ So one greedy client holds at most half of it, two hold a third each, and the ne
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final
 
 GATEWAY: Final = ""
@@ -24,6 +25,10 @@ class FairShare:
     def held(self, client: str) -> int:
         """Return the amount that a client holds."""
         return self._held.get(client, 0)
+
+    def heaviest(self) -> tuple[str, int]:
+        """Return the client that holds most, and its amount."""
+        return max(self._held.items(), key=itemgetter(1), default=(GATEWAY, 0))
 
     def room(self, client: str) -> int:
         """Return how much more a client may hold. The gateway need not leave as much as it holds."""

@@ -44,6 +44,11 @@ class QueryThreads:
         """Number of queries that wait or are being answered."""
         return self._cheap.pending + self._long.pending
 
+    @property
+    def most_pending(self) -> int:
+        """The larger number of the two queues, each of which has the limit `max_pending_queries`."""
+        return max(self._cheap.pending, self._long.pending)
+
     def read(self, request: QueryRequest, read: Callable[[Answer], T], future: Future[T]) -> None:
         """Settle a future with the answer of a query: see `Scheduler.read`."""
         client = request.source

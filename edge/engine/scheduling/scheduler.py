@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.fair_share import GATEWAY
+from edge.engine.admission.load import Load
 from edge.engine.admission.request_charges import RequestCharges
 from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.clock import Clock
@@ -48,6 +49,7 @@ from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.reevaluated_spu import Usage
 from edge.engine.subscriptions.spu_manager import PreparedQuery
+from edge.engine.subscriptions.spu_report import Cost, SpuReports, report
 from edge.engine.subscriptions.waiting_subscribers import Ready
 from edge.engine.timers.timer_table import TimerTable, check_storable
 from edge.engine.timers.timers import Timers
@@ -91,7 +93,8 @@ class Scheduler:
         updates are refused, and the remedy; empty: updates are accepted. `quota`: charged for data held for clients;
         None: one with default limits. `max_durable`: most subscriptions that survive a restart.
         """
-        self._charges = RequestCharges(quota or ByteQuota())
+        self._quota = quota = quota or ByteQuota()
+        self._charges = RequestCharges(quota)
         self.read_only = read_only
         """Reason why updates are refused, and the remedy; empty: updates are accepted."""
         self._engine = engine
@@ -389,6 +392,25 @@ class Scheduler:
     def quads(self) -> int:
         """Number of quads of the live graph."""
         return len(self._engine.graph)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """How much is in use of what the settings limit."""
+        settings, quota = self._settings, self._quota
+        client, held = quota.heaviest()
+        graph, most_graph = self._engine.graph_size
+        return (
+            Load("engine.max_pending_updates", self.pending_updates, settings.max_pending_updates),
+            Load("engine.max_pending_queries", self._readers.most_pending, settings.max_pending_queries),
+            Load("engine.max_pending_timers", self.pending_timers, settings.max_pending_timers),
+            Load("engine.max_graph_bytes", graph, most_graph),
+            Load("limits.max_total_bytes", quota.total, quota.max_total),
+            Load("limits.max_client_bytes", held, quota.max_client, client),
+        )
+
+    def spu_reports(self, cost: Cost, most: int) -> SpuReports:
+        """Return the most expensive subscribed queries. It takes up to 50 ms on a Raspberry Pi."""
+        return report(self._engine.spus.registry, cost, most)
 
     @property
     def pending_evaluations(self) -> int:

@@ -27,7 +27,7 @@ from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.description import openapi
-from edge.gates.http.engine_resource import read_processing, shown
+from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
 from edge.gates.http.page import FILES, page_response
@@ -150,6 +150,7 @@ class Routes:
             _route("/health", "health", self._health, ["GET"]),
             _route("/metrics", "metrics", self._administrators_only(self._show_metrics), ["GET"]),
             _route("/api/engine", "api", self._administrators_only(self._operate), ["GET", "PUT"]),
+            _route("/api/subscriptions", "api", self._administrators_only(self._subscriptions), ["GET"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/access", "api", self._own_access, ["GET"]),
             _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
@@ -361,6 +362,11 @@ class Routes:
             check(self._recheck(request), "administer")
             self._engine.processing = wanted
         return _json(shown(self._engine))
+
+    async def _subscriptions(self, request: Request) -> Response:
+        self._check_ready()
+        cost, most = read_cost(request.query_params)
+        return _json(await asyncio.to_thread(subscriptions, self._engine, cost, most))
 
     async def _outbox(self, request: Request) -> Response:
         self._check_ready()

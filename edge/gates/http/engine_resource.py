@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final
 
 from starlette.requests import Request
 
 from edge.engine.performance import Statistics
 from edge.engine.settings import Processing
+from edge.engine.subscriptions.spu_report import COSTS, Cost, SpuReport
 from edge.gates.engine_interface import OperatedEngine
 from edge.gates.http.body import content_type, read_text
 from edge.gates.settings import HttpGateSettings
@@ -15,6 +19,8 @@ from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
 
 _JSON = "application/json"
+_MOST: Final = 1000
+"""Queries in one response."""
 _PROCESSING: dict[object, Processing] = {"sequential": "sequential", "parallel": "parallel"}
 
 
@@ -31,6 +37,7 @@ def shown(engine: OperatedEngine) -> dict[str, object]:
         "updates": figures.total.count,
         "hits": figures.hits,
         "notifications": figures.notifications,
+        "limits": [asdict(load) for load in engine.loads],
         "phases": {
             "t_update": _milliseconds(figures.update),
             "t_lutt": _milliseconds(figures.lutt),
@@ -38,6 +45,44 @@ def shown(engine: OperatedEngine) -> dict[str, object]:
             "t_notify": _milliseconds(figures.notify),
             "t_total": _milliseconds(figures.total),
         },
+    }
+
+
+def subscriptions(engine: OperatedEngine, cost: Cost, most: int) -> dict[str, object]:
+    """Return the most expensive subscribed queries as JSON. It takes up to 50 ms on a Raspberry Pi."""
+    found = engine.spu_reports(cost, most)
+    return {
+        "subscriptions": engine.subscriptions,
+        "spus": engine.spus,
+        "examined": found.examined,
+        "queries": [_query(each) for each in found.reports],
+    }
+
+
+def read_cost(parameters: Mapping[str, str]) -> tuple[Cost, int]:
+    """Return the order and the number of the queries that a GET requests. Raises `InvalidRequest`."""
+    cost, most = parameters.get("order", COSTS[0]), parameters.get("limit", "50")
+    if cost not in COSTS:
+        raise InvalidRequest(f'"order" is {json.dumps(cost)}; it can be {", ".join(COSTS)}')
+    if not (most.isascii() and most.isdigit() and len(most) < 5 and 1 <= int(most) <= _MOST):
+        raise InvalidRequest(f'"limit" is {json.dumps(most)}; it can be 1 to {_MOST}')
+    return cost, int(most)
+
+
+def _query(report: SpuReport) -> dict[str, object]:
+    usage = report.usage
+    return {
+        "sparql": report.sparql,
+        "kept": report.kept,
+        "reason": report.reason,
+        "subscriptions": report.subscriptions,
+        "clients": report.clients,
+        "rows": report.rows,
+        "bytes": report.held,
+        "notifications": report.notifications,
+        "evaluations": None
+        if usage is None
+        else {"count": usage.evaluations, "seconds": usage.seconds, "merged": usage.merged, "delay": usage.delay},
     }
 
 

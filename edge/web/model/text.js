@@ -32,6 +32,14 @@ export function formatNumber(number) {
   return (Math.abs(number) < 1 ? small : other).format(number);
 }
 
+const kilobytes = new Intl.NumberFormat(locale, { style: "unit", unit: "kilobyte", maximumFractionDigits: 1 });
+const megabytes = new Intl.NumberFormat(locale, { style: "unit", unit: "megabyte", maximumFractionDigits: 1 });
+
+/** A number of bytes: "12.3 kB". */
+export function formatBytes(bytes) {
+  return bytes < 999950 ? kilobytes.format(bytes / 1e3) : megabytes.format(bytes / 1e6);
+}
+
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
 const SPANS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 

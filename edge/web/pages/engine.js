@@ -5,6 +5,7 @@ import { getJson } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
 import { formatNumber, t } from "../model/text.js";
 import { Lines } from "../parts/lines.js";
+import { Limits, Subscribed } from "../parts/subscribed.js";
 
 const AGAIN = 2000;  // ms
 const POINTS = 150;  // five minutes
@@ -25,6 +26,8 @@ export function Page() {
     <p class="problem" role="alert">${error}</p>
     ${state && html`<${Figures} state=${state} rates=${rates(past.value)} />
       <${Mode} state=${state} />
+      <${Subscribed} />
+      <${Limits} limits=${state.limits} />
       <${Phases} phases=${state.phases} />`}`;
 }
 
@@ -64,7 +67,7 @@ function Mode({ state }) {
   };
   useEffect(() => { changed.value = undefined; }, [state]);
   const current = (changed.value ?? state).processing;
-  return html`<section class="panel wide"><h2>${t("engine.mode")}</h2>
+  return html`<section class="panel wide" id="mode"><h2>${t("engine.mode")}</h2>
     <div class="bar" role="group" aria-label=${t("engine.mode")}>${MODES.map((mode) => html`<button type="button" aria-pressed=${mode === current} onClick=${() => choose(mode)}>${t(`engine.${mode}`)}</button>`)}</div>
     <p>${t(`engine.${current}.text`, { n: state.spu_workers })} ${t("engine.mode.until")}</p>
     <p class="problem" role="alert">${problem}</p>

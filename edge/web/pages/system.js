@@ -2,7 +2,7 @@
 import { html, useEffect, useSignal } from "../ui.js";
 import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
-import { duration, formatNumber, formatTime, t } from "../model/text.js";
+import { duration, formatBytes, formatNumber, formatTime, t } from "../model/text.js";
 import { Strip } from "../parts/strip.js";
 
 export function System() {
@@ -27,7 +27,7 @@ function Gateway({ state }) {
     last?.text && [t("system.start", { n: last.starts }), last.text],
     state.pending_updates !== undefined && [t("system.updates"), formatNumber(state.pending_updates)],
     state.pending_timers !== undefined && [t("system.timers"), formatNumber(state.pending_timers)],
-    state.recent?.bytes !== undefined && [t("system.recent"), t("system.bytes", { megabytes: formatNumber(Math.round(state.recent.bytes / 1e5) / 10) })],
+    state.recent?.bytes !== undefined && [t("system.recent"), formatBytes(state.recent.bytes)],
     state.outbox?.state && [t("system.outbox"), `${state.outbox.state} ${state.outbox.reason}`.trim()],
   ].filter(Boolean);
   const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": "))];

@@ -1,9 +1,9 @@
 // Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag to zoom.
 import uPlot from "uplot";
 import { html } from "../ui.js";
-import { formatAxis, formatNumber } from "../model/text.js";
+import { formatNumber } from "../model/text.js";
 import { wordOf } from "../model/values.js";
-import { axis as plain, colour, Plot } from "./plot.js";
+import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
 
 /** `found` is one series of `GET /api/series`, `zoom` is called with the chosen period in milliseconds. */
 export function Chart({ found, unit, property, zoom, from, to }) {
@@ -45,7 +45,7 @@ function optionsOf({ kind, rows }, unit, property, zoom, period) {
       y: number ? {} : { range: () => [-0.2, Math.max(1, (words?.length ?? 2) - 1) + 0.2] },
     },
     axes: [
-      { ...axis, values: (_, splits, __, ___, step) => formatAxis(splits, step) },
+      timeAxis(),
       {
         ...axis,
         size: number ? 64 : 92,

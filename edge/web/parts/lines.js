@@ -1,8 +1,8 @@
 // Several columns of numbers as lines over one axis.
 import uPlot from "uplot";
 import { html } from "../ui.js";
-import { formatAxis, formatNumber } from "../model/text.js";
-import { axis as plain, colour, Plot } from "./plot.js";
+import { formatNumber } from "../model/text.js";
+import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
 
 const COLOURS = ["--accent", "--wait", "--code-variable", "--code-string", "--bad"];
 
@@ -18,7 +18,7 @@ function options({ timed, x, lines }) {
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, min, max) => (min === max ? [Math.min(0, min), Math.max(1, max)] : uPlot.rangeNum(min, max, 0.1, true)) }, x: { time: timed, ...(x.length === 1 && { range: () => [x[0] - 1, x[0] + 1] }) } },
     axes: [
-      { ...axis, values: timed ? (_, splits, __, ___, step) => formatAxis(splits, step) : (_, splits) => splits.map(formatNumber) },
+      timed ? timeAxis() : { ...axis, values: (_, splits) => splits.map(formatNumber) },
       { ...axis, size: 64, values: (_, splits) => splits.map(formatNumber) },
     ],
     series: [{}, ...lines.map((_, index) => ({ stroke: colour(COLOURS[index % COLOURS.length]), width: 2, points: { show: x.length < 30 }, spanGaps: true }))],
