@@ -42,6 +42,7 @@ from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
 from edge.section_types import default_data_dir
 
 if TYPE_CHECKING:
+    from edge.gateway.client_management import ClientManagement
     from edge.gateway.host import Host
     from edge.gateway.mappings import Mappings
     from edge.gateway.mqtt import Mqtt
@@ -94,6 +95,7 @@ class Gateway:
         self._host: Host | None = None
         self._security: Security | None = None
         self._enrolment: Enrolment | None = None
+        self._clients: ClientManagement | None = None
         self._watchdog: Watchdog | None = None
         self._began = time.monotonic()
         self._stopping_since: float | None = None
@@ -357,6 +359,8 @@ class Gateway:
         if not settings.enabled:
             return None
         # Imported here: without security, the gateway saves the memory and start-up time.
+        from edge.gateway.client_management import ClientManagement
+        from edge.security.certificates import Files
         from edge.security.enrolment import Enrolment
         from edge.security.security import Security
         from edge.security.tls import Tls
@@ -372,6 +376,9 @@ class Gateway:
         for watch in (security.guard.run(), tls.run(), *(issuer.keys.run() for issuer in security.issuers.values())):
             self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
         self._security = security
+        files = Files(self.settings.tls_dir)
+        own = settings.cert_file is None
+        self._clients = ClientManagement(security, settings.cert_file or files.server, files.authority if own else None)
         self._enrolment = Enrolment(security.clients, settings.enrolment_file, settings.enrolment_shown)
         return tls
 
@@ -402,6 +409,7 @@ class Gateway:
             unmapped_topic=lambda topic: (
                 self._mappings.ingest.unmapped.sample(topic) if self._mappings is not None else None
             ),
+            clients=lambda: self._clients,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},

@@ -149,6 +149,21 @@ def ends(file: Path) -> datetime:
     return _certificate(file).not_valid_after_utc
 
 
+def describe(file: Path) -> dict[str, object]:
+    """Return names, issuer, validity (ISO 8601) and SHA-256 fingerprint of a certificate.
+
+    Raises `CertificateRefused`.
+    """
+    certificate = _certificate(file)
+    return {
+        "names": names(file),
+        "issuer": certificate.issuer.rfc4514_string(),
+        "not_before": certificate.not_valid_before_utc.isoformat(),
+        "not_after": certificate.not_valid_after_utc.isoformat(),
+        "sha256": certificate.fingerprint(SHA256()).hex(":"),
+    }
+
+
 def _names_in(file: Path) -> list[str]:
     return names(file) if file.exists() else []
 

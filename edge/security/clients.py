@@ -211,6 +211,13 @@ class ClientRegistry:
                     [*_written(rights), _now() + _micro(seconds)],
                 )
 
+    def opening(self) -> tuple[Rights, int] | None:
+        """Return with which permissions all new identities may register, and until when; None: they may not.
+
+        The time is in microseconds since 1970.
+        """
+        return _opening(self._store.rows(row_checksums.select("opening")))
+
     def revoke(self, identity: str) -> None:
         """Revoke an identity with its tokens and its secret. Raises `NoSuchClient`."""
         with self._store.change() as connection:
@@ -273,10 +280,10 @@ class ClientRegistry:
         state = self._state(connection, name)
         if state == "allowed":
             return name
-        opening = connection.execute(row_checksums.select("opening")).fetchone()
-        if state is None and opening is not None and row_checksums.is_sound(opening) and opening[-2] > _now():
+        opening = _opening(connection.execute(row_checksums.select("opening")).fetchall())
+        if state is None and opening is not None:
             _check_identity(name)
-            _put(connection, name, "allowed", _rights(opening[:-2]))
+            _put(connection, name, "allowed", opening[0])
             return name
         raise UnauthorizedClient(
             "This identity may not register: it is not allowed to, or it has done so before. The gateway's operator "
@@ -299,6 +306,14 @@ def foreign(issuer: str, name: str) -> str:
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise InvalidRequest("The name of a client of another issuer is 1 to 200 printable characters")
     return f"{issuer} {name}"
+
+
+def _opening(rows: Sequence[tuple[Any, ...]]) -> tuple[Rights, int] | None:
+    """Return permissions and end of the time in which all may register; None: it is over, or not sound."""
+    if not rows or not row_checksums.is_sound(rows[0]):
+        return None
+    *rights, until, _ = rows[0]
+    return (_rights(rights), until) if until > _now() else None
 
 
 def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Rights) -> None:

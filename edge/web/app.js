@@ -14,13 +14,14 @@ import { announce } from "./parts/announcer.js";
 // Address, text, and who may use it: all, or those with one of these rights.
 const PAGES = [
   ["", "overview.title"], ["new", "new.title", ["administer"]], ["console", "console.title", ["query", "update", "subscribe"]], ["automation", "automation.title", ["update", "administer"]],
-  ["engine", "engine.title", ["administer"]], ["system", "system.title"],
+  ["engine", "engine.title", ["administer"]], ["access", "access.title", ["administer"]], ["system", "system.title"],
 ];
 // Pages with an editor or a chart are loaded when they are opened.
 const LATER = {
   console: () => import("./pages/console.js"),
   automation: () => import("./pages/automation.js"),
   engine: () => import("./pages/engine.js"),
+  access: () => import("./pages/access.js"),
   new: () => import("./pages/new_device.js"),
   mapping: () => import("./pages/mapping.js"),
 };
@@ -40,9 +41,14 @@ function decode(text) {
   try { return decodeURIComponent(text); } catch { return text; }
 }
 
+function issued(client) {
+  credentials.value = client;
+  if (client.invited) location.replace("#/");  // the code is used up
+}
+
 function Page() {
   const { page, name, value } = route();
-  if (state.value === "locked") return html`<${Entry} issued=${(client) => { credentials.value = client; }} />`;
+  if (state.value === "locked") return html`<${Entry} invitation=${page === "join" ? name : ""} issued=${issued} />`;
   if (page === "device") return html`<${Device} key=${name} device=${name} value=${value} />`;
   if (page === "value") return html`<${Device} key=${name} device="" value=${name} />`;
   if (page === "system") return html`<${System} />`;

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from house import LIVE, SIZES, House
+from locked import OBSERVE
 
+from edge.config import Settings
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.gateway import Gateway
 from edge.metrics import Metrics
 from tests.support.browser import Browser, launch, quit_browser
 
@@ -74,3 +77,24 @@ async def page(house, tmp_path) -> AsyncIterator[Browser]:
         assert browser.hosts() <= {"127.0.0.1", ""}
     finally:
         await quit_browser(browser)
+
+
+@pytest.fixture
+async def gateway(tmp_path) -> AsyncIterator[Gateway]:
+    """A gateway with security and one observation."""
+    port, off = {"port": 0}, {"enabled": False}
+    security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, "token_lifetime": 600}
+    security["enrolment_file"] = tmp_path / "code"
+    chosen = {"data_dir": tmp_path / "data", "http": port, "ws": port, "mqtt": off, "host": off, "security": security}
+    async with Gateway(Settings.model_validate(chosen)) as gateway:
+        gateway._engine.update([UpdateRequest(OBSERVE)]).result(20)
+        yield gateway
+
+
+@pytest.fixture
+async def locked_page(gateway, tmp_path) -> AsyncIterator[Browser]:
+    """Its page, which asks for a token."""
+    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
+    await browser.open(gateway.endpoints["http"])
+    yield browser
+    await quit_browser(browser)

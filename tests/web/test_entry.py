@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
-
 import pytest
+from locked import LOCKED, SHOWN, STORED, enter, member
 from test_overview import LIVE, text_of
 
-from edge.config import Settings
-from edge.engine.requests import UpdateRequest
-from edge.gateway import Gateway
 from edge.security.clients import Rights
-from tests.support.browser import Browser, launch, quit_browser
-
-OBSERVE = """
-PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
-INSERT DATA { <urn:lamp> a sosa:Observation ; sosa:hasResult <urn:r> .
-  <urn:r> a qudt:QuantityValue ; qudt:numericValue 21 }
-"""
-LOCKED = "document.getElementById('state')?.dataset.state === 'locked'"
-SHOWN = "document.querySelectorAll('.observation').length === 1"
-STORED = "sessionStorage.getItem('sepa-edge.token')"
+from tests.support.browser import launch, quit_browser
 
 
 @pytest.fixture
-async def gateway(tmp_path) -> AsyncIterator[Gateway]:
-    port, off = {"port": 0}, {"enabled": False}
-    security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, "token_lifetime": 600}
-    security["enrolment_file"] = tmp_path / "code"
-    chosen = {"data_dir": tmp_path / "data", "http": port, "ws": port, "mqtt": off, "host": off, "security": security}
-    async with Gateway(Settings.model_validate(chosen)) as gateway:
-        gateway._engine.update([UpdateRequest(OBSERVE)]).result(20)
-        yield gateway
-
-
-@pytest.fixture
-async def page(gateway, tmp_path) -> AsyncIterator[Browser]:
-    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
-    await browser.open(gateway.endpoints["http"])
-    yield browser
-    await quit_browser(browser)
-
-
-def member(gateway: Gateway, name: str, *actions: Any, seconds: int | None = None) -> str:
-    gateway._security.clients.allow(name, Rights(frozenset(actions)))
-    return gateway._security.token(name, seconds)
-
-
-async def enter(page: Browser, token: str) -> None:
-    await page.evaluate(f"document.getElementById('token').value = {token!r}")
-    await page.evaluate("document.querySelector('#entry-form button').click()")
+def page(locked_page):
+    return locked_page
 
 
 async def test_the_page_asks_for_a_token_and_shows_permitted_graphs(gateway, page):
@@ -172,3 +134,23 @@ async def test_the_operator_enrols_with_the_code_of_the_page(gateway, tmp_path):
         assert browser.problems() == []
     finally:
         await quit_browser(browser)
+
+
+async def test_a_registered_client_signs_in_with_its_secret(gateway, page):
+    clients = gateway._security.clients
+    clients.allow("viewer", Rights(frozenset({"subscribe"})))
+    client_id, secret = clients.register("viewer")
+    await page.wait_for(LOCKED)
+    await sign_in(page, client_id, "wrong")
+    await page.wait_for(f"{text_of('#sign-in .problem')}.includes('its secret is wrong')")
+    await sign_in(page, client_id, secret)
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    assert await page.evaluate("localStorage.length + document.cookie.length") == 0
+
+
+async def sign_in(page, client_id: str, secret: str) -> None:
+    await page.evaluate(
+        f"document.getElementById('sign-in').open = true; document.getElementById('sign-in-id').value = {client_id!r};"
+        f"document.getElementById('sign-in-secret').value = {secret!r};"
+        "document.querySelector('#sign-in button').click()"
+    )

@@ -25,6 +25,7 @@ PAGES = {
     "console": ("#/console", "document.getElementById('run') !== null"),
     "automation": ("#/automation", "document.getElementById('over') !== null"),
     "engine": ("#/engine", "document.querySelector('.chart canvas') !== null"),
+    "access": ("#/access", "document.querySelector('.note') !== null"),
     "system": ("#/system", "document.body.innerText.includes('garage/custom')"),
 }
 

@@ -26,6 +26,7 @@ from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
+from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
@@ -99,6 +100,8 @@ class Views:
     """Topics without a matching mapping, as JSON."""
     unmapped_topic: Callable[[str], object | None] = lambda _: None
     """One of them with its last payload; None if it has a mapping, or had no message."""
+    clients: Callable[[], ClientManagement | None] = lambda: None
+    """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
     """The mapping files; None while the gateway starts."""
     bad_values: Callable[[], object] = list
@@ -133,6 +136,7 @@ class Routes:
         self._rate_limit = rate_limit
         self._authority = authority
         self._query_timeout = query_timeout
+        self._clients = ClientResources(views.clients, settings, self._administrator)
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._mapping_slot = asyncio.Semaphore(1)
         """Mapping files are read, tested and written one after the other: a large one takes a second."""
@@ -161,6 +165,10 @@ class Routes:
             _route("/api/series", "query", self._series, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
+            *(
+                _route(path, "api", self._administrators_only(endpoint), methods)
+                for path, endpoint, methods in self._clients.routes()
+            ),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
         ]
@@ -217,6 +225,11 @@ class Routes:
     def _recheck(self, request: Request) -> Access:
         """Check the permissions again after the body was read: they may have ended meanwhile."""
         return self._guard.access(request.headers.get("authorization"))
+
+    def _administrator(self, request: Request) -> Access:
+        """Return the permissions of an administrator after the body was read."""
+        check(access := self._recheck(request), "administer")
+        return access
 
     def _administrators_only(self, endpoint: _Endpoint) -> _Endpoint:
         """Restrict an endpoint to administrators."""
@@ -467,7 +480,7 @@ class Routes:
         # Of the page's files only the page itself: nobody requests the others by hand.
         paths = ", ".join(
             sorted(
-                path.replace("{id:path}", "ID").replace("{name}", "NAME")
+                path.replace("{id:path}", "ID").replace("{name}", "NAME").replace("{identity:path}", "NAME")
                 for path in known
                 if path == "/" or path not in FILES
             )

@@ -1,8 +1,10 @@
-// The way in: a token, or on a new gateway the enrolment of its operator by the code that the gateway shows.
+// The way in: a token, the credentials of a client, an invitation, or on a new gateway the enrolment of its operator by the
+// code that the gateway shows.
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { connect, connection, lock } from "../model/connection.js";
 import { register, removeToken, setToken, token, tokenOf } from "../model/gateway.js";
 import { t } from "../model/text.js";
+import { useAction } from "../parts/action.js";
 
 const REASONS = ["invalid_request", "invalid_grant", "invalid_client", "forbidden"];
 
@@ -12,8 +14,9 @@ export function leave() {
   lock({ error: "invalid_request" });
 }
 
-/** Forms instead of a page while the gateway is locked. `issued` is called with the credentials of a new operator. */
-export function Entry({ issued }) {
+/** Forms instead of a page while the gateway is locked. `invitation` is a code from the address. `issued` is called with
+ *  the credentials of a new client. */
+export function Entry({ invitation, issued }) {
   const { error } = connection.value;
   const enrolment = useSignal({});
   useEffect(() => {
@@ -21,7 +24,9 @@ export function Entry({ issued }) {
   }, [error]);
   useEffect(() => { document.title = `${t("entry.title")} · sepa-edge`; }, []);
   const { state, code } = enrolment.value;
-  return html`${(state === "open" || state === "closed") && html`<${Enrolment} state=${state} code=${code} issued=${issued} />`}
+  return html`${invitation
+    ? html`<${Enrolment} kind="invited" code=${invitation} issued=${issued} />`
+    : (state === "open" || state === "closed") && html`<${Enrolment} kind=${state} code=${code} issued=${issued} />`}
     <${TokenForm} error=${error} />`;
 }
 
@@ -48,41 +53,63 @@ function TokenForm({ error }) {
       <button type="submit">${t("entry.use")}</button>
     </form>
     <p id="entry-error" class="problem" role="alert">${token() ? error.error_description : ""}</p>
+    <${SignIn} />
     <p>${t("entry.help", { command: "edge clients token NAME" })}</p>
   </section>`;
 }
 
-function Enrolment({ state, code, issued }) {
-  const problem = useSignal("");
-  const enrol = async (event) => {
+/** A token for a client that is registered already. The browser can store its id and secret. */
+function SignIn() {
+  const [act, problem] = useAction();
+  const enter = (event) => {
     event.preventDefault();
-    problem.value = "";
-    try {
-      const client = await register(event.target.elements.code.value.trim().toUpperCase());
-      issued(client);  // before the next request: the code is valid once, so an error must not lose the credentials
+    const { id, secret } = event.target.elements;
+    act(async () => {
+      setToken(await tokenOf({ client_id: id.value.trim(), client_secret: secret.value.trim() }));
+      connect();
+    });
+  };
+  return html`<details id="sign-in"><summary>${t("entry.client")}</summary>
+    <form class="rows" onSubmit=${enter}>
+      <label for="sign-in-id">${t("credentials.id")}</label>
+      <input id="sign-in-id" name="id" autocomplete="username" spellcheck="false" maxlength="200" required />
+      <label for="sign-in-secret">${t("credentials.secret")}</label>
+      <input id="sign-in-secret" name="secret" type="password" autocomplete="current-password" maxlength="200" required />
+      <button type="submit">${t("entry.client.do")}</button>
+    </form>${problem}</details>`;
+}
+
+/** `kind`: open or closed on a gateway without an operator; invited with a code from the address. */
+function Enrolment({ kind, code, issued }) {
+  const [act, problem] = useAction();
+  const invited = kind === "invited";
+  const enrol = (event) => {
+    event.preventDefault();
+    const given = event.target.elements.code.value.trim().toUpperCase();
+    act(async () => {
+      const client = await register(given);
+      // Before the next request: the code is valid once, so an error must not lose the credentials.
+      issued({ ...client, invited });
       setToken(await tokenOf(client));
-    } catch (error) {
-      problem.value = error.message;
-      return;
-    }
-    connect();
+      connect();
+    });
   };
   return html`<section id="enrolment" class="panel">
-    <h1>${t("enrolment.title")}</h1>
-    <p>${t(`enrolment.${state}`)}</p>
+    <h1>${t(invited ? "enrolment.invited.title" : "enrolment.title")}</h1>
+    <p>${t(`enrolment.${kind}`)}</p>
     <form id="enrolment-form" onSubmit=${enrol}>
       <label for="code">${t("enrolment.code")}</label>
       <input id="code" name="code" defaultValue=${code ?? ""} autocomplete="off" spellcheck="false" maxlength="200" required />
-      <button type="submit">${t("enrolment.do")}</button>
+      <button type="submit">${t(invited ? "enrolment.invited.do" : "enrolment.do")}</button>
     </form>
-    <p class="problem" role="alert">${problem}</p>
+    ${problem}
   </section>`;
 }
 
-/** The credentials of a new operator, until the user has saved them. */
+/** The credentials of a new client, until the user has saved them. */
 export function Credentials({ client, kept }) {
   return html`<section id="credentials" class="panel">
-    <h2>${t("credentials.title")}</h2>
+    <h2>${t(client.invited ? "credentials.invited" : "credentials.title")}</h2>
     <p>${t("credentials.text", { path: "POST /oauth/token" })}</p>
     <dl>
       <dt>${t("credentials.id")}</dt><dd id="client-id">${client.client_id}</dd>
