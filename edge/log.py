@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, TextIO
 
 from edge.log_limit import LineLimit
+from edge.log_memory import LogMemory
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -35,11 +36,15 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "text", "json"]
 
 
-def configure(level: Level = "info", form: Format = "auto") -> None:
-    """Send the process's log lines to standard error. `form` "auto": text on a terminal, JSON elsewhere."""
+def configure(level: Level = "info", form: Format = "auto") -> LogMemory:
+    """Send the process's log lines to standard error. `form` "auto": text on a terminal, JSON elsewhere.
+
+    Returns the memory of the last lines.
+    """
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
-    handler = LimitedHandler(sys.stderr)
+    memory = LogMemory()
+    handler = LimitedHandler(sys.stderr, memory)
     handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
     root = logging.getLogger()
     # Handlers that are there already would write each line a second time.
@@ -55,21 +60,31 @@ def configure(level: Level = "info", form: Format = "auto") -> None:
         library.setLevel(max(threshold, logging.WARNING) if level != "debug" else logging.INFO)
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a log line that cannot be written must not stop the gateway
+    return memory
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Handler that applies a `LineLimit`: no client can fill the log, or wear out the card that it is stored on."""
+    """Handler that applies a `LineLimit`: no client can fill the log, or wear out the card that it is stored on.
 
-    def __init__(self, stream: TextIO) -> None:
+    The lines are also kept in memory, as JSON.
+    """
+
+    def __init__(self, stream: TextIO, memory: LogMemory | None = None) -> None:
         super().__init__(stream)
         self._lines = LineLimit()
+        self._memory = LogMemory() if memory is None else memory
+        self._json = JsonFormatter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record unless its source is over the limit, and report sources that have become quiet."""
         for summary in self._lines.summaries(record.created):
-            super().emit(summary)
+            self._write(summary)
         if self._lines.passes(record):
-            super().emit(record)
+            self._write(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        self._memory.add(record.levelname.lower(), self._json.format(record))
 
     def close(self) -> None:
         """Report what was suppressed up to the end of the process."""

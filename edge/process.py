@@ -17,7 +17,7 @@ from typing import IO, Final, NoReturn
 from edge import allocator
 from edge.config import Settings
 from edge.garbage import cycles
-from edge.gateway import Gateway, StopError
+from edge.gateway import Gateway, Launch, StopError
 from edge.listener import ignore_disconnects, use_all_descriptors
 from edge.supervisor import Supervisor
 
@@ -48,7 +48,7 @@ is the same.
 """
 
 
-def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
+def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) -> None:
     """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once.
 
     `ready` is called when the gateway is ready. Raises `StartError`, or `StopError` if waiting work was not done or a
@@ -65,7 +65,7 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     cycles.hold()
     supervisor = Supervisor()
     try:
-        asyncio.run(_run(settings, ready, supervisor))
+        asyncio.run(_run(settings, launch, ready, supervisor))
     finally:
         supervisor.close()
 
@@ -89,10 +89,11 @@ def _connections(settings: Settings) -> int:
     return ports * (settings.http.max_connections + settings.ws.max_connections) + broker
 
 
-async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor: Supervisor) -> None:
+async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None], supervisor: Supervisor) -> None:
     asyncio.get_running_loop().set_exception_handler(ignore_disconnects)
     gateway = Gateway(
         settings,
+        launch,
         on_progress=lambda stands_still: supervisor.alive(stands_still or _ALL_MOVES),
         longest_silence=supervisor.longest_silence,
     )

@@ -46,15 +46,18 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     WebSocket (9000) subscriptions. When the gateway is ready, DATA_DIR/endpoints.json contains its addresses.
     """
     gc.disable()  # until the gateway is ready: imports leave no garbage, and its collection takes a fifth of their time
-    settings = load_settings(file, data_dir).settings
+    loaded = load_settings(file, data_dir)
+    settings = loaded.settings
+    if file is not None:
+        os.environ["EDGE_CONFIG"] = str(file.absolute())  # for the commands that the gateway runs
 
     from edge import log, process
-    from edge.gateway import StartError, StopError
+    from edge.gateway import Launch, StartError, StopError
 
     _keep_private(settings.data_dir)
-    log.configure(settings.log.level, settings.log.format)
+    lines = log.configure(settings.log.level, settings.log.format)
     try:
-        process.run(settings, ready=functools.partial(_greet, file))
+        process.run(settings, Launch(loaded.origins, lines), ready=functools.partial(_greet, file))
     except (StartError, StopError) as error:
         failure = Failure(error.description, REFUSED)
         failure.show()

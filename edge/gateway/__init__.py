@@ -2,5 +2,6 @@
 
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gateway import Gateway
+from edge.gateway.maintenance import Launch
 
-__all__ = ["Gateway", "StartError", "StopError"]
+__all__ = ["Gateway", "Launch", "StartError", "StopError"]

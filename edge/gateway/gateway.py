@@ -28,6 +28,7 @@ from edge.gates.resume import ResumeRegistry
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.health import for_unauthenticated, without_texts
+from edge.gateway.maintenance import Launch, Maintenance
 from edge.gateway.outbox import Shipping
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.host_state import clock_synchronized, disk_space
@@ -68,6 +69,7 @@ class Gateway:
     def __init__(
         self,
         settings: Settings,
+        launch: Launch | None = None,
         *,
         on_progress: Callable[[str], None] = lambda _: None,
         longest_silence: float = float("inf"),
@@ -76,6 +78,7 @@ class Gateway:
         Its argument names the components without progress.
         """
         self.settings = settings
+        self._maintenance = Maintenance(settings, launch or Launch())
         self._on_progress = on_progress
         self._longest_silence = longest_silence
         self.endpoints: dict[str, str] = {}
@@ -410,6 +413,7 @@ class Gateway:
                 self._mappings.ingest.unmapped.sample(topic) if self._mappings is not None else None
             ),
             clients=lambda: self._clients,
+            maintenance=self._maintenance,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},

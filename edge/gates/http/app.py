@@ -30,6 +30,7 @@ from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
+from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
@@ -100,6 +101,8 @@ class Views:
     """Topics without a matching mapping, as JSON."""
     unmapped_topic: Callable[[str], object | None] = lambda _: None
     """One of them with its last payload; None if it has a mapping, or had no message."""
+    maintenance: Maintenance | None = None
+    """Log, settings and administration commands; None if the gate runs alone."""
     clients: Callable[[], ClientManagement | None] = lambda: None
     """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
@@ -136,7 +139,10 @@ class Routes:
         self._rate_limit = rate_limit
         self._authority = authority
         self._query_timeout = query_timeout
-        self._clients = ClientResources(views.clients, settings, self._administrator)
+        self._resources = (
+            ClientResources(views.clients, settings, self._administrator),
+            MaintenanceResources(views.maintenance, settings, self._administrator),
+        )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._mapping_slot = asyncio.Semaphore(1)
         """Mapping files are read, tested and written one after the other: a large one takes a second."""
@@ -167,7 +173,8 @@ class Routes:
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(
                 _route(path, "api", self._administrators_only(endpoint), methods)
-                for path, endpoint, methods in self._clients.routes()
+                for resources in self._resources
+                for path, endpoint, methods in resources.routes()
             ),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),

@@ -82,6 +82,8 @@ class Boundary:
                 raise refusal
             await self._answer(scope, receive, send_and_note, headers)
         except EdgeError as error:
+            if status:
+                raise  # as below
             await error_response(error)(scope, receive, send_and_note)
         except asyncio.CancelledError:  # the shutdown timeout of the server has passed
             if status:

@@ -1,0 +1,102 @@
+"""Administration commands that the gateway runs for operators without a shell: `edge doctor` and `edge backup`.
+
+Each runs in a process of its own, with the environment of the gateway and at a low priority: it checks the gateway from
+outside, and its memory is free again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from edge.protocol.errors import EdgeError, RequestTimeout
+
+_log = logging.getLogger(__name__)
+
+_EXAMINATION: Final = 120.0
+"""Seconds for all checks. On a Raspberry Pi they take some ten seconds."""
+_CHUNK: Final = 64 * 1024
+_SILENCE: Final = 120.0
+"""Seconds without output after which a backup is given up; before its first byte it copies the journal."""
+_LARGEST: Final = 1024 * 1024
+"""Bytes of the findings."""
+
+
+class AdministrationTools:
+    """The commands, one at a time."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """`data_dir`: of the gateway."""
+        self._data_dir = data_dir
+        self._slot = asyncio.Semaphore(1)
+
+    async def examine(self, token: str, *, fix: bool) -> object:
+        """Return the findings of `edge doctor` as JSON. `token`: of the client that asks; empty without security.
+
+        `fix`: carry out remedies that are safe. Raises `RequestTimeout`, `EdgeError`.
+        """
+        async with self._slot, self._command(["doctor", "--json", *(["--fix"] if fix else [])], token) as process:
+            try:
+                async with asyncio.timeout(_EXAMINATION):
+                    output, errors = await process.communicate()
+            except TimeoutError:
+                raise RequestTimeout(f"The checks took longer than {_EXAMINATION:g} s; run `edge doctor`") from None
+        try:
+            return json.loads(output[:_LARGEST])
+        except ValueError:
+            raise _failed("doctor", errors) from None
+
+    async def backup(self) -> AsyncGenerator[bytes, None]:
+        """Yield a backup of the data directory (.tar.gz).
+
+        Raises `EdgeError` before the first bytes if there is none, and later if it is incomplete.
+        """
+        async with self._slot, self._command(["backup", "-"]) as process:
+            assert process.stdout is not None, "a pipe"  # noqa: S101
+            assert process.stderr is not None, "a pipe"  # noqa: S101
+            errors = asyncio.create_task(process.stderr.read(_LARGEST))
+            try:
+                while True:
+                    async with asyncio.timeout(_SILENCE):
+                        chunk = await process.stdout.read(_CHUNK)
+                    if not chunk:
+                        break
+                    yield chunk
+                if await process.wait():
+                    raise _failed("backup", await errors)
+            except TimeoutError:
+                raise RequestTimeout(f"The backup stood still for {_SILENCE:g} s; run `edge backup`") from None
+            finally:
+                errors.cancel()
+
+    @contextlib.asynccontextmanager
+    async def _command(self, arguments: Sequence[str], token: str = "") -> AsyncIterator[Process]:
+        """Run `edge` with these arguments; it is killed at the end of the context."""
+        nice = [path, "-n", "10"] if (path := shutil.which("nice")) else []
+        where = ["--data-dir", str(self._data_dir.absolute())]
+        environment: Mapping[str, str] = {**os.environ, **({"EDGE_TOKEN": token} if token else {})}
+        process = await asyncio.create_subprocess_exec(
+            *nice, sys.executable, "-m", "edge", *arguments, *where, stdout=PIPE, stderr=PIPE, env=environment
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+def _failed(command: str, errors: bytes) -> EdgeError:
+    reason = errors.decode(errors="replace").strip().removeprefix("edge: ") or "it said nothing"
+    _log.error("tool.failed", extra={"command": command, "reason": reason})
+    return EdgeError(f"`edge {command}` failed: {reason[:2000]}")
