@@ -8,7 +8,6 @@ import { formatNumber, t } from "./model/text.js";
 import { Device } from "./pages/device.js";
 import { Credentials, Entry, leave } from "./pages/entry.js";
 import { Overview } from "./pages/overview.js";
-import { System } from "./pages/system.js";
 import { announce } from "./parts/announcer.js";
 
 // Address, text, and who may use it: all, or those with one of these rights.
@@ -16,12 +15,13 @@ const PAGES = [
   ["", "overview.title"], ["new", "new.title", ["administer"]], ["console", "console.title", ["query", "update", "subscribe"]], ["automation", "automation.title", ["update", "administer"]],
   ["engine", "engine.title", ["administer"]], ["access", "access.title", ["administer"]], ["system", "system.title"],
 ];
-// Pages with an editor or a chart are loaded when they are opened.
+// Pages that the first view does not show are loaded when they are opened.
 const LATER = {
   console: () => import("./pages/console.js"),
   automation: () => import("./pages/automation.js"),
   engine: () => import("./pages/engine.js"),
   access: () => import("./pages/access.js"),
+  system: () => import("./pages/system.js"),
   new: () => import("./pages/new_device.js"),
   mapping: () => import("./pages/mapping.js"),
 };
@@ -51,7 +51,6 @@ function Page() {
   if (state.value === "locked") return html`<${Entry} invitation=${page === "join" ? name : ""} issued=${issued} />`;
   if (page === "device") return html`<${Device} key=${name} device=${name} value=${value} />`;
   if (page === "value") return html`<${Device} key=${name} device="" value=${name} />`;
-  if (page === "system") return html`<${System} />`;
   if (Object.hasOwn(LATER, page)) return html`<${Later} key=${`${page} ${name}`} load=${LATER[page]} name=${name} />`;
   return html`<${Overview} />`;
 }

@@ -1,11 +1,13 @@
 // Health, what needs attention, and the figures behind it.
 import { html, useEffect, useSignal } from "../ui.js";
+import { may } from "../model/access.js";
 import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
 import { duration, formatBytes, formatNumber, formatTime, t } from "../model/text.js";
+import { Maintenance } from "../parts/maintenance.js";
 import { Strip } from "../parts/strip.js";
 
-export function System() {
+export function Page() {
   useEffect(() => {
     document.title = `${t("system.title")} · sepa-edge`;
     lookNow();
@@ -16,6 +18,7 @@ export function System() {
     ${state && !state.fault && html`<${Gateway} state=${state} />`}
     ${unmapped.value && html`<${Topics} topics=${unmapped.value} />`}
     ${badValues.value && html`<${BadValues} values=${badValues.value} />`}
+    ${may("administer") && html`<${Maintenance} />`}
     <${Resources} />`;
 }
 

@@ -1,0 +1,120 @@
+// Examination, log, backup and settings of the gateway, for administrators.
+import { html, useSignal } from "../ui.js";
+import { getJson, request } from "../model/gateway.js";
+import { usePolled } from "../model/polled.js";
+import { formatTime, t } from "../model/text.js";
+import { useAction } from "./action.js";
+import { announce } from "./announcer.js";
+import { Fold } from "./fold.js";
+
+const AGAIN = 3000;  // ms
+const LINES = 300;
+const LEVELS = ["debug", "info", "warning", "error"];
+const MARKS = { ok: "good", problem: "bad" };
+const OWN = ["time", "level", "logger", "event"];
+
+export function Maintenance() {
+  return html`<${Doctor} /><${Log} /><${Backup} /><${Settings} />`;
+}
+
+function Doctor() {
+  const found = useSignal(undefined), busy = useSignal(false);
+  const [act, problem] = useAction();
+  const examine = (options) => act(async () => {
+    busy.value = true;
+    try {
+      found.value = (await getJson("/api/doctor", options)).findings;
+    } finally {
+      busy.value = false;
+    }
+    announce(t("doctor.done", { n: bad(found.value).length }));
+  });
+  const fix = () => examine({ method: "POST", headers: { "Content-Type": "application/json" }, body: '{"fix": true}' });
+  const findings = found.value ?? [];
+  return html`<section class="panel wide" id="doctor" aria-busy=${busy.value}><h2>${t("doctor.title")}</h2><p>${t("doctor.text")}</p>
+    <div class="bar"><button type="button" disabled=${busy.value} onClick=${() => examine()}>${t(busy.value ? "doctor.busy" : "doctor.do")}</button>
+      ${findings.some(({ fixable, fixed }) => fixable === "yes" && !fixed) && html`<button type="button" disabled=${busy.value} onClick=${fix}>${t("doctor.fix")}</button>`}</div>
+    ${problem}
+    ${found.value && html`<ul class="list">${[...bad(findings), ...findings.filter(({ state }) => state === "ok")].map((each) => html`<${Finding} finding=${each} />`)}</ul>`}
+  </section>`;
+}
+
+function bad(findings) {
+  const order = ["problem", "warning", "unknown"];
+  return order.flatMap((wanted) => findings.filter(({ state }) => state === wanted));
+}
+
+function Finding({ finding: { check, state, what, why, do: remedy, fixed } }) {
+  return html`<li><p><span class="mark" data-state=${MARKS[state]}>${t(`doctor.${state}`)}</span> <b>${check}</b> ${what}</p>
+    ${why && html`<p>${why}</p>`}${remedy && html`<p>${t("doctor.remedy", { remedy })}</p>`}${fixed && html`<p>${t("doctor.fixed", { fixed })}</p>`}</li>`;
+}
+
+function Log() {
+  const level = useSignal("info"), text = useSignal("");
+  const query = () => `/api/log?${new URLSearchParams({ level: level.peek(), text: text.peek(), limit: LINES })}`;
+  const [found, error, look] = usePolled(() => getJson(query()), AGAIN);
+  const lines = [...(found.value?.lines ?? [])].reverse();
+  return html`<section class="panel wide" id="log"><h2>${t("log.title")}</h2>
+    <div class="bar"><label class="choice">${t("log.level")} <select onChange=${(event) => { level.value = event.target.value; look(); }}>${LEVELS.map((each) => html`<option value=${each} selected=${each === level.value}>${t(`log.${each}`)}</option>`)}</select></label>
+      <label class="choice">${t("log.filter")} <input type="search" maxlength="200" onInput=${(event) => { text.value = event.target.value; look(); }} /></label></div>
+    <p class="problem" role="alert">${error}</p>
+    ${found.value && !lines.length && html`<p>${t("log.none")}</p>`}
+    <ol class="log" tabindex="0" aria-label=${t("log.title")}>${lines.map((line) => html`<${Line} key=${`${line.time} ${line.event}`} line=${line} />`)}</ol>
+  </section>`;
+}
+
+function Line({ line }) {
+  const facts = Object.entries(line).filter(([name]) => !OWN.includes(name) && name !== "traceback");
+  return html`<li data-level=${line.level}><time>${formatTime(Date.parse(line.time))}</time> <b>${line.event}</b> <span dir="auto">${facts.map(([name, value]) => `${name}=${value}`).join(" ")}</span>
+    ${line.traceback && html`<details><summary>${t("log.traceback")}</summary><pre tabindex="0" dir="ltr">${line.traceback}</pre></details>`}</li>`;
+}
+
+function Backup() {
+  const busy = useSignal(false);
+  const [act, problem] = useAction();
+  const download = () => act(async () => {
+    busy.value = true;
+    try {
+      const answer = await request("/api/backup");
+      const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
+      save(await answer.blob(), name);
+      announce(t("backup.done", { name }));
+    } finally {
+      busy.value = false;
+    }
+  });
+  return html`<section class="panel wide" id="backup"><h2>${t("backup.title")}</h2><p>${t("backup.text")}</p>
+    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value ? "backup.busy" : "backup.do")}</button>${problem}
+    <p>${t("backup.restore")}</p><pre tabindex="0" dir="ltr">sudo systemctl stop edge${"\n"}sudo edge restore FILE --replace --data-dir /var/lib/sepa-edge${"\n"}sudo systemctl start edge</pre></section>`;
+}
+
+function save(content, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function Settings() {
+  return html`<section class="panel wide" id="settings"><h2>${t("settings.title")}</h2><p>${t("settings.text")}</p>
+    <${Fold} text=${t("settings.show")} label="">${() => html`<${Values} />`}<//></section>`;
+}
+
+function Values() {
+  const [found, error] = usePolled(async () => (await request("/api/settings")).text(), 60000);
+  const changed = useSignal(true);
+  const text = found.value ?? "", shown = changed.value ? differing(text) : text.trim();
+  return html`<label class="choice"><input type="checkbox" checked=${changed.value} onChange=${(event) => { changed.value = event.target.checked; }} /> ${t("settings.changed")}</label>
+    <p class="problem" role="alert">${error}</p><pre tabindex="0" dir="ltr">${shown || t("settings.none")}</pre>`;
+}
+
+/** The lines of a TOML document that name their origin, below the names of their tables. */
+function differing(toml) {
+  const tables = toml.split(/^(?=\[)/m).map((table) => {
+    const set = table.split("\n").filter((line) => line.includes("  # "));
+    const [head] = /^\[.*/.exec(table) ?? [];
+    return set.length ? [head, ...set].filter(Boolean).join("\n") : "";
+  });
+  return tables.filter(Boolean).join("\n\n");
+}

@@ -1,0 +1,70 @@
+"""The page System in a real browser: examination, log, backup and settings."""
+
+from __future__ import annotations
+
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+from house import names, press
+
+from tests.support.browser import Browser
+from tests.support.waiting import eventually
+
+
+async def open_page(page: Browser) -> None:
+    await page.evaluate("location.hash = '#/system'")
+    await page.wait_for("document.querySelector('#log li') !== null")
+
+
+async def test_an_examination_lists_findings_with_their_remedies(house, page):
+    endpoint = house.process.data_dir / "clients.sqlite3"
+    endpoint.touch()
+    endpoint.chmod(0o644)
+    try:
+        await open_page(page)
+        await press(page, "#doctor button", "Examine")
+        await page.wait_for("document.querySelectorAll('#doctor li').length > 10")
+        assert f"process {house.process.pid}" in await page.evaluate(names("#doctor li"))
+        assert "Remedy: " in await page.evaluate(names("#doctor li"))
+        # Problems come first.
+        states = (await page.evaluate(names("#doctor .mark"))).split("|")
+        assert states == sorted(states, key=["problem", "warning", "not checked", "fine"].index)
+        await press(page, "#doctor button", "Fix what is safe to fix")
+        await page.wait_for(f"{names('#doctor li')}.includes('Fixed: ')")
+        assert endpoint.stat().st_mode & 0o077 == 0
+        assert await page.violations() == []
+    finally:
+        endpoint.unlink()
+
+
+async def test_the_log_is_filtered_by_text_and_level(page):
+    await open_page(page)
+    search = "document.querySelector('#log input')"
+    await page.evaluate(f"{search}.value = 'gateway.READY'; {search}.dispatchEvent(new Event('input'))")
+    await page.wait_for(f"{names('#log li b')} === 'gateway.ready'")
+    level = "document.querySelector('#log select')"
+    await page.evaluate(f"{level}.value = 'error'; {level}.dispatchEvent(new Event('change'))")
+    await page.wait_for(f"{names('#log p')}.includes('No line matches.')")
+
+
+async def test_a_backup_is_downloaded(page, tmp_path):
+    await page.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    await open_page(page)
+    await press(page, "#backup button", "Download a backup")
+
+    def downloaded() -> list[Path]:
+        return list(tmp_path.glob("sepa-edge-*.tar.gz"))
+
+    await eventually(lambda: bool(downloaded()))
+    with tarfile.open(fileobj=BytesIO(downloaded()[0].read_bytes())) as archive:
+        assert any(name.endswith("edge.sqlite3") for name in archive.getnames())
+
+
+async def test_settings_that_differ_are_shown_first(page):
+    await open_page(page)
+    await page.evaluate("document.querySelector('#settings summary').click()")
+    await page.wait_for("document.querySelector('#settings pre')?.textContent.includes('EDGE__HTTP__PORT')")
+    assert "query_timeout" not in await page.evaluate(names("#settings pre"))
+    await page.evaluate("document.querySelector('#settings input').click()")
+    await page.wait_for("document.querySelector('#settings pre').textContent.includes('query_timeout')")
