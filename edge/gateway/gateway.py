@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.performance import Figures
+from edge.engine.requests import QueryRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.start import open_engine
 from edge.gates.guard import OPEN_GUARD, Guard
@@ -30,6 +32,7 @@ from edge.gateway.gates import Gates
 from edge.gateway.health import for_unauthenticated, without_texts
 from edge.gateway.maintenance import Launch, Maintenance
 from edge.gateway.outbox import Shipping
+from edge.gateway.query_documents import QueryDocuments
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.host_state import clock_synchronized, disk_space
 from edge.last_run import LastRun
@@ -39,7 +42,7 @@ from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.sampling import Sampler
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
+from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, UpdateFailed
 from edge.section_types import default_data_dir
 
 if TYPE_CHECKING:
@@ -93,6 +96,7 @@ class Gateway:
         self._shipping: Shipping | None = None
         self._recent: Recent | None = None
         self._mappings: Mappings | None = None
+        self._queries: QueryDocuments | None = None
         self._mqtt: Mqtt | None = None
         self._serial: Serial | None = None
         self._host: Host | None = None
@@ -228,6 +232,13 @@ class Gateway:
         observations = Observations(engine, settings.observations, history=Sampler())
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
+        self._queries = QueryDocuments(
+            settings.queries_dir,
+            settings.data_dir,
+            f"{settings.mqtt_gate.root}/query/" if settings.serves_mqtt_clients else "",
+            partial(_check_query, engine, settings.engine.query_timeout),
+            lambda: self._mqtt.gate.faults() if self._mqtt is not None and self._mqtt.gate is not None else {},
+        )
         # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.
         if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
             from edge.gateway.mappings import Mappings
@@ -414,6 +425,7 @@ class Gateway:
             ),
             clients=lambda: self._clients,
             maintenance=self._maintenance,
+            queries=lambda: self._queries,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
@@ -500,6 +512,14 @@ class Gateway:
 
     def _health_of_clients(self) -> Mapping[str, object]:
         return self._health() if self._security is None else without_texts(self._health())
+
+
+def _check_query(engine: Scheduler, seconds: float, text: str) -> None:
+    """Raise `EdgeError` for a text to which one cannot subscribe."""
+    try:
+        engine.explain(QueryRequest(text)).result(seconds)
+    except TimeoutError:
+        raise RequestTimeout(f"The check of the query took longer than {seconds:g} s; try again later") from None
 
 
 def _as_given(rights: Access) -> Access:

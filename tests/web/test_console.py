@@ -184,3 +184,20 @@ async def test_hostile_terms_are_shown_as_text(house: House, page):
     await page.wait_for(f"{ROWS} === 1")
     assert await page.evaluate("document.querySelectorAll('main img').length") == 0
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_a_query_is_published_over_mqtt_and_ended(house, page):
+    await open_console(page, "subscribe")
+    await page.evaluate(
+        "[...document.querySelectorAll('summary')].find(e => e.textContent === 'Publish over MQTT').click()"
+    )
+    await page.wait_for("document.getElementById('publication') !== null")
+    await page.evaluate("document.querySelector('#publication input').value = 'values'")
+    await press(page, "#publication button", "Publish this query")
+    await page.wait_for(f"{names('#publication li code')} === 'sepa/gateway/query/values'")
+    assert house.get("/api/queries")[0]["name"] == "values"
+    assert "numericValue" in (house.process.data_dir / "queries" / "values.rq").read_text()
+    assert await page.violations() == []
+    await press(page, "#publication button", "End")
+    await page.wait_for("document.querySelector('#publication li') === null")
+    assert house.get("/api/queries") == []

@@ -33,6 +33,7 @@ from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
 from edge.gates.http.page import FILES, page_response
+from edge.gates.http.queries import QueryDocuments, QueryResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
@@ -103,6 +104,8 @@ class Views:
     """One of them with its last payload; None if it has a mapping, or had no message."""
     maintenance: Maintenance | None = None
     """Log, settings and administration commands; None if the gate runs alone."""
+    queries: Callable[[], QueryDocuments | None] = lambda: None
+    """The continuous queries; None while the gateway starts."""
     clients: Callable[[], ClientManagement | None] = lambda: None
     """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
@@ -142,6 +145,7 @@ class Routes:
         self._resources = (
             ClientResources(views.clients, settings, self._administrator),
             MaintenanceResources(views.maintenance, settings, self._administrator),
+            QueryResources(views.queries, settings, self._administrator),
         )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._mapping_slot = asyncio.Semaphore(1)

@@ -8,7 +8,9 @@ import { formatNumber, formatTime, t } from "../model/text.js";
 import { announce } from "../parts/announcer.js";
 import { Bindings } from "../parts/bindings.js";
 import { Explanation } from "../parts/explanation.js";
+import { Fold } from "../parts/fold.js";
 import { Lines } from "../parts/lines.js";
+import { Publication } from "../parts/publication.js";
 import { placeIn, SparqlEditor } from "../parts/sparql_editor.js";
 
 const KEY = "sepa-edge.console";
@@ -104,6 +106,7 @@ export function Page() {
     <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>
       <${SparqlEditor} key=${tab} text=${texts.value[tab]} label=${t(`console.text.${tab}`)} change=${write} run=${() => run(tab)} marks=${outcomes.value[tab]?.marks} />
       <${Buttons} tab=${tab} />
+      ${tab === "subscribe" && may("administer") && access.value.read === null && html`<${Fold} text=${t("publication.title")}>${() => html`<${Publication} sparql=${() => texts.peek().subscribe} load=${write} />`}<//>`}
       <${Outcome} tab=${tab} />
     </div>`;
 }
