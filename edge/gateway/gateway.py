@@ -46,6 +46,7 @@ from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, 
 from edge.section_types import default_data_dir
 
 if TYPE_CHECKING:
+    from edge.gates.http.profiles import ProfileRequest
     from edge.gateway.client_management import ClientManagement
     from edge.gateway.host import Host
     from edge.gateway.mappings import Mappings
@@ -425,6 +426,7 @@ class Gateway:
             ),
             clients=lambda: self._clients,
             maintenance=self._maintenance,
+            profiles=_read_profile,
             queries=lambda: self._queries,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
@@ -512,6 +514,12 @@ class Gateway:
 
     def _health_of_clients(self) -> Mapping[str, object]:
         return self._health() if self._security is None else without_texts(self._health())
+
+
+def _read_profile(wanted: ProfileRequest) -> Mapping[str, object]:
+    from edge.gateway.profile_forms import read_profile  # not every gateway is ever asked
+
+    return read_profile(wanted)
 
 
 def _check_query(engine: Scheduler, seconds: float, text: str) -> None:

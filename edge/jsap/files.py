@@ -40,9 +40,12 @@ def read(path: Path, findings: Findings) -> Node | None:
     return None if text is None else parse(text, str(path), findings)
 
 
-def parse(text: str, name: str, findings: Findings) -> Node | None:
-    """Parse a text in the same way. `name` is its file name, against which includes are resolved."""
-    return _Documents(findings).read(Source(name, text), ())
+def parse(text: str, name: str, findings: Findings, *, includes: bool = True) -> Node | None:
+    """Parse a text in the same way. `name` is its file name, against which includes are resolved.
+
+    `includes`: whether it may include files.
+    """
+    return _Documents(findings, MOST if includes else 0).read(Source(name, text), ())
 
 
 def _text(path: Path, findings: Findings) -> str | None:
@@ -63,9 +66,10 @@ def _text(path: Path, findings: Findings) -> str | None:
 class _Documents:
     """Reader of the document of a profile and of its includes."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, most: int) -> None:
+        """`most`: files that may be included."""
         self._findings = findings
-        self._left = MOST
+        self._most = self._left = most
 
     def read(self, source: Source, including: tuple[Path, ...]) -> Node | None:
         """Return a document with its includes. `including`: the chain of files that include it."""
@@ -79,6 +83,10 @@ class _Documents:
             return None
         include = Members(node, self._findings).node("include", "#include")
         if include is None:
+            return node
+        if not self._most:
+            reason = "no files can be included here: copy their members into this profile"
+            self._findings.problem(include.problem(reason))
             return node
         files = include.value if isinstance(include.value, list) else [include]
         below: Node | None = None

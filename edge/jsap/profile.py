@@ -56,10 +56,13 @@ class Profile:
         return _usable(profile_of(files.read(Path(path), findings), str(path), findings), findings)
 
     @classmethod
-    def parse(cls, text: str, name: str = "profile.jsap") -> Profile:
-        """Parse a profile from a text. `name` is the file name for messages, against which includes are resolved."""
+    def parse(cls, text: str, name: str = "profile.jsap", *, includes: bool = True) -> Profile:
+        """Parse a profile from a text. `name` is the file name for messages, against which includes are resolved.
+
+        `includes`: whether it may include files.
+        """
         findings = Findings()
-        return _usable(profile_of(files.parse(text, name, findings), name, findings), findings)
+        return _usable(profile_of(files.parse(text, name, findings, includes=includes), name, findings), findings)
 
     def update(self, name: str) -> ProfileEntry:
         """Return the update with this name. Raises `UnknownEntry`."""

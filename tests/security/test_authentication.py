@@ -76,6 +76,7 @@ REQUESTS = [
     ("PUT", "/api/mappings/m"),
     ("DELETE", "/api/mappings/m"),
     ("POST", "/api/mapping-test"),
+    ("POST", "/api/profile"),
     ("GET", "/api/queries"),
     ("GET", "/api/queries/q"),
     ("PUT", "/api/queries/q"),

@@ -201,3 +201,38 @@ async def test_a_query_is_published_over_mqtt_and_ended(house, page):
     await press(page, "#publication button", "End")
     await page.wait_for("document.querySelector('#publication li') === null")
     assert house.get("/api/queries") == []
+
+
+PROFILE = """
+namespaces: {ex: "http://example.org/"}
+updates:
+  SWITCH:
+    sparql: INSERT DATA { ?lamp ex:level ?level }
+    forcedBindings:
+      lamp: {type: uri, value: ex:hall}
+      level: {type: literal, datatype: xsd:integer}
+"""
+
+
+async def test_the_entries_of_a_profile_become_forms(house, page, tmp_path):
+    file = tmp_path / "lamps.yaml"
+    file.write_text(PROFILE)
+    await open_console(page, "update")
+    await page.evaluate(
+        "[...document.querySelectorAll('summary')].find(e => e.textContent === 'From a profile (JSAP)').click()"
+    )
+    await page.wait_for("document.querySelector('#profile input') !== null")
+    document = await page.command("DOM.getDocument")
+    node = await page.command("DOM.querySelector", nodeId=document["root"]["nodeId"], selector="#profile input")
+    await page.command("DOM.setFileInputFiles", nodeId=node["nodeId"], files=[str(file)])
+    await page.wait_for("document.getElementById('value-level') !== null")
+    assert await page.evaluate(names("#profile label small")) == "IRI|integer"
+    assert await page.evaluate("document.getElementById('value-lamp').placeholder") == "http://example.org/hall"
+    assert await page.violations() == []
+    await page.evaluate("document.getElementById('value-level').value = '7'")
+    await press(page, "#profile button", "Put into the editor")
+    await page.wait_for(f"{CONTENT}.textContent.includes('http://example.org/hall')")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('done') !== null")
+    assert house.ask("<http://example.org/hall> <http://example.org/level> 7")
+    house.update("DELETE WHERE { <http://example.org/hall> ?p ?o }")

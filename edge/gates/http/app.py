@@ -33,6 +33,7 @@ from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
 from edge.gates.http.page import FILES, page_response
+from edge.gates.http.profiles import ReadProfile, read_profile_request
 from edge.gates.http.queries import QueryDocuments, QueryResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
@@ -104,6 +105,8 @@ class Views:
     """One of them with its last payload; None if it has a mapping, or had no message."""
     maintenance: Maintenance | None = None
     """Log, settings and administration commands; None if the gate runs alone."""
+    profiles: ReadProfile | None = None
+    """Reader of the profiles of applications; None if the gate runs alone."""
     queries: Callable[[], QueryDocuments | None] = lambda: None
     """The continuous queries; None while the gateway starts."""
     clients: Callable[[], ClientManagement | None] = lambda: None
@@ -148,6 +151,7 @@ class Routes:
             QueryResources(views.queries, settings, self._administrator),
         )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
+        self._profile_slot = asyncio.Semaphore(1)
         self._mapping_slot = asyncio.Semaphore(1)
         """Mapping files are read, tested and written one after the other: a large one takes a second."""
 
@@ -167,6 +171,7 @@ class Routes:
             _route("/api/subscriptions", "api", self._administrators_only(self._subscriptions), ["GET"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/access", "api", self._own_access, ["GET"]),
+            _route("/api/profile", "api", self._profile, ["POST"]),
             _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
             _route("/api/mappings", "api", self._administrators_only(self._mappings), ["GET"]),
             _route("/api/mappings/{name}", "api", self._administrators_only(self._mapping), ["GET", "PUT", "DELETE"]),
@@ -473,6 +478,16 @@ class Routes:
             return _json(view())
 
         return endpoint
+
+    async def _profile(self, request: Request) -> Response:
+        self._access(request)
+        wanted = await read_profile_request(request, self._settings)
+        self._recheck(request)
+        read = self._views.profiles
+        if read is None:
+            raise NotFound("This gate runs without a gateway around it")
+        async with self._profile_slot:
+            return _json(await asyncio.to_thread(read, wanted))
 
     async def _own_access(self, request: Request) -> Response:
         return _json(_access_to_message(self._access(request)))

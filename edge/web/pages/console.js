@@ -10,6 +10,7 @@ import { Bindings } from "../parts/bindings.js";
 import { Explanation } from "../parts/explanation.js";
 import { Fold } from "../parts/fold.js";
 import { Lines } from "../parts/lines.js";
+import { Profile } from "../parts/profile.js";
 import { Publication } from "../parts/publication.js";
 import { placeIn, SparqlEditor } from "../parts/sparql_editor.js";
 
@@ -106,6 +107,7 @@ export function Page() {
     <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>
       <${SparqlEditor} key=${tab} text=${texts.value[tab]} label=${t(`console.text.${tab}`)} change=${write} run=${() => run(tab)} marks=${outcomes.value[tab]?.marks} />
       <${Buttons} tab=${tab} />
+      <${Fold} text=${t("profile.title")}>${() => html`<${Profile} kind=${tab === "update" ? "update" : "query"} fill=${(text) => { write(text); announce(t("profile.filled")); }} />`}<//>
       ${tab === "subscribe" && may("administer") && access.value.read === null && html`<${Fold} text=${t("publication.title")}>${() => html`<${Publication} sparql=${() => texts.peek().subscribe} load=${write} />`}<//>`}
       <${Outcome} tab=${tab} />
     </div>`;
