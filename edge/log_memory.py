@@ -45,10 +45,15 @@ class LogMemory:
         least, wanted = LEVELS.index(level), text.casefold()
         with self._lock:
             lines = list(self._lines)
-        found = [line for rank, line in lines if rank >= least and wanted in line.casefold()]
+        found = [line for rank, line in lines if rank >= least and (not wanted or wanted in _plain(line))]
         return found[-most:]
 
 
 def _shortened(line: str) -> str:
     members = json.loads(line).items()
     return json.dumps({name: value[:_TEXT] if isinstance(value, str) else value for name, value in members})
+
+
+def _plain(line: str) -> str:
+    """Return a line as a person reads it."""
+    return " ".join(f"{name}={value}" for name, value in json.loads(line).items()).casefold()

@@ -85,6 +85,12 @@ def check(access: Access, action: Action) -> None:
         raise Forbidden(f'The client "{access.client}" may not {action}; the operator can allow it')
 
 
+def check_everything(access: Access, why: str) -> None:
+    """Raise `Forbidden` unless the client may do everything. `why`: what could reveal or change any data otherwise."""
+    if not access.everything:
+        raise Forbidden(f"{why}. So it takes a client with all actions, all graphs and all topics")
+
+
 def check_publish(access: Access, topic: str) -> None:
     """Raise `Forbidden` unless the client may publish readings on this topic."""
     if access.publish is not None and not any(covers(given, topic) for given in access.publish):

@@ -13,12 +13,13 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from edge.protocol.errors import EdgeError, RequestTimeout
+from edge.protocol.errors import EdgeError, RequestTimeout, TooManyRequests
 
 _log = logging.getLogger(__name__)
 
@@ -32,19 +33,19 @@ _LARGEST: Final = 1024 * 1024
 
 
 class AdministrationTools:
-    """The commands, one at a time."""
+    """The commands, one of a kind at a time."""
 
     def __init__(self, data_dir: Path) -> None:
         """`data_dir`: of the gateway."""
         self._data_dir = data_dir
-        self._slot = asyncio.Semaphore(1)
+        self._running: set[str] = set()
 
     async def examine(self, token: str, *, fix: bool) -> object:
         """Return the findings of `edge doctor` as JSON. `token`: of the client that asks; empty without security.
 
-        `fix`: carry out remedies that are safe. Raises `RequestTimeout`, `EdgeError`.
+        `fix`: carry out remedies that are safe. Raises `TooManyRequests`, `RequestTimeout`, `EdgeError`.
         """
-        async with self._slot, self._command(["doctor", "--json", *(["--fix"] if fix else [])], token) as process:
+        async with self._command(["doctor", "--json", *(["--fix"] if fix else [])], token) as process:
             try:
                 async with asyncio.timeout(_EXAMINATION):
                     output, errors = await process.communicate()
@@ -58,9 +59,9 @@ class AdministrationTools:
     async def backup(self) -> AsyncGenerator[bytes, None]:
         """Yield a backup of the data directory (.tar.gz).
 
-        Raises `EdgeError` before the first bytes if there is none, and later if it is incomplete.
+        Raises `TooManyRequests`, or `EdgeError` before the first bytes if there is none, and later if it is incomplete.
         """
-        async with self._slot, self._command(["backup", "-"]) as process:
+        async with self._command(["backup", "-"]) as process:
             assert process.stdout is not None, "a pipe"  # noqa: S101
             assert process.stderr is not None, "a pipe"  # noqa: S101
             errors = asyncio.create_task(process.stderr.read(_LARGEST))
@@ -80,20 +81,47 @@ class AdministrationTools:
 
     @contextlib.asynccontextmanager
     async def _command(self, arguments: Sequence[str], token: str = "") -> AsyncIterator[Process]:
-        """Run `edge` with these arguments; it is killed at the end of the context."""
+        """Run `edge` with these arguments; it has ended at the end of the context. Raises `TooManyRequests`."""
+        name = arguments[0]
+        # Others do not wait: a queue could fill with requests whose clients have long gone.
+        if name in self._running:
+            reason = f"`edge {name}` is running for another request; try again when it has ended"
+            raise TooManyRequests(reason, retry_after=10)
+        self._running.add(name)
+        try:
+            with tempfile.TemporaryDirectory(prefix=f"edge-{name}-", ignore_cleanup_errors=True) as directory:
+                process = await self._start(
+                    arguments, {"TMPDIR": directory, **({"EDGE_TOKEN": token} if token else {})}
+                )
+                try:
+                    yield process
+                finally:
+                    await _end(process)
+        finally:
+            self._running.discard(name)
+
+    async def _start(self, arguments: Sequence[str], variables: Mapping[str, str]) -> Process:
         nice = [path, "-n", "10"] if (path := shutil.which("nice")) else []
         where = ["--data-dir", str(self._data_dir.absolute())]
-        environment: Mapping[str, str] = {**os.environ, **({"EDGE_TOKEN": token} if token else {})}
-        process = await asyncio.create_subprocess_exec(
-            *nice, sys.executable, "-m", "edge", *arguments, *where, stdout=PIPE, stderr=PIPE, env=environment
+        return await asyncio.create_subprocess_exec(
+            *nice,
+            sys.executable,
+            "-m",
+            "edge",
+            *arguments,
+            *where,
+            stdout=PIPE,
+            stderr=PIPE,
+            env={**os.environ, **variables},
         )
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+
+
+async def _end(process: Process) -> None:
+    """End a process that may still run. It has no work that must be completed, and its files are in our directory."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await asyncio.shield(process.wait())
 
 
 def _failed(command: str, errors: bytes) -> EdgeError:

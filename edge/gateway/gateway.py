@@ -392,8 +392,9 @@ class Gateway:
             self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
         self._security = security
         files = Files(self.settings.tls_dir)
-        own = settings.cert_file is None
-        self._clients = ClientManagement(security, settings.cert_file or files.server, files.authority if own else None)
+        authority = files.authority if settings.cert_file is None else None
+        certificate = settings.cert_file or files.server
+        self._clients = ClientManagement(security, certificate, authority, self.settings.mqtt_gate.root)
         self._enrolment = Enrolment(security.clients, settings.enrolment_file, settings.enrolment_shown)
         return tls
 

@@ -56,6 +56,11 @@ class Access:
         """Whether it may administer data of other clients."""
         return "administer" in self.actions
 
+    @property
+    def everything(self) -> bool:
+        """Whether it may do everything: all actions, all graphs, all topics."""
+        return self.actions == ACTIONS and not self.limited and self.publish is None and self.receive is None
+
     def narrowed(self, before: Access) -> Access:
         """Return these permissions, with the graphs restricted to those that `before` includes too."""
         return replace(self, read=_both(self.read, before.read), write=_both(self.write, before.write))

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from edge.protocol.access import DEFAULT_GRAPH, PRIORITIES, Access, Action
 from edge.protocol.errors import InvalidRequest
-from edge.protocol.topics import is_filter
+from edge.protocol.topics import covers, is_filter
 from edge.security.clients import Rights
 
 _ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
@@ -54,24 +54,50 @@ def from_json(found: object) -> Rights:
     )
 
 
-def exceeding(rights: Rights, access: Access) -> str:
-    """Return which of these permissions a client with `access` does not have itself; empty: it has them all."""
+def exceeding(rights: Rights, access: Access, root: str) -> str:
+    """Return which of these permissions a client with `access` does not have itself; empty: it has them all.
+
+    `root`: root of the topics of the MQTT gate. They are private: permissions for all topics do not include them.
+    """
+    if access.everything:
+        return ""
     publish, receive = rights.topics()
-    limits = (
-        ("read the graph", rights.read, access.read),
-        ("write the graph", rights.write, access.write),
-        ("publish on the topic", publish, access.publish),
-        ("receive the topic", receive, access.receive),
-    )
     missing = [f'"{action}"' for action in sorted(rights.actions - access.actions)]
-    for what, wanted, own in limits:
-        if own is not None:
-            missing += [f'{what} "{each or "default"}"' for each in _beyond(wanted, own)]
+    if PRIORITIES.index(rights.priority) < PRIORITIES.index(access.priority):
+        missing.append(f'the priority "{rights.priority}"')
+    # Without an action, no request reads or writes a graph.
+    if rights.actions:
+        missing += [f'read the graph "{each}"' for each in _graphs_beyond(rights.read, access.read)]
+    if "update" in rights.actions:
+        missing += [f'write the graph "{each}"' for each in _graphs_beyond(rights.write, access.write)]
+    missing += [f'publish on the topic "{each}"' for each in _topics_beyond(publish, access.publish, root)]
+    missing += [f'receive the topic "{each}"' for each in _topics_beyond(receive, access.receive, root)]
     return ", ".join(missing[:3])
 
 
-def _beyond(wanted: frozenset[str] | None, own: frozenset[str]) -> Iterable[str]:
-    return ["all"] if wanted is None else sorted(wanted - own)
+def _graphs_beyond(wanted: frozenset[str] | None, own: frozenset[str] | None) -> Iterable[str]:
+    if own is None:
+        return ()
+    return ["all"] if wanted is None else [each or "default" for each in sorted(wanted - own)]
+
+
+def _topics_beyond(wanted: frozenset[str] | None, own: frozenset[str] | None, root: str) -> Iterable[str]:
+    if wanted is None:
+        return () if own is None else ["all"]
+    return [each for each in sorted(wanted) if not _has_topic(own, each, root)]
+
+
+def _has_topic(own: frozenset[str] | None, wanted: str, root: str) -> bool:
+    """Return whether permissions for topics include those of a filter."""
+    private = _is_private(wanted, root)
+    if own is None:
+        return not private
+    # As at the broker, a filter with a wildcard in its first level does not include private topics.
+    return any(covers(given, wanted) for given in own if not private or _is_private(given, root))
+
+
+def _is_private(topic_filter: str, root: str) -> bool:
+    return topic_filter.startswith("$") or (bool(root) and f"{topic_filter}/".startswith(f"{root}/"))
 
 
 def _listed(
@@ -83,7 +109,7 @@ def _listed(
     if not isinstance(found, list) or len(found) > _MOST:
         raise InvalidRequest(f'"{name}" must be {wanted}; at most {_MOST}')
     for each in found:
-        if not isinstance(each, str) or not accepts(each):
+        if not isinstance(each, str) or not _is_text(each) or not accepts(each):
             raise InvalidRequest(f'"{name}" must be {wanted}; this is not: {str(each)[:100]!r}')
     return frozenset(found)
 
@@ -96,3 +122,12 @@ def _is_graph(iri: str) -> bool:
         return iri == DEFAULT_GRAPH or bool(NamedNode(iri))
     except ValueError:
         return False
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text has no half surrogate pair, which JSON can express."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -27,7 +27,9 @@ def gateway(tmp_path_factory):
     (directory / "password").write_text(SECRET)
     file.write_text('[engine]\nquery_timeout = 21.0\n[mqtt]\npassword_file = "password"\nusername = "me"\n')
     ports = {f"EDGE__{name}__PORT": str(free_port()) for name in ("HTTP", "WS")}
-    process = GatewayProcess(directory / "data", {**ALONE, **ports, "EDGE_CONFIG": str(file)})
+    (directory / "tmp").mkdir()
+    settings = {**ALONE, **ports, "EDGE_CONFIG": str(file), "TMPDIR": str(directory / "tmp")}
+    process = GatewayProcess(directory / "data", settings)
     process.start()
     yield process
     process.stop()
@@ -52,6 +54,13 @@ def lines(http, **parameters):
     answer = http.get("/api/log", params=parameters)
     assert answer.status_code == 200, answer.text
     return answer.json()["lines"]
+
+
+def test_log_lines_are_found_by_what_a_person_reads(gateway, http):
+    mappings = gateway.data_dir / "mappings"
+    mappings.mkdir()
+    (mappings / "k\u00fcche.toml").write_text("[[mapping]]")
+    wait_for(lambda: lines(http, text="K\u00dcCHE.toml", level="error"), what="the line of the broken file")
 
 
 def test_the_last_log_lines_are_found_by_level_and_text(http):
@@ -129,10 +138,19 @@ def test_a_backup_can_be_restored(gateway, http, tmp_path):
     assert found["boolean"] is True
 
 
-def test_simultaneous_requests_wait_for_each_other(http):
-    with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(http.get, ["/api/doctor", "/api/backup", "/api/doctor"]))
-    assert [answer.status_code for answer in answers] == [200, 200, 200]
+def test_a_second_command_of_a_kind_is_refused_at_once(http):
+    """A queue could fill with requests whose clients have gone, and keep the others waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(http.get, ["/api/doctor", "/api/backup", "/api/doctor", "/api/doctor"]))
+    codes = [answer.status_code for answer in answers]
+    assert (codes[1], sorted([codes[0], *codes[2:]])) == (200, [200, 429, 429])
+    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 429} == {"10"}
+
+
+@pytest.mark.parametrize("path", ["/api/doctor", "/api/backup"])
+def test_a_page_of_another_origin_starts_no_command(http, path):
+    answer = http.get(path, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})
+    assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
 
 
 def children(gateway) -> list[str]:
@@ -152,6 +170,7 @@ def test_a_client_that_leaves_ends_the_command(gateway, http):
     with httpx.Client(base_url=url(gateway)) as impatient, pytest.raises(httpx.ReadTimeout):
         impatient.get("/api/backup", timeout=0.05)
     wait_for(lambda: not children(gateway), what="the command has ended")
+    wait_for(lambda: not any(Path(gateway.environment["TMPDIR"]).iterdir()), what="its copy is removed")
     assert http.get("/api/backup").status_code == 200
 
 

@@ -59,6 +59,8 @@ def test_a_query_is_published_replaced_and_ended(published):
     listed = [{"file": "lamps.rq", "name": "lamps", "topic": "sepa/gateway/query/lamps", "fault": None}]
     assert published.http.get("/api/queries").json() == listed
     assert published.http.get("/api/queries/lamps").text == LAMPS
+    assert published.http.head("/api/queries/lamps").status_code == 200
+    assert published.http.get("/api/queries").json() == listed
     wait_for(lambda: published.rows("lamps") == [], what="the first result")
     published.http.post("/update", data={"update": "INSERT DATA { <urn:l1> <urn:is> 'on' }"}).raise_for_status()
     wait_for(lambda: published.rows("lamps"), what="the changed result")

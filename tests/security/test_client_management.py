@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -10,12 +11,17 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.gateway.client_management import ClientManagement
 from edge.protocol.access import ACTIONS, PRIORITIES
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import Forbidden, InvalidRequest
+from edge.protocol.topics import covers
 from edge.security.clients import Rights
 from edge.security.rights_json import exceeding, from_json, to_json
+from edge.security.security import Security
+from edge.security.settings import IssuerSettings, SecuritySettings
 
 DAY = 86_400
+ROOT = "sepa/gateway"
 VIEWER = {"actions": ["query", "subscribe"], "read": ["", "urn:g"], "write": [], "publish": None, "receive": []}
 
 
@@ -26,9 +32,10 @@ class Administrator:
         self.harness = harness
         self.token = token
 
-    async def ask(self, method: str, path: str, **options):
+    async def ask(self, method: str, path: str, headers=None, **options):
         async with self.harness.http() as http:
-            return await http.request(method, path, headers={"Authorization": f"Bearer {self.token}"}, **options)
+            headers = {"Authorization": f"Bearer {self.token}", **(headers or {})}
+            return await http.request(method, path, headers=headers, **options)
 
     async def clients(self):
         found = (await self.ask("GET", "/api/clients")).json()["clients"]
@@ -89,7 +96,7 @@ async def test_registration_is_opened_for_a_limited_time(harness, admin):
     assert opening["rights"]["actions"] == ["query"]
     assert opening["until"] == pytest.approx((time.time() + 600) * 1e6, abs=60e6)
     assert (await harness.query(await harness.token(await harness.register("anyone")))).status_code == 200
-    await admin.ask("PUT", "/api/opening", json={"rights": {"actions": []}, "seconds": 0})
+    await admin.ask("PUT", "/api/opening", json={"seconds": 0})
     assert (await admin.ask("GET", "/api/clients")).json()["opening"] is None
 
 
@@ -123,9 +130,16 @@ async def test_an_administrator_grants_no_more_than_it_has(harness, admin):
         ("PUT", "/api/clients/operator", {"rights": allowed}),
         ("POST", "/api/tokens", {"identity": "operator", "seconds": 60}),
         ("PUT", "/api/opening", {"rights": {"actions": ["query"]}, "seconds": 60}),
+        ("PUT", "/api/mappings/m", None),
+        ("DELETE", "/api/mappings/m", None),
+        ("PUT", "/api/queries/q", None),
+        ("DELETE", "/api/queries/q", None),
+        ("GET", "/api/backup", None),
     ):
-        answer = await limited.ask(method, path, json=body)
-        assert answer.status_code == 403, path
+        headers = {"Content-Type": "application/sparql-query"} if "queries" in path else {}
+        answer = await limited.ask(method, path, **({"json": body} if body else {"headers": headers}))
+        assert (answer.status_code, answer.json()["error"]) in [(403, "forbidden"), (404, "not_found")], path
+        assert answer.status_code == 403 or "mappings" in path or "queries" in path, path
     assert "b" not in await admin.clients()
 
 
@@ -144,7 +158,8 @@ async def test_clients_without_the_right_to_administer_see_nothing(harness, admi
         ("/api/invitations", {"identity": "a", "rights": VIEWER, "seconds": True}, '"seconds"'),
         ("/api/invitations", {"identity": "a", "rights": VIEWER, "seconds": 10**12}, '"seconds"'),
         ("/api/invitations", {"identity": ["a"], "rights": VIEWER, "seconds": 60}, '"identity"'),
-        ("/api/invitations", {"identity": "a b", "rights": VIEWER, "seconds": 60}, "identity"),
+        ("/api/invitations", {"identity": "a b", "rights": VIEWER, "seconds": 60}, "issuer.url"),
+        ("/api/invitations", {"identity": "a;b", "rights": VIEWER, "seconds": 60}, "identity"),
         ("/api/invitations", {"identity": "a", "rights": {"actions": ["fly"]}, "seconds": 60}, "fly"),
         ("/api/invitations", {"identity": "a", "rights": {"actions": None}, "seconds": 60}, '"actions"'),
         ("/api/invitations", {"identity": "a", "rights": {"actions": [], "fly": 1}, "seconds": 60}, '"fly"'),
@@ -152,12 +167,19 @@ async def test_clients_without_the_right_to_administer_see_nothing(harness, admi
         ("/api/invitations", {"identity": "a", "rights": {"actions": [], "publish": ["a#"]}, "seconds": 60}, "a#"),
         ("/api/invitations", {"identity": "a", "rights": {"actions": [], "priority": "top"}, "seconds": 60}, "high"),
         ("/api/invitations", {"identity": "a", "rights": [], "seconds": 60}, '"rights"'),
+        (
+            "/api/invitations",
+            {"identity": "a", "rights": {"actions": [], "publish": ["\ud800"]}, "seconds": 60},
+            "publish",
+        ),
         ("/api/tokens", {"identity": "a"}, "members"),
         ("/api/tokens", [], "members"),
     ],
 )
 async def test_a_wrong_request_is_refused_with_what_is_wrong(admin, path, body, text):
-    answer = await admin.ask("POST", path, json=body)
+    headers = {"Content-Type": "application/json"}
+    method = "PUT" if path == "/api/opening" else "POST"
+    answer = await admin.ask(method, path, content=json.dumps(body), headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
     assert text in answer.json()["error_description"]
 
@@ -167,6 +189,45 @@ async def test_unknown_clients_and_other_media_types_are_refused(admin):
     assert (await admin.ask("POST", "/api/tokens", json={"identity": "nobody", "seconds": 9})).status_code == 404
     assert (await admin.ask("PUT", "/api/clients/a", content="rights")).status_code == 415
     assert (await admin.ask("PUT", "/api/clients/a%20b", json={"rights": VIEWER})).status_code == 400
+
+
+async def test_the_private_topics_of_the_gate_are_not_granted_with_all_topics(harness, admin):
+    """Responses to other clients and results over all graphs are there."""
+    rights = Rights(frozenset({"administer", "query", "subscribe"}), read=frozenset({""}), write=frozenset())
+    limited = Administrator(harness, await harness.member("limited", rights))
+    allowed = {"actions": ["query"], "read": [""], "write": [], "publish": [], "receive": ["#", "kitchen/+"]}
+    assert (await limited.invite("a", allowed)).status_code == 201
+    for private in ("sepa/gateway/#", "sepa/gateway", "sepa/gateway/query/+", "$SYS/#"):
+        answer = await limited.invite("b", {**allowed, "receive": [private]})
+        assert (answer.status_code, private in answer.json()["error_description"]) == (403, True)
+    assert (await admin.invite("b", {**allowed, "receive": ["sepa/gateway/query/+"]})).status_code == 201
+
+
+async def test_a_low_priority_grants_no_higher_one(harness):
+    rights = Rights(frozenset({"administer", "query"}), priority="low")
+    limited = Administrator(harness, await harness.member("limited", rights))
+    granted = {"actions": ["query"], "publish": [], "receive": [], "priority": "low"}
+    assert (await limited.invite("a", granted)).status_code == 201
+    answer = await limited.ask(
+        "PUT", "/api/clients/limited", json={"rights": {"actions": ["administer"], "publish": []}}
+    )
+    assert (answer.status_code, "priority" in answer.json()["error_description"]) == (403, True)
+
+
+async def test_a_token_for_oneself_and_other_states_are_refused_without_a_new_login(harness, admin):
+    """401 would tell a program that its token has expired."""
+    answers = [await admin.ask("POST", "/api/tokens", json={"identity": "operator", "seconds": 9})]
+    await harness.member("lamp")
+    answers.append(await admin.invite("lamp"))
+    await admin.invite("display")
+    answers.append(await admin.ask("POST", "/api/tokens", json={"identity": "display", "seconds": 9}))
+    assert [(answer.status_code, answer.json()["error"]) for answer in answers] == [(400, "invalid_request")] * 3
+
+
+async def test_names_of_unknown_issuers_are_refused(admin):
+    for name in ("http:%2F%2Fx%20b", "hall%20display", "x" * 300 + "%20" + "y" * 5000):
+        assert (await admin.ask("DELETE", f"/api/clients/{name}")).status_code == 400
+    assert list(await admin.clients()) == ["operator"]
 
 
 async def test_simultaneous_changes_all_happen(admin):
@@ -185,9 +246,27 @@ async def test_the_certificate_is_described_and_its_authority_can_be_downloaded(
     assert authority.subject.rfc4514_string() == found["issuer"]
 
 
+async def test_clients_of_another_issuer_with_more_rights_are_not_touched(tmp_path):
+    """Without an entry of its own, such a client has the permissions of all clients of its issuer."""
+    url = "https://auth.example.org"
+    issuer = IssuerSettings(url=url, jwks_file=tmp_path / "keys", actions=tuple(sorted(ACTIONS)))
+    security = Security(tmp_path, SecuritySettings(), [issuer])
+    management = ClientManagement(security, tmp_path, None, ROOT)
+    limited = _access(Rights(frozenset({"administer", "query"}), read=frozenset({"urn:g"})))
+    for change in (
+        lambda: management.revoke(f"{url} chief", limited),
+        lambda: management.allow(f"{url} chief", {"actions": ["query"], "read": ["urn:g"]}, limited),
+    ):
+        with pytest.raises(Forbidden, match="may do more than you"):
+            change()
+    management.revoke(f"{url} chief", _access(Rights(ACTIONS)))
+    assert security.clients.foreign(f"{url} chief").state == "revoked"
+    security.close()
+
+
 def rights():
     names = st.sampled_from(["", "urn:a", "urn:b"])
-    topics = st.sampled_from(["a/#", "b/+", "c"])
+    topics = st.sampled_from(["#", "+/#", "a/#", "a/1", "b/+", "c", f"{ROOT}/#", f"{ROOT}/query/+", "$SYS/#"])
 
     def limit(each):
         return st.none() | st.frozensets(each, max_size=3)
@@ -212,14 +291,29 @@ def test_rights_are_read_as_they_are_written(given):
 def test_granted_rights_are_a_part_of_the_granters(wanted, own):
     """Nothing that a client with the granted rights may do is forbidden to the one that granted them."""
     access = _access(own)
-    if exceeding(wanted, access):
+    if exceeding(wanted, access, ROOT):
         return
     granted = _access(wanted)
     assert granted.actions <= access.actions
-    for name in ("read", "write", "publish", "receive"):
-        limit, of_granter = getattr(granted, name), getattr(access, name)
-        assert of_granter is None or (limit is not None and limit <= of_granter)
-    assert not exceeding(own, access), "each may grant what it has itself"
+    limits = [(granted.read, access.read)] if granted.actions else []
+    limits += [(granted.write, access.write)] if "update" in granted.actions else []
+    assert all(own is None or (limit is not None and limit <= own) for limit, own in limits)
+    for name in ("publish", "receive"):
+        for topic in TOPICS:
+            if _may(getattr(granted, name), topic):
+                assert _may(getattr(access, name), topic) or access.everything
+    assert not exceeding(own, access, ROOT), "each may grant what it has itself"
+
+
+TOPICS = ["a", "a/1", "b/2", "c", "d", "sepa/gateway/query/q", "sepa/gateway/response/r", "$SYS/load"]
+
+
+def _may(filters, topic: str) -> bool:
+    """As the broker decides."""
+    if filters is None:
+        filters = {"#"}
+    private = topic.startswith(f"{ROOT}/")
+    return any(covers(each, topic) for each in filters if not private or each.startswith(f"{ROOT}/"))
 
 
 def _access(rights: Rights):
@@ -228,9 +322,13 @@ def _access(rights: Rights):
     return RegisteredClient("a", "registered", rights, "a", 0).access(None)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.lists(each)))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.lists(each, min_size=1)))
 def test_anything_else_is_refused_as_rights(found):
-    with pytest.raises(InvalidRequest):
-        from_json(found)
-    with pytest.raises(InvalidRequest):
-        from_json({"actions": [], "read": found if found is not None and found != [] else 1})
+    for rights in (
+        found,
+        {"actions": found},
+        {"actions": [], "priority": found},
+        {"actions": [], "publish": [found, 1]},
+    ):
+        with pytest.raises(InvalidRequest):
+            from_json(rights)

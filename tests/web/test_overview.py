@@ -56,6 +56,8 @@ def text_of(selector: str) -> str:
 
 async def test_observations_appear_are_marked_if_they_change_and_go(served, page):
     await page.wait_for(LIVE)
+    await page.wait_for("document.getElementById('tour') !== null")
+    await page.evaluate("document.querySelector('#tour button').click()")
     await page.wait_for("document.getElementById('empty') !== null")
     served.update(
         observe("urn:k/t", "21.5", label="Temperature", place="http://ex.org/Living_room", unit="DegreeCelsius",

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
 from edge.gates.engine_interface import OperatedEngine
-from edge.gates.guard import Guard, TokenIssuer, check, check_timers
+from edge.gates.guard import Guard, TokenIssuer, check, check_everything, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
@@ -62,6 +62,9 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 _FORWARDING_HEADERS = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
 """Headers that mark a request as forwarded by a proxy, or as sent by a page of another origin."""
 
+
+_MAPPINGS = "Mapping files write to the graph, and their actuators read any graph and publish on any topic"
+"""Why not every administrator may change them."""
 
 _SERIES_AT_ONCE = 2
 """Requests for recent values that are read at the same time. Others wait, so that updates get the processor."""
@@ -446,10 +449,11 @@ class Routes:
         name = request.path_params["name"]
         if request.method == "PUT":
             content = await read_document(request, self._settings)
-            check(self._recheck(request), "administer")
+            check_everything(self._recheck(request), _MAPPINGS)
             await self._with_documents(lambda documents: documents.write(name, content))
             return _json({"written": {"name": name}})
         if request.method == "DELETE":
+            check_everything(self._recheck(request), _MAPPINGS)
             await self._with_documents(lambda documents: documents.delete(name))
             return _json({"deleted": {"name": name}})
         previous = wants_previous(request)

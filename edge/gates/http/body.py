@@ -108,7 +108,8 @@ def _check_encoding(request: Request) -> None:
 
 
 async def _read(request: Request, settings: HttpGateSettings, limit: int, charge: Charge | None) -> bytearray:
-    too_large = TooLarge(f"The body is longer than {limit} bytes, the limit http.max_message; send it in parts")
+    which = "http.max_message; send it in parts" if limit == settings.max_message else "of this resource"
+    too_large = TooLarge(f"The body is longer than {limit} bytes, the limit {which}")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise too_large

@@ -112,9 +112,10 @@ class ClientResources:
         return _answer({"token": {"identity": identity, "access_token": token, "expires_in": seconds}}, 201)
 
     async def _open(self, request: Request) -> Response:
-        body = await self._body(request, ("rights", "seconds"))
+        body = await self._body(request, ("seconds",), ("rights",))
         seconds, by = _seconds(body, 0), self._by(request)
-        await self._call(lambda management: management.open(body["rights"], seconds, by))
+        rights = body.get("rights", {"actions": [], "read": []} if seconds == 0 else None)
+        await self._call(lambda management: management.open(rights, seconds, by))
         return _answer({"opening": {"seconds": seconds}})
 
     async def _call(self, call: Callable[[ClientManagement], _T]) -> _T:
@@ -125,15 +126,17 @@ class ClientResources:
         async with self._slot:
             return await asyncio.to_thread(call, management)
 
-    async def _body(self, request: Request, members: tuple[str, ...]) -> dict[str, object]:
-        example = json.dumps({name: _EXAMPLES[name] for name in members})
+    async def _body(
+        self, request: Request, members: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> dict[str, object]:
+        example = json.dumps({name: _EXAMPLES[name] for name in (*optional, *members)})
         if content_type(request).media_type != _JSON:
             raise UnsupportedMediaType(f"Send {_JSON}, for example {example}")
         try:
             found = json.loads(await read_text(request, self._settings, _LARGEST))
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(json_fault("The body", error)) from None
-        if not isinstance(found, dict) or found.keys() != set(members):
+        if not isinstance(found, dict) or found.keys() - set(optional) != set(members):
             raise InvalidRequest(f"Send an object with the members of this example: {example}")
         return found
 

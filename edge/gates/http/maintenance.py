@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
@@ -10,10 +11,12 @@ from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
+from edge.gates.guard import check_everything
 from edge.gates.http.body import content_type, read_text
 from edge.gates.settings import HttpGateSettings
-from edge.protocol.access import ACTIONS, Access
+from edge.protocol.access import Access
 from edge.protocol.errors import Forbidden, InvalidRequest, NotFound, UnsupportedMediaType
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -21,11 +24,15 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _MOST: Final = 2000
 """Log lines in one response."""
+_UNREAD: Final = 60.0
+"""Seconds within which a client must read the next part of a backup."""
+_DOWNLOAD: Final = 3600.0
+"""Seconds for a whole backup."""
 _FIX: Final = '{"fix": true}'
 
 
 class Tools(Protocol):
-    """Administration commands. One runs at a time; others wait."""
+    """Administration commands. One of a kind runs at a time; `TooManyRequests` for others."""
 
     async def examine(self, token: str, *, fix: bool) -> object:
         """Return the findings of `edge doctor`. Raises `EdgeError`."""
@@ -83,6 +90,7 @@ class MaintenanceResources:
         return Response(self._maintenance.settings(), headers={"Content-Type": "application/toml; charset=utf-8"})
 
     async def _examine(self, request: Request) -> Response:
+        self._check_site(request)
         fix = request.method == "POST"
         if fix:
             await self._check_fix(request)
@@ -99,17 +107,30 @@ class MaintenanceResources:
             raise InvalidRequest(f"Send {_FIX}")
 
     async def _backup(self, request: Request) -> Response:
-        by = self._by(request)
-        if by.limited or by.actions != ACTIONS:
-            raise Forbidden(
-                "A backup holds all graphs, clients and keys, so only an administrator with all actions and graphs may "
-                "have it; `edge backup` on the gateway makes one, too"
-            )
+        self._check_site(request)
+        check_everything(self._by(request), "A backup holds all graphs, clients and keys")
         chunks = self._maintenance.tools.backup()
         first = await anext(chunks)  # an error before the first bytes is answered as one
         name = f"sepa-edge-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
         headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-        return StreamingResponse(_joined(first, chunks), headers=headers, media_type="application/gzip")
+        return _Download(_joined(first, chunks), headers=headers, media_type="application/gzip")
+
+    def _check_site(self, request: Request) -> None:
+        """Refuse a request that a page of another origin causes, such as by an image: it would start a command."""
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            raise Forbidden("This resource is not for pages of other origins")
+
+
+class _Download(StreamingResponse):
+    """A download that ends if its client reads nothing, or takes very long: others wait for it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patient(message: Message) -> None:
+            async with asyncio.timeout(_UNREAD):
+                await send(message)
+
+        async with asyncio.timeout(_DOWNLOAD):
+            await super().__call__(scope, receive, patient)
 
 
 async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

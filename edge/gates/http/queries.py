@@ -10,10 +10,11 @@ from typing import Final, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from edge.gates.guard import check_everything
 from edge.gates.http.body import content_type, read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
-from edge.protocol.errors import Forbidden, NotReady, UnsupportedMediaType
+from edge.protocol.errors import NotReady, UnsupportedMediaType
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -66,7 +67,7 @@ class QueryResources:
 
     async def _query(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if request.method == "GET":
+        if request.method in ("GET", "HEAD"):
             text = await self._call(lambda documents: documents.read(name))
             return Response(text, headers={"Content-Type": f"{_QUERY}; charset=utf-8"})
         if request.method == "PUT":
@@ -81,11 +82,8 @@ class QueryResources:
         return _json({"deleted": {"name": name}})
 
     def _check(self, request: Request) -> None:
-        if self._by(request).read is not None:
-            raise Forbidden(
-                "A continuous query reads all graphs, and everybody who may read its topic sees the result; so only an "
-                "administrator who may read all graphs can change one"
-            )
+        why = "A continuous query reads all graphs, and everybody who may read its topic sees the result"
+        check_everything(self._by(request), why)
 
     async def _call(self, call: Callable[[QueryDocuments], _T]) -> _T:
         documents = self._documents()

@@ -11,6 +11,11 @@ export function may(action) {
   return access.value?.actions.includes(action) ?? false;
 }
 
+/** Whether this client may do everything: all actions, graphs and topics. */
+export function mayEverything() {
+  return ["query", "update", "subscribe", "administer"].every(may) && ["read", "write", "publish", "receive"].every((name) => access.value[name] === null);
+}
+
 effect(() => {
   const { state } = connection.value;
   if (state === "locked") access.value = undefined;

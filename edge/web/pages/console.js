@@ -1,6 +1,6 @@
 // Queries, updates and live subscriptions, with their results and their cost.
 import { html, signal, useEffect, useRef, useSignal } from "../ui.js";
-import { access, may } from "../model/access.js";
+import { access, may, mayEverything } from "../model/access.js";
 import { getJson, request, SessionEnded } from "../model/gateway.js";
 import { LiveQuery } from "../model/live_query.js";
 import { ask, columnsOfNumbers } from "../model/query_result.js";
@@ -108,7 +108,7 @@ export function Page() {
       <${SparqlEditor} key=${tab} text=${texts.value[tab]} label=${t(`console.text.${tab}`)} change=${write} run=${() => run(tab)} marks=${outcomes.value[tab]?.marks} />
       <${Buttons} tab=${tab} />
       <${Fold} text=${t("profile.title")}>${() => html`<${Profile} kind=${tab === "update" ? "update" : "query"} fill=${(text) => { write(text); announce(t("profile.filled")); }} />`}<//>
-      ${tab === "subscribe" && may("administer") && access.value.read === null && html`<${Fold} text=${t("publication.title")}>${() => html`<${Publication} sparql=${() => texts.peek().subscribe} load=${write} />`}<//>`}
+      ${tab === "subscribe" && mayEverything() && html`<${Fold} text=${t("publication.title")}>${() => html`<${Publication} sparql=${() => texts.peek().subscribe} load=${write} />`}<//>`}
       <${Outcome} tab=${tab} />
     </div>`;
 }

@@ -1,6 +1,7 @@
 // All current values: searched, grouped, sorted; diagnostics folded away.
 import { computed, html, signal, useEffect, useRef, useSignal } from "../ui.js";
 import { deviceName, isDiagnostic, placeOf, troubles } from "../model/devices.js";
+import { endTour, hasDevice, touring } from "../model/first_visit.js";
 import { entries, known, now, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
 import { ago, compare, t } from "../model/text.js";
@@ -79,14 +80,23 @@ function newestFirst() {
 export function Overview() {
   useEffect(() => { document.title = `${t("overview.title")} · sepa-edge`; }, []);
   version.value;
-  if (known.value && entries.size === 0) return html`<${Strip} /><${Empty} />`;
+  if (known.value && entries.size === 0) return html`<${Strip} />${touring.value ? html`<h1 class="hidden">${t("overview.title")}</h1><${Guide} />` : html`<${Empty} />`}`;
   return html`<h1 class="hidden">${t("overview.title")}</h1>
     <${Strip} />
+    ${touring.value && html`<${Guide} />`}
     <${Controls} />
     <div id="places" aria-label=${t("overview.title")}>
       ${groups.value.map((group, index) => html`<${Group} key=${group.iri} group=${group} first=${index < FIRST} />`)}
       ${known.value && groups.value.length === 0 && html`<p class="note">${t("overview.nothing")}</p>`}
     </div>`;
+}
+
+/** The tour, whose code is loaded only on a new gateway. */
+function Guide() {
+  const found = useSignal({});
+  useEffect(() => { import("../parts/tour.js").then((module) => { found.value = module; }, (error) => console.warn(error)); }, []);
+  const { Tour } = found.value;
+  return Tour && html`<${Tour} arrived=${hasDevice.value} end=${endTour} />`;
 }
 
 function Controls() {
