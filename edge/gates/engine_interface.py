@@ -94,7 +94,7 @@ class OperatedEngine(SparqlEngine, Protocol):
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """How much is in use of what the settings limit."""
+        """Use of the limits of the settings."""
 
     def spu_reports(self, cost: Cost, most: int, /) -> SpuReports:
         """Return the most expensive subscribed queries. It takes up to 50 ms on a Raspberry Pi."""

@@ -59,7 +59,7 @@ class AdministrationTools:
     async def backup(self) -> AsyncGenerator[bytes, None]:
         """Yield a backup of the data directory (.tar.gz).
 
-        Raises `TooManyRequests`, or `EdgeError` before the first bytes if there is none, and later if it is incomplete.
+        Raises `TooManyRequests`, or `EdgeError`: before the first bytes if it fails, and later if it is incomplete.
         """
         async with self._command(["backup", "-"]) as process:
             assert process.stdout is not None, "a pipe"  # noqa: S101

@@ -36,7 +36,7 @@ class ClientManagement:
         self._root = root
 
     def listed(self) -> Mapping[str, object]:
-        """Return `clients`, each with its `rights`, and `opening`: for whom and until when registration is open."""
+        """Return `clients`, each with its `rights`, and `opening`: permissions and end of open registration."""
         clients, contexts = self._security.clients, self._security.contexts
         ends, opening, now = clients.ends(), clients.opening(), time.time_ns() // 1000
         return {

@@ -124,7 +124,7 @@ async def test_an_administrator_grants_no_more_than_it_has(harness, admin):
         answer = await limited.invite("b", {**allowed, **beyond})
         assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
         assert what in answer.json()["error_description"]
-    # Nor does it get at the rights of a client that may do more.
+    # It cannot use the rights of a client that may do more, either.
     for method, path, body in (
         ("DELETE", "/api/clients/operator", None),
         ("PUT", "/api/clients/operator", {"rights": allowed}),

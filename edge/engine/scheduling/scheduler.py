@@ -395,7 +395,7 @@ class Scheduler:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """How much is in use of what the settings limit."""
+        """Use of the limits of the settings."""
         settings, quota = self._settings, self._quota
         client, held = quota.heaviest()
         graph, most_graph = self._engine.graph_size

@@ -1,4 +1,4 @@
-"""Report of the SPUs for operators: which queries are subscribed, by whom, and what they cost."""
+"""Report of the SPUs for operators: subscribed queries with their clients and their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edge.engine.subscriptions.spu import Spu
 from edge.engine.subscriptions.spu_registry import SpuRegistry
 
 Cost = Literal["bytes", "notifications", "subscriptions", "seconds"]
-"""What the most expensive SPUs have most of."""
+"""Kind of cost by which SPUs are compared."""
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 _EXAMINED: Final = 20_000
