@@ -48,8 +48,10 @@ is the same.
 """
 
 
-def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) -> None:
+def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) -> bool:
     """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once.
+
+    Returns whether it has to start again, because an administrator has staged a backup.
 
     `ready` is called when the gateway is ready. Raises `StartError`, or `StopError` if waiting work was not done or a
     failure cannot be repaired. If the stop exceeds `shutdown.timeout`, or the event loop makes no progress for
@@ -65,7 +67,7 @@ def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) ->
     cycles.hold()
     supervisor = Supervisor()
     try:
-        asyncio.run(_run(settings, launch, ready, supervisor))
+        return asyncio.run(_run(settings, launch, ready, supervisor))
     finally:
         supervisor.close()
 
@@ -82,6 +84,16 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def start_again() -> NoReturn:
+    """Start this program again: systemd does it, otherwise the new program takes the place of this process."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    logging.shutdown()
+    if os.environ.get("NOTIFY_SOCKET"):
+        os._exit(0)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  the same command
+
+
 def _connections(settings: Settings) -> int:
     """Return the number of connections that the limits allow together."""
     ports = 2 if settings.security.enabled else 1
@@ -89,7 +101,7 @@ def _connections(settings: Settings) -> int:
     return ports * (settings.http.max_connections + settings.ws.max_connections) + broker
 
 
-async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None], supervisor: Supervisor) -> None:
+async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None], supervisor: Supervisor) -> bool:
     asyncio.get_running_loop().set_exception_handler(ignore_disconnects)
     gateway = Gateway(
         settings,
@@ -115,7 +127,8 @@ async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], No
         ready(gateway)
         supervisor.ready(_ALL_MOVES)
         lost = asyncio.create_task(gateway.lost())
-        await asyncio.wait([asked, lost], return_when=asyncio.FIRST_COMPLETED)
+        again = asyncio.create_task(gateway.restart.wait())
+        await asyncio.wait([asked, lost, again], return_when=asyncio.FIRST_COMPLETED)
         for task in watching:
             task.cancel()
     else:
@@ -132,6 +145,7 @@ async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], No
     _log.info("gateway.stopped", extra={"seconds": round(time.monotonic() - began, 2)})
     if lost is not None and lost.done():
         raise StopError(f"The gateway could not mend itself: {lost.result()}")
+    return gateway.restart.is_set() and not stopping.is_set()
 
 
 def _end_after(seconds: float, last_words: LastWords) -> None:

@@ -3,5 +3,6 @@
 from edge.backup.archive import BackupManifest, BackupRefused
 from edge.backup.making import make
 from edge.backup.restoring import RestoredGateway, restore
+from edge.backup.staging import complete, stage
 
-__all__ = ["BackupManifest", "BackupRefused", "RestoredGateway", "make", "restore"]
+__all__ = ["BackupManifest", "BackupRefused", "RestoredGateway", "complete", "make", "restore", "stage"]

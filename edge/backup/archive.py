@@ -28,6 +28,10 @@ LONGEST_MANIFEST: Final = 16 * 1024 * 1024
 
 _OF_A_RUN: Final = (LOCK_NAME, disk_reserve.NAME, endpoints.NAME, last_run.NAME)
 """Files about the running process, which are not part of the data."""
+STAGE: Final = ".restore"
+"""Directory in the data directory with a backup that the next start puts in place."""
+BEFORE: Final = "before-restore"
+"""Directory with the files before that."""
 _DRAFTS: Final = (".part", ".new", "-wal", "-shm", "-journal")
 """Suffixes of incomplete files, and of files that belong to an SQLite file and are copied with it."""
 SQLITE: Final = ".sqlite3"

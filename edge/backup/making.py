@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import IO, Final
 
 from edge import __version__, durable
-from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, ArchiveEntry, BackupManifest, BackupRefused, belongs
+from edge.backup.archive import (
+    BEFORE,
+    DATA,
+    JOURNAL,
+    MANIFEST,
+    SQLITE,
+    STAGE,
+    ArchiveEntry,
+    BackupManifest,
+    BackupRefused,
+    belongs,
+)
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused
 
@@ -101,6 +112,8 @@ def _write(data_dir: Path, file: IO[bytes], draft: Path) -> BackupManifest:
 def _files(data_dir: Path) -> Iterator[Path]:
     """Yield regular files by name; no links, which may lead elsewhere."""
     for directory, names, files in os.walk(data_dir):
+        if Path(directory) == data_dir:
+            names[:] = {*names} - {STAGE, BEFORE}
         names.sort()
         for name in sorted(files):
             path = Path(directory, name)

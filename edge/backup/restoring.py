@@ -65,7 +65,7 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
                 raise BackupRefused(f"{place} is not empty; --replace puts the backup in its place and keeps it")
             draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.restore-"))
             try:
-                manifest = _extract(source, draft)
+                manifest = extract(source, draft)
                 _make_ready(draft, place)
                 exchange(draft, place)
             except BaseException:
@@ -111,8 +111,12 @@ def _held(place: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _extract(source: IO[bytes], draft: Path) -> BackupManifest:
-    """Extract all files of the archive and verify them against the manifest."""
+def extract(source: IO[bytes], draft: Path, most: int | None = None) -> BackupManifest:
+    """Extract all files of the archive and verify them against the manifest.
+
+    `most`: bytes of all files together; None: no limit. Raises `BackupRefused`, and the errors of `tarfile`.
+    """
+    left = most
     found: dict[str, tuple[int, str]] = {}
     manifest: BackupManifest | None = None
     with tarfile.open(fileobj=source, mode="r|gz") as archive:
@@ -127,6 +131,10 @@ def _extract(source: IO[bytes], draft: Path) -> BackupManifest:
             name = member.name.removeprefix(DATA)
             if name == member.name or not is_safe(name) or name in (LOCK_NAME, *found):
                 raise BackupRefused(f"This is not a backup: {member.name!r} is not a valid name")
+            if left is not None:
+                left -= member.size
+                if left < 0:
+                    raise BackupRefused(f"The backup holds more than {most:,} bytes, for which the disk has no room")
             found[name] = _put(content, draft / name)
     if manifest is None:
         raise BackupRefused("The backup is not whole: its end is missing")

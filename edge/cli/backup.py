@@ -25,6 +25,8 @@ Exit codes:
   2  wrong command line or settings
 """
 _PIPE = "-"
+_LEFT = 64 * 1024 * 1024
+"""Bytes that a staged backup leaves free on the disk, for the running gateway."""
 
 
 @click.command(epilog=_CODES)
@@ -71,12 +73,16 @@ def backup(target: Path, force: bool, file: Path | None, data_dir: Path | None) 
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option("--replace", is_flag=True, help="Replace a data directory that is not empty. The old one is renamed.")
 @click.option("--remove", is_flag=True, help="With --replace: delete the old directory.")
+@click.option("--stage", "staged", is_flag=True, help="Check only; the next start of the gateway puts it in place.")
 @config_option
 @data_dir_of_gateway
-def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_dir: Path | None) -> None:
+def restore(source: Path, replace: bool, remove: bool, staged: bool, file: Path | None, data_dir: Path | None) -> None:
     """Restore the data directory from a backup in FILE, or from standard input (-).
 
-    The gateway must not run. The command checks the whole backup before it changes anything. Then it exchanges the
+    The gateway must not run, except with --stage: the backup is checked and stored in the data directory, and the next
+    start of the gateway puts it in place. The files before that are in DATA_DIR/before-restore.
+
+    Without --stage the command checks the whole backup before it changes anything. Then it exchanges the
     directory in one step and keeps the old one as DATA_DIR.before-restore. The outbox continues under a new epoch,
     because observations shipped after the backup may have the same numbers (docs/offload.md).
 
@@ -87,7 +93,12 @@ def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_d
     """
     if remove and not replace:
         raise misused("--remove requires --replace")
+    if staged and replace:
+        raise misused("--stage and --replace contradict each other")
     settings = load_settings(file, data_dir).settings
+    if staged:
+        _stage(source, settings.data_dir)
+        return
 
     from edge.backup import restore as put_back
 
@@ -102,6 +113,18 @@ def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_d
         click.echo(f"the old data directory is {restored.before}")
     if any(entry.path == "clients.sqlite3" for entry in manifest.files):
         click.echo("clients have their permissions of that time: revoke later revocations again (`edge clients list`)")
+
+
+def _stage(source: Path, data_dir: Path) -> None:
+    from edge.backup import stage
+    from edge.host_state import disk_space
+
+    with _opened(source) as archive:
+        try:
+            manifest = stage(archive, data_dir, max(0, disk_space(data_dir)[0] - _LEFT))
+        except EdgeError as error:
+            raise refused(printable(error.description)) from None
+    click.echo(f"the state of {manifest.made} ({manifest.size / 1e6:,.1f} MB) is put in place by the next start")
 
 
 @contextlib.contextmanager

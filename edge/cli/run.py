@@ -8,6 +8,7 @@ import gc
 import os
 import shlex
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ import click
 from edge import __version__
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED, Failure
+from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
     from edge.gateway import Gateway
@@ -56,13 +58,30 @@ def run(file: Path | None, data_dir: Path | None) -> None:
 
     _keep_private(settings.data_dir)
     lines = log.configure(settings.log.level, settings.log.format)
+    _complete_restore(settings.data_dir)
     try:
-        process.run(settings, Launch(loaded.origins, lines), ready=functools.partial(_greet, file))
+        again = process.run(settings, Launch(loaded.origins, lines), ready=functools.partial(_greet, file))
     except (StartError, StopError) as error:
         failure = Failure(error.description, REFUSED)
         failure.show()
         process.leave(failure.exit_code)
+    if again:
+        process.start_again()
     process.leave(0)
+
+
+def _complete_restore(data_dir: Path) -> None:
+    """Put a backup in place that was staged for this start."""
+    if not (data_dir / ".restore").exists():
+        return
+    from edge.backup import complete
+
+    try:
+        complete(data_dir)
+    except (OSError, sqlite3.Error, EdgeError) as error:
+        raise Failure(
+            f"The restored backup could not be put in place: {error}. Start the gateway again", REFUSED
+        ) from None
 
 
 def _keep_private(data_dir: Path) -> None:

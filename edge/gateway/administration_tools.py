@@ -14,12 +14,12 @@ import os
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from edge.protocol.errors import EdgeError, RequestTimeout, TooManyRequests
+from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +79,34 @@ class AdministrationTools:
             finally:
                 errors.cancel()
 
+    async def restore(self, archive: AsyncIterator[bytes]) -> str:
+        """Check a backup and stage it for the next start. Return what was staged.
+
+        Raises `TooManyRequests`, `InvalidRequest` with the reason if the backup is refused.
+        """
+        async with self._command(["restore", "-", "--stage"], takes_input=True) as process:
+            assert process.stdin is not None, "a pipe"  # noqa: S101
+            outcome = asyncio.create_task(_outcome(process))
+            try:
+                async for chunk in archive:
+                    process.stdin.write(chunk)
+                    async with asyncio.timeout(_SILENCE):
+                        await process.stdin.drain()
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it was refused, and does not read the rest
+            except TimeoutError:
+                raise RequestTimeout(f"The restore stood still for {_SILENCE:g} s; run `edge restore`") from None
+            finally:
+                process.stdin.close()
+            output, errors = await outcome
+        if process.returncode:
+            raise InvalidRequest(_reason(errors))
+        return output.decode(errors="replace").strip()
+
     @contextlib.asynccontextmanager
-    async def _command(self, arguments: Sequence[str], token: str = "") -> AsyncIterator[Process]:
+    async def _command(
+        self, arguments: Sequence[str], token: str = "", *, takes_input: bool = False
+    ) -> AsyncIterator[Process]:
         """Run `edge` with these arguments; it has ended at the end of the context. Raises `TooManyRequests`."""
         name = arguments[0]
         # Others do not wait: a queue could fill with requests whose clients have long gone.
@@ -91,7 +117,9 @@ class AdministrationTools:
         try:
             with tempfile.TemporaryDirectory(prefix=f"edge-{name}-", ignore_cleanup_errors=True) as directory:
                 process = await self._start(
-                    arguments, {"TMPDIR": directory, **({"EDGE_TOKEN": token} if token else {})}
+                    PIPE if takes_input else DEVNULL,
+                    arguments,
+                    {"TMPDIR": directory, **({"EDGE_TOKEN": token} if token else {})},
                 )
                 try:
                     yield process
@@ -100,7 +128,7 @@ class AdministrationTools:
         finally:
             self._running.discard(name)
 
-    async def _start(self, arguments: Sequence[str], variables: Mapping[str, str]) -> Process:
+    async def _start(self, stdin: int, arguments: Sequence[str], variables: Mapping[str, str]) -> Process:
         nice = [path, "-n", "10"] if (path := shutil.which("nice")) else []
         where = ["--data-dir", str(self._data_dir.absolute())]
         return await asyncio.create_subprocess_exec(
@@ -110,6 +138,7 @@ class AdministrationTools:
             "edge",
             *arguments,
             *where,
+            stdin=stdin,
             stdout=PIPE,
             stderr=PIPE,
             env={**os.environ, **variables},
@@ -125,6 +154,19 @@ async def _end(process: Process) -> None:
 
 
 def _failed(command: str, errors: bytes) -> EdgeError:
-    reason = errors.decode(errors="replace").strip().removeprefix("edge: ") or "it said nothing"
+    reason = _reason(errors)
     _log.error("tool.failed", extra={"command": command, "reason": reason})
-    return EdgeError(f"`edge {command}` failed: {reason[:2000]}")
+    return EdgeError(f"`edge {command}` failed: {reason}")
+
+
+def _reason(errors: bytes) -> str:
+    return errors.decode(errors="replace").strip().removeprefix("edge: ")[:2000] or "it said nothing"
+
+
+async def _outcome(process: Process) -> tuple[bytes, bytes]:
+    """Return the output and the errors of a process when it has ended."""
+    assert process.stdout is not None, "a pipe"  # noqa: S101
+    assert process.stderr is not None, "a pipe"  # noqa: S101
+    output, errors = await asyncio.gather(process.stdout.read(_LARGEST), process.stderr.read(_LARGEST))
+    await process.wait()
+    return output, errors

@@ -82,13 +82,15 @@ class Gateway:
         Its argument names the components without progress.
         """
         self.settings = settings
-        self._maintenance = Maintenance(settings, launch or Launch())
+        self._maintenance = Maintenance(settings, launch or Launch(), lambda: self.restart.set())
         self._on_progress = on_progress
         self._longest_silence = longest_silence
         self.endpoints: dict[str, str] = {}
         """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL while it runs; the content of endpoints.json.
         """
         self.metrics = Metrics()
+        self.restart = asyncio.Event()
+        """Set when the gateway has to start again, because a backup was staged."""
         self._quota = ByteQuota(settings.limits.max_client_bytes, settings.limits.max_total_bytes)
         self.last_run: LastRun | None = None
         """Record of how the previous run ended, and of this run's end. None: the data directory is not open."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from edge.config import Settings
@@ -23,7 +23,9 @@ class Launch:
 class Maintenance:
     """See `edge.gates.http.maintenance.Maintenance`."""
 
-    def __init__(self, settings: Settings, launch: Launch) -> None:
+    def __init__(self, settings: Settings, launch: Launch, restart: Callable[[], None]) -> None:
+        """`restart` stops the gateway and starts it again, soon."""
+        self.restart = restart
         self._settings = settings
         self._launch = launch
         self.tools = AdministrationTools(settings.data_dir)

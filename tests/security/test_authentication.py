@@ -86,6 +86,7 @@ REQUESTS = [
     ("GET", "/api/doctor"),
     ("POST", "/api/doctor"),
     ("GET", "/api/backup"),
+    ("POST", "/api/restore"),
     ("GET", "/api/clients"),
     ("PUT", "/api/clients/c"),
     ("DELETE", "/api/clients/c"),

@@ -6,9 +6,10 @@ import tarfile
 from io import BytesIO
 from pathlib import Path
 
-from house import names, press
+import httpx
+from house import LIVE, House, names, press
 
-from tests.support.browser import Browser
+from tests.support.browser import Browser, launch, quit_browser
 from tests.support.waiting import eventually
 
 
@@ -68,3 +69,40 @@ async def test_settings_that_differ_are_shown_first(page):
     assert "query_timeout" not in await page.evaluate(names("#settings pre"))
     await page.evaluate("document.querySelector('#settings input').click()")
     await page.wait_for("document.querySelector('#settings pre').textContent.includes('query_timeout')")
+
+
+async def test_a_backup_is_restored(tmp_path):
+    # Another variable than a setting: a fork of this process would repeat the command of the tests.
+    house = House(tmp_path / "data", PYTHONUNBUFFERED="1")
+    browser = await launch(tmp_path / "profile")
+    try:
+        house.update("INSERT DATA { <urn:kept> a <http://www.w3.org/ns/sosa/Observation> }")
+        file = tmp_path / "backup.tar.gz"
+        file.write_bytes(backup_of(house))
+        house.update("DELETE WHERE { <urn:kept> ?p ?o }")
+        await browser.open(f"{house.url}/#/system")
+        await browser.wait_for("document.querySelector('#backup summary') !== null")
+        await browser.evaluate("document.querySelector('#backup summary').click()")
+        await browser.wait_for("document.querySelector('#backup input') !== null")
+        document = await browser.command("DOM.getDocument")
+        node = await browser.command("DOM.querySelector", nodeId=document["root"]["nodeId"], selector="#backup input")
+        await browser.command("DOM.setFileInputFiles", nodeId=node["nodeId"], files=[str(file)])
+        await press(browser, "#backup button", "Restore and restart")
+        await browser.wait_for(f"{names('#backup [role=status]')}.includes('The gateway starts again')")
+        await browser.wait_for(f"document.getElementById('state').dataset.state === 'lost' || {names('dd')} !== ''")
+        await eventually(lambda: answers(house) and house.ask("<urn:kept> ?p ?o"))
+        await browser.wait_for(LIVE)
+    finally:
+        await quit_browser(browser)
+        house.process.stop()
+
+
+def backup_of(house: House) -> bytes:
+    return httpx.get(f"{house.url}/api/backup", timeout=60).content
+
+
+def answers(house: House) -> bool:
+    try:
+        return httpx.get(f"{house.url}/health").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -28,6 +29,7 @@ _UNREAD: Final = 60.0
 """Seconds within which a client must read the next part of a backup."""
 _DOWNLOAD: Final = 3600.0
 """Seconds for a whole backup."""
+_GZIP: Final = "application/gzip"
 _FIX: Final = '{"fix": true}'
 
 
@@ -36,6 +38,9 @@ class Tools(Protocol):
 
     async def examine(self, token: str, *, fix: bool) -> object:
         """Return the findings of `edge doctor`. Raises `EdgeError`."""
+
+    async def restore(self, archive: AsyncIterator[bytes]) -> str:
+        """Stage a backup for the next start. Return what was staged. Raises `EdgeError`."""
 
     def backup(self) -> AsyncGenerator[bytes, None]:
         """Yield a backup of the data directory. Raises `EdgeError`."""
@@ -49,6 +54,10 @@ class Maintenance(Protocol):
 
     def settings(self) -> str:
         """Return the settings in effect as TOML, without secrets."""
+
+    @property
+    def restart(self) -> Callable[[], None]:
+        """Stops the gateway and starts it again, soon."""
 
     @property
     def tools(self) -> Tools:
@@ -73,6 +82,7 @@ class MaintenanceResources:
             ("/api/settings", self._show_settings, ["GET"]),
             ("/api/doctor", self._examine, ["GET", "POST"]),
             ("/api/backup", self._backup, ["GET"]),
+            ("/api/restore", self._restore, ["POST"]),
         )
 
     @property
@@ -114,6 +124,19 @@ class MaintenanceResources:
         name = f"sepa-edge-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
         headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
         return _Download(_joined(first, chunks), headers=headers, media_type="application/gzip")
+
+    async def _restore(self, request: Request) -> Response:
+        if content_type(request).media_type != _GZIP:
+            raise UnsupportedMediaType(f"Send the backup as {_GZIP}")
+        check_everything(self._by(request), "A restore replaces all graphs, clients and keys")
+        staged = await self._maintenance.tools.restore(request.stream())
+        # After the answer, which has to leave before the gateway stops.
+        return Response(
+            json.dumps({"restored": {"text": staged}}),
+            202,
+            media_type="application/json",
+            background=BackgroundTask(self._maintenance.restart),
+        )
 
     def _check_site(self, request: Request) -> None:
         """Refuse a request that a page of another origin causes, such as by an image: it would start a command."""

@@ -70,22 +70,37 @@ function Line({ line }) {
 }
 
 function Backup() {
-  const busy = useSignal(false);
+  const busy = useSignal(""), restored = useSignal("");
   const [act, problem] = useAction();
-  const download = () => act(async () => {
-    busy.value = true;
+  const during = (name, work) => act(async () => {
+    busy.value = name;
     try {
-      const answer = await request("/api/backup");
-      const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
-      save(await answer.blob(), name);
-      announce(t("backup.done", { name }));
+      await work();
     } finally {
-      busy.value = false;
+      busy.value = "";
     }
   });
+  const download = () => during("backup", async () => {
+    const answer = await request("/api/backup");
+    const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
+    save(await answer.blob(), name);
+    announce(t("backup.done", { name }));
+  });
+  const restore = (event) => {
+    event.preventDefault();
+    const [file] = event.target.elements.file.files;
+    restored.value = "";
+    during("restore", async () => {
+      const body = new Blob([file], { type: "application/gzip" });
+      restored.value = (await (await request("/api/restore", { method: "POST", headers: { "Content-Type": "application/gzip" }, body })).json()).restored.text;
+    });
+  };
   return html`<section class="panel wide" id="backup"><h2>${t("backup.title")}</h2><p>${t("backup.text")}</p>
-    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value ? "backup.busy" : "backup.do")}</button>${problem}
-    <p>${t("backup.restore")}</p><pre tabindex="0" dir="ltr">sudo systemctl stop edge${"\n"}sudo edge restore FILE --replace --data-dir /var/lib/sepa-edge${"\n"}sudo systemctl start edge</pre></section>`;
+    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value === "backup" ? "backup.busy" : "backup.do")}</button>${problem}
+    <${Fold} text=${t("restore.title")} label="">${() => html`<p>${t("restore.text")}</p>
+      <form class="bar" onSubmit=${restore}><label class="choice">${t("restore.file")} <input type="file" name="file" required accept=".gz,application/gzip" /></label>
+        <button type="submit" class="danger" disabled=${busy.value}>${t(busy.value === "restore" ? "restore.busy" : "restore.do")}</button></form>
+      <p role="status">${restored.value && t("restore.done", { text: restored.value })}</p>`}<//></section>`;
 }
 
 function save(content, name) {
