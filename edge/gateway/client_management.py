@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from edge.protocol.access import Access
-from edge.protocol.errors import Forbidden, InvalidRequest, UnauthorizedClient
+from edge.protocol.errors import Forbidden, InvalidRequest, NotFound, UnauthorizedClient
 from edge.security import certificates, rights_json
-from edge.security.clients import RegisteredClient, Rights, foreign
+from edge.security.clients import NoSuchClient, RegisteredClient, Rights, foreign
 from edge.security.security import Security
 
 _log = logging.getLogger(__name__)
@@ -93,7 +93,10 @@ class ClientManagement:
         if identity == by.client:
             raise InvalidRequest(f"You cannot revoke yourself; another administrator, or {_HERE}")
         self._check_manageable(identity, by)
-        self._security.clients.revoke(identity)
+        try:
+            self._security.clients.revoke(identity)
+        except NoSuchClient:
+            raise _missing(identity) from None
         _log.info("clients.revoked", extra={"identity": identity, "by": by.client})
 
     def token(self, identity: str, seconds: int, by: Access) -> str:
@@ -106,6 +109,8 @@ class ClientManagement:
             token = self._security.token(identity, seconds)
         except UnauthorizedClient as error:
             raise InvalidRequest(error.description) from None
+        except NoSuchClient:
+            raise _missing(identity) from None
         _log.info("clients.token_issued", extra={"identity": identity, "seconds": seconds, "by": by.client})
         return token
 
@@ -135,6 +140,10 @@ class ClientManagement:
         if issuer not in self._security.issuers:
             raise InvalidRequest(f'"{issuer[:100]}" is not the URL of the authorization server (issuer.url)')
         return self._security.issuers[issuer].usual(foreign(issuer, name))
+
+
+def _missing(identity: str) -> NotFound:
+    return NotFound(f'The gateway has no client "{identity[:200]}"; /api/clients lists all')
 
 
 def _is_late(client: RegisteredClient, ends: Mapping[str, int], now: int) -> bool:

@@ -32,6 +32,7 @@ TEXTS = SPARQL.map(sendable)
 for kind in ("query", "update"):
     schemathesis.openapi.format(f"sparql-{kind}", TEXTS)
     schemathesis.openapi.media_type(f"application/sparql-{kind}", TEXTS.map(str.encode))
+schemathesis.openapi.media_type("application/gzip", st.binary(max_size=200))
 
 DESCRIBED = schemathesis.openapi.from_dict(json.loads(openapi()))
 OPEN = DESCRIBED.exclude(path_regex="^/(secure|oauth)/")
