@@ -66,7 +66,9 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
             draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.restore-"))
             try:
                 manifest = extract(source, draft)
-                _make_ready(draft, place)
+                check_journal(draft)
+                adapt(draft, place)
+                settle(draft, place)
                 exchange(draft, place)
             except BaseException:
                 if not (draft / LOCK_NAME).exists():  # otherwise it is the old directory
@@ -169,16 +171,24 @@ def _check(found: dict[str, tuple[int, str]], manifest: BackupManifest) -> None:
         raise BackupRefused(f"The backup is not that of a gateway: {JOURNAL} is missing")
 
 
-def _make_ready(draft: Path, place: Path) -> None:
-    """Verify the data as the gateway does, and set the owner of the files to that of the data directory."""
+def check_journal(draft: Path) -> None:
+    """Verify the extracted data as the gateway does at its start. Raises `BackupRefused`."""
     try:
         sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:
         raise BackupRefused(f"The backup cannot be used: {error.description}") from error
+
+
+def adapt(draft: Path, old: Path) -> None:
+    """Adapt the extracted files that must differ from those of the backup, before they replace those of `old`."""
     # OSCORE sequence numbers must not repeat with one key (RFC 8613, section 7.2): skip those used since the backup.
     if (draft / CLIENTS).exists():
         leap(draft / CLIENTS)
-    last_run.restored(place, draft, __version__)
+    last_run.restored(old, draft, __version__)
+
+
+def settle(draft: Path, place: Path) -> None:
+    """Give the files below `draft` to the owner of the data directory `place`, and make them durable."""
     owner = place.stat()
     draft.chmod(0o700)
     for directory, _, names in os.walk(draft):

@@ -18,13 +18,10 @@ import zlib
 from pathlib import Path
 from typing import IO, Final
 
-from edge import __version__, durable, last_run
+from edge import durable
 from edge.backup.archive import BEFORE, JOURNAL, STAGE, BackupManifest, BackupRefused
-from edge.backup.restoring import extract
-from edge.engine.journal import sqlite_schema
-from edge.engine.journal.data_directory import LOCK_NAME, DataDirectoryRefused, DirectoryLock
-from edge.security.client_database import NAME as CLIENTS
-from edge.security.oscore import leap
+from edge.backup.restoring import adapt, check_journal, extract, settle
+from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
 
 _NEW: Final = "new"
 _OLD: Final = "old"
@@ -46,15 +43,13 @@ def stage(source: IO[bytes], data_dir: Path, most: int) -> BackupManifest:
         (place / _NEW).mkdir(mode=0o700, parents=True)
         try:
             manifest = extract(source, place / _NEW, most)
-            sqlite_schema.verify(place / _NEW / JOURNAL)
-            _sync(place)
+            check_journal(place / _NEW)
+            settle(place, data_dir)
             durable.sync_directory(data_dir)
             durable.write(place / _PHASE, b"staged")
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
-    except DataDirectoryRefused as error:
-        raise BackupRefused(f"The backup cannot be used: {error.description}") from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise BackupRefused(f"The backup is damaged, or none: {error}") from error
     except (OSError, sqlite3.Error) as error:
@@ -80,11 +75,12 @@ def complete(data_dir: Path) -> bool:
             durable.write(place / _PHASE, b"aside")
             phase = b"aside"
         if phase == b"aside":
-            _prepare(place)
+            if (place / _NEW / JOURNAL).exists():  # otherwise it was adapted, and moved in part, before a crash
+                adapt(place / _NEW, place / _OLD)
             _move(place / _NEW, data_dir)
             durable.write(place / _PHASE, b"done")
-        shutil.rmtree(data_dir / BEFORE, ignore_errors=True)
-        if (place / _OLD).exists():
+        if (place / _OLD).exists():  # otherwise `before-restore` has it already
+            shutil.rmtree(data_dir / BEFORE, ignore_errors=True)
             (place / _OLD).rename(data_dir / BEFORE)
         durable.sync_directory(data_dir)
         shutil.rmtree(place)
@@ -93,24 +89,9 @@ def complete(data_dir: Path) -> bool:
     return True
 
 
-def _prepare(place: Path) -> None:
-    """Adapt files that must differ from those of the backup. May run again after a crash."""
-    # OSCORE sequence numbers must not repeat with one key (RFC 8613, section 7.2): skip those used since the backup.
-    if (place / _NEW / CLIENTS).exists():
-        leap(place / _NEW / CLIENTS)
-    if not (place / _NEW / last_run.NAME).exists():
-        last_run.restored(place / _OLD, place / _NEW, __version__)
-
-
 def _move(source: Path, target: Path) -> None:
     for entry in sorted(source.iterdir()):
         if entry.name not in _STAY:
             entry.rename(target / entry.name)
     durable.sync_directory(source)
     durable.sync_directory(target)
-
-
-def _sync(directory: Path) -> None:
-    for path in (directory, *directory.rglob("*")):
-        if path.is_dir():
-            durable.sync_directory(path)

@@ -62,7 +62,7 @@ def test_a_start_that_crashes_anywhere_is_completed_by_the_next_one(backup, tmp_
     expected = content(tmp_path / "restored")
     assert expected["note"] == b"1"
     assert {f"before-restore/{name}": text for name, text in content(template).items()}.items() <= expected.items()
-    rename, write = Path.rename, durable.write
+    rename, write, rmtree, sync = Path.rename, durable.write, shutil.rmtree, durable.sync_directory
     for steps in itertools.count():
         place = tmp_path / str(steps)
         shutil.copytree(template, place)
@@ -83,9 +83,19 @@ def test_a_start_that_crashes_anywhere_is_completed_by_the_next_one(backup, tmp_
             step()
             write(file, text, **options)
 
+        def removed(path: Path, **options: object) -> None:
+            step()
+            rmtree(path, **options)
+
+        def synced(directory: Path) -> None:
+            step()
+            sync(directory)
+
         with monkeypatch.context() as patched:
             patched.setattr(Path, "rename", renamed)
             patched.setattr(staging.durable, "write", written)
+            patched.setattr(staging.durable, "sync_directory", synced)
+            patched.setattr(staging.shutil, "rmtree", removed)
             try:
                 complete(place)
             except Crash:
