@@ -86,7 +86,8 @@ async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house:
     await enter(page, "topic", "shed/edited")
     await page.wait_for(f"{PREVIEW} === 'First'")
     await page.evaluate("document.getElementById('save').click()")
-    await page.wait_for(f"location.hash === '#/mapping/edited' && {CONTENT}?.textContent.includes('First')")
+    await page.wait_for("document.getElementById('delete') !== null")  # the page of the new file
+    await page.wait_for(f"{CONTENT}?.textContent.includes('First')")
     await type_text(page, good.replace("First", "Second"))
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for("document.getElementById('revert') !== null")
@@ -96,3 +97,27 @@ async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house:
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/new'")
     await page.wait_for("document.getElementById('files')?.textContent.includes('edited') === false")
+
+
+async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, page):
+    hold = (
+        "const real = globalThis.fetch; globalThis.fetch = (...call) => call[1]?.method !== 'PUT' ? real(...call)"
+        " : new Promise(resolve => { globalThis.goOn = () => resolve(real(...call)); })"
+    )
+    text = '[[mapping]]\ntopic = "shed/slow"\nobservation = "edge:slow"\nlabel = "One"\n'
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await page.evaluate(f"{{ {hold} }}")
+    await enter(page, "file", "slow")
+    await type_text(page, text)
+    for written in ("Two two", "Three three"):
+        await page.evaluate("document.getElementById('save').click()")
+        await page.wait_for("globalThis.goOn !== undefined")
+        await type_text(page, text.replace("One", written))
+        await page.evaluate("{ globalThis.goOn(); delete globalThis.goOn; }")
+        await page.wait_for("document.getElementById('delete') !== null")
+        await page.wait_for("document.getElementById('save').disabled === false")
+        assert written in await page.evaluate(f"{CONTENT}.textContent")
+    stored = (await page.evaluate("fetch('/api/mappings/slow').then(answer => answer.text())")) or ""
+    assert "Two two" in stored
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for("location.hash === '#/new'")

@@ -12,11 +12,14 @@ import { MappingPreview } from "../parts/mapping_preview.js";
 
 const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation = "edge:{bed}-temperature"\nunit = "unit:DegreeCelsius"\nlabel = "Temperature of {bed}"\n';
 
+// What the user wrote while a new file was being saved, {name, text}: the page of that file goes on with it.
+let unsaved;
+
 /** `name` is that of the file; empty: a new one. */
 export function Page({ name }) {
   const title = name ? `${name}.toml` : t("mapping.new");
   useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
-  const text = useSignal(name ? undefined : FIRST), stored = useSignal(name ? undefined : "");
+  const text = useSignal(!name ? FIRST : unsaved?.name === name ? unsaved.text : undefined), stored = useSignal(name ? undefined : "");
   const previous = useSignal(false), written = useSignal(name), marks = useSignal(undefined);
   const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
   const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
@@ -25,26 +28,32 @@ export function Page({ name }) {
     payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
   };
   const [act, problem] = useAction();
-  const load = () => act(async () => {
-    const found = await readMapping(name);
-    text.value = stored.value = found;
-    topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(found)?.[1] ?? "";
+  const load = async () => {
+    stored.value = await readMapping(name);
+    text.value ??= stored.value;  // what the user has written since stays
+    topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(stored.value)?.[1] ?? "";
     previous.value = (await mappingFiles()).some((each) => each.name === name && each.has_previous);
-  });
-  useEffect(() => { if (name) load(); }, []);
+  };
+  useEffect(() => {
+    unsaved = undefined;
+    if (name) act(load);
+  }, []);
   if (!access.value) return html`<h1>${title}</h1>`;
   if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
   const save = () => act(async () => {
-    await writeMapping(written.value, text.value);
-    announce(t("new.saved", { name: `${written.value}.toml` }));
+    const saved = text.value, file = written.value;
+    await writeMapping(file, saved);
+    announce(t("new.saved", { name: `${file}.toml` }));
     lookNow();
     if (name) return load();
-    location.hash = `#/mapping/${encodeURIComponent(written.value)}`;
+    if (text.value !== saved) unsaved = { name: file, text: text.value };
+    location.hash = `#/mapping/${encodeURIComponent(file)}`;
   });
   const revert = () => act(async () => {
     await writeMapping(name, await readMapping(name, true));
     announce(t("mapping.reverted"));
     await load();
+    text.value = stored.value;
   });
   const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(async () => {
     await deleteMapping(name);
