@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge.adapters.settings import MappingsSettings
+from edge.directory_stamps import DirectoryStamps, Stamp
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import MappingPack, load_builtin
@@ -18,13 +19,10 @@ from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
 
-_Stamp = tuple[int, int, int]
-"""Modification time (ns), size and inode: differs for replaced, rewritten and touched files."""
-
 
 @dataclass(slots=True)
 class _File:
-    stamp: _Stamp
+    stamp: Stamp
     pack: MappingPack | None
     """The last valid version."""
     fault: str | None
@@ -38,13 +36,12 @@ class MappingFiles:
 
         Raises `MappingError` for an unknown pack. Invalid files of the operator raise nothing.
         """
-        self._directory = settings.dir
+        self._directory = None if settings.dir is None else DirectoryStamps(settings.dir, is_mapping_file)
         self.limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)
         self._interval = settings.reload_interval
         self._changed = changed
         self._packs = [load_builtin(name, limits=self.limits) for name in settings.packs]
         self._files: dict[Path, _File] = {}
-        self._unreadable: str | None = None
         self._stopping = threading.Event()
         self._looking = threading.Lock()
         """Held while the files are read: by the watching thread, or by one that has written a file."""
@@ -82,8 +79,11 @@ class MappingFiles:
             for path, file in list(self._files.items())
             if file.fault is not None
         ]
-        if self._unreadable is not None:
-            listed.append({"file": str(self._directory), "reason": self._unreadable, "previous_version_applies": True})
+        directory = self._directory
+        if directory is not None and directory.unreadable is not None:
+            listed.append(
+                {"file": str(directory.directory), "reason": directory.unreadable, "previous_version_applies": True}
+            )
         return listed
 
     def look(self) -> bool:
@@ -137,7 +137,7 @@ class MappingFiles:
                 changed |= self._load(path, stamp, known)
         return changed
 
-    def _load(self, path: Path, stamp: _Stamp, known: _File | None) -> bool:
+    def _load(self, path: Path, stamp: Stamp, known: _File | None) -> bool:
         try:
             pack = load_file(path, limits=self.limits)
         except (MappingError, OSError) as error:
@@ -153,24 +153,16 @@ class MappingFiles:
         _log.info("mappings.file_read", extra={"file": str(path), "mappings": len(pack.mappings)})
         return True
 
-    def _stamps(self) -> dict[Path, _Stamp] | None:
+    def _stamps(self) -> dict[Path, Stamp] | None:
         """Return the existing files. None: the directory cannot be read, so its files are unknown."""
-        found: dict[Path, _Stamp] = {}
-        if self._directory is None:
-            return found
-        try:
-            for path in self._directory.iterdir():
-                if is_mapping_file(path):
-                    status = path.stat()
-                    found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except FileNotFoundError:
-            # The operator creates the directory. A file may disappear between the two calls.
-            if self._directory.exists():
-                return self._stamps()
-        except OSError as error:
-            if self._unreadable is None:
-                _log.error("mappings.directory_unreadable", extra={"dir": str(self._directory), "reason": str(error)})
-            self._unreadable = str(error)
-            return None
-        self._unreadable = None
+        directory = self._directory
+        if directory is None:
+            return {}
+        was_readable = directory.unreadable is None
+        found = directory.read()
+        if found is None and was_readable:
+            _log.error(
+                "mappings.directory_unreadable",
+                extra={"dir": str(directory.directory), "reason": directory.unreadable},
+            )
         return found

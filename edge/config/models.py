@@ -13,6 +13,7 @@ from edge.adapters.settings import (
     ObservationsSettings,
     SerialSettings,
 )
+from edge.automation.settings import AutomationSettings
 from edge.config.profiles import DEFAULT, Profile
 from edge.engine.settings import EngineSettings
 from edge.gates.settings import (
@@ -104,6 +105,7 @@ class Settings(Section):
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()
+    automation: AutomationSettings = AutomationSettings()
     host: HostSettings = HostSettings()
     outbox: OutboxSettings = OutboxSettings()
     offload: OffloadSettings = OffloadSettings()
@@ -123,6 +125,11 @@ class Settings(Section):
     def mappings_dir(self) -> Path:
         """Directory of the operator's own mapping files."""
         return self.mappings.dir or self.data_dir / "mappings"
+
+    @property
+    def rules_dir(self) -> Path:
+        """Directory of the rules."""
+        return self.automation.dir or self.data_dir / "rules"
 
     @property
     def queries_dir(self) -> Path:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
@@ -56,6 +56,8 @@ from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateConflict, UpdateFailed
 from edge.protocol.results import Term
+
+T = TypeVar("T")
 
 _LONGEST_PARSED: Final = 65_536
 """Characters of the longest subscribed query that is parsed in this process: about 10 ms."""
@@ -162,6 +164,12 @@ class Engine:
             if copy in self._graph_copies:
                 self._graph_copies.remove(copy)
             return copy.take_changes()
+
+    def try_out(self, action: Callable[[LiveGraph], T], seconds: float) -> Child[T]:
+        """Start a function on the graph in a forked process. See `Scheduler.try_out`."""
+        # With the lock, so that no change of the graph is half done at the fork.
+        with self.writing:
+            return self.forked.begin(lambda: action(self.graph), seconds, "engine.query_timeout")
 
     def close(self) -> None:
         """Stop evaluations in forked processes, and copies in the background."""

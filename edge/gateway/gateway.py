@@ -47,6 +47,7 @@ from edge.section_types import default_data_dir
 
 if TYPE_CHECKING:
     from edge.gates.http.profiles import ProfileRequest
+    from edge.gateway.automation import RunningRules
     from edge.gateway.client_management import ClientManagement
     from edge.gateway.host import Host
     from edge.gateway.mappings import Mappings
@@ -100,6 +101,7 @@ class Gateway:
         self._recent: Recent | None = None
         self._mappings: Mappings | None = None
         self._queries: QueryDocuments | None = None
+        self._rules: RunningRules | None = None
         self._mqtt: Mqtt | None = None
         self._serial: Serial | None = None
         self._host: Host | None = None
@@ -242,6 +244,10 @@ class Gateway:
             partial(_check_query, engine, settings.engine.query_timeout),
             lambda: self._mqtt.gate.faults() if self._mqtt is not None and self._mqtt.gate is not None else {},
         )
+        from edge.gateway.automation import RunningRules
+
+        self._rules = RunningRules(settings, engine, self._recent, self.metrics)
+        watchdog.watch(self._rules.start(self._stack))
         # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.
         if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
             from edge.gateway.mappings import Mappings
@@ -432,6 +438,7 @@ class Gateway:
             profiles=_read_profile,
             queries=lambda: self._queries,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
+            rules=lambda: self._rules.documents if self._rules is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
             ship=self._ship,
@@ -510,6 +517,8 @@ class Gateway:
             health["serial"] = ports
         if mappings is not None:
             health["mapping_faults"] = mappings.faults()
+        if self._rules is not None:
+            health["rule_faults"] = self._rules.faults()
         if mqtt is not None and mqtt.gate is not None:
             health["mqtt_gate"] = _connection(mqtt.gate.connected)
             health["query_faults"] = mqtt.gate.faults()

@@ -43,9 +43,9 @@ class QueryDocuments:
             for path in self._documents.files(_is_query)
         ]
 
-    def read(self, name: str) -> str:
-        """Return the text of a query. Raises `NotFound`, `StorageFailed`."""
-        return self._documents.read(name)
+    def read(self, name: str, *, previous: bool = False) -> str:
+        """Return the text of a query, or of its previous version. Raises `NotFound`, `StorageFailed`."""
+        return self._documents.read(name, previous=previous)
 
     def write(self, name: str, text: str) -> None:
         """Check and write a query. Raises `ParsingFailed` and other errors of the check, `StorageFailed`."""

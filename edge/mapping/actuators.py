@@ -13,6 +13,7 @@ from edge.mapping.commands import TopicTemplate, payload_template
 from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.places import under
+from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.mapping.values import BadValueError, Converter, literal, shown
@@ -20,10 +21,6 @@ from edge.mapping.values import BadValueError, Converter, literal, shown
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
 _LONGEST_REASON: Final = 120
-# IRIs, strings and comments: a colon inside them does not mark a prefixed name.
-_OPAQUE: Final = re.compile(r"""<[^<>\s]*>|"[^"\n]*"|'[^'\n]*'|#[^\n]*""")
-_PREFIXED: Final = re.compile(r"(?<![\w?$:.\-])([A-Za-z](?:[\w.\-]*[\w\-])?):")
-_DECLARED: Final = re.compile(r"\bPREFIX\s+([A-Za-z][\w.\-]*)?:", re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"[?$](\w+)")
 
 
@@ -107,7 +104,7 @@ class ActuatorCompiler:
         if name in self._names:
             raise BadKeyError("Another actuator of this file has that name.", key="name")
         self._names.add(name)
-        query = _with_prefixes(spec.query, self.namespaces)
+        query = with_prefixes(spec.query, self.namespaces)
         variables = _variables(spec.query, query, self.namespaces)
         if unknown := [each for each in spec.convert if each not in variables]:
             raise BadKeyError(
@@ -191,17 +188,6 @@ def _converter(name: str, spec: ConvertSpec) -> Converter:
     )
 
 
-def _with_prefixes(text: str, namespaces: Mapping[str, str]) -> str:
-    """Return the query with declarations of the file's prefixes that it uses, on its first line."""
-    own = {found[1] or "" for found in _DECLARED.finditer(text)}
-    used = [name for name in _prefixes(text) if name in namespaces and name not in own]
-    return "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in used) + text
-
-
-def _prefixes(text: str) -> list[str]:
-    return sorted({found[1] for found in _PREFIXED.finditer(_OPAQUE.sub(" ", text))})
-
-
 def _variables(text: str, query: str, namespaces: Mapping[str, str]) -> tuple[str, ...]:
     """Return the selected variables. Raises `BadKeyError`. The engine checks the query itself later."""
     try:
@@ -218,10 +204,10 @@ def _variables(text: str, query: str, namespaces: Mapping[str, str]) -> tuple[st
 
 
 def _not_sparql(error: SyntaxError, text: str, shift: int, namespaces: Mapping[str, str]) -> BadKeyError:
-    known = {*namespaces, *(found[1] or "" for found in _DECLARED.finditer(text))}
-    for name in _prefixes(text):
+    known = {*namespaces, *declared(text)}
+    for name in prefixes(text):
         if name not in known:
-            line = next((n for n, one in enumerate(text.splitlines(), 1) if name in _prefixes(one)), 1)
+            line = next((n for n, one in enumerate(text.splitlines(), 1) if name in prefixes(one)), 1)
             return BadKeyError(
                 f'The prefix "{name}" is not known; declare it in [namespaces].',
                 key="query",

@@ -238,6 +238,22 @@ class Scheduler:
         """Return the pending updates of `who`, next first, then the outcomes of finished ones, newest first."""
         return self._on_writer(lambda: self._timers.listed(state, limit, who), who.client, who)
 
+    def pending_ids(self, prefix: str) -> Future[list[str]]:
+        """Return the ids of the gateway's own pending updates that begin with `prefix`."""
+        return self._on_writer(lambda: self._timers.pending_ids(prefix))
+
+    def check(self, request: UpdateRequest) -> None:
+        """Compile an update without running it. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`."""
+        self._engine.prepare(request)
+
+    def try_out(self, action: Callable[[LiveGraph], T], seconds: float) -> T:
+        """Run a function on the graph in a forked process, and wait for its result. `seconds`: time limit.
+
+        The function may change the graph: the changes are gone with the process. It must use nothing else of the
+        gateway that has threads or open files. Raises the errors of the function, and those of `Child.result`.
+        """
+        return self._engine.try_out(action, seconds).result()
+
     def query(self, request: QueryRequest) -> Future[QueryResult]:
         """Answer a query on a committed state that is at least as recent as the call.
 
@@ -346,6 +362,10 @@ class Scheduler:
         They include the gateway's own updates that were requested before the call.
         """
         return self._on_writer(self._journal.receipts)
+
+    def load(self, content: ChangeSet) -> None:
+        """Add quads to the graph. Only for a scheduler without a writer thread, whose data are in memory only."""
+        self._engine.restore((content,))
 
     def turn(self) -> None:
         """Run waiting work up to one commit on this thread. Only for a scheduler without a writer thread."""

@@ -265,6 +265,10 @@ class Timers:
             found += itertools.islice(finished, limit - len(found))
         return found
 
+    def pending_ids(self, prefix: str) -> list[str]:
+        """Return the ids of the gateway's own pending ones that begin with `prefix`."""
+        return [key for key in self._waiting if key.startswith(prefix) and owned(key, "")]
+
     def is_waiting(self, waiting: PendingTimer) -> bool:
         """Return whether an offered one is still pending. It may have been cancelled or replaced."""
         return self._waiting.get(waiting.key) is waiting

@@ -22,19 +22,21 @@ from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
 from edge.gates.engine_interface import OperatedEngine
-from edge.gates.guard import Guard, TokenIssuer, check, check_everything, check_timers
+from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
+from edge.gates.http.documents import DocumentResources, Documents
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
-from edge.gates.http.mappings import MappingDocuments, read_document, read_test, wants_previous
+from edge.gates.http.mappings import MappingDocuments, MappingResources
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.profiles import ReadProfile, read_profile_request
-from edge.gates.http.queries import QueryDocuments, QueryResources
+from edge.gates.http.queries import QUERIES
+from edge.gates.http.rules import RuleDocuments, RuleResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
@@ -62,9 +64,6 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 _FORWARDING_HEADERS = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
 """Headers that mark a request as forwarded by a proxy, or as sent by a page of another origin."""
 
-
-_MAPPINGS = "Mapping files write to the graph, and their actuators read any graph and publish on any topic"
-"""Why not every administrator may change them."""
 
 _SERIES_AT_ONCE = 2
 """Requests for recent values that are read at the same time. Others wait, so that updates get the processor."""
@@ -110,12 +109,14 @@ class Views:
     """Log, settings and administration commands; None if the gate runs alone."""
     profiles: ReadProfile | None = None
     """Reader of the profiles of applications; None if the gate runs alone."""
-    queries: Callable[[], QueryDocuments | None] = lambda: None
+    queries: Callable[[], Documents | None] = lambda: None
     """The continuous queries; None while the gateway starts."""
     clients: Callable[[], ClientManagement | None] = lambda: None
     """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
     """The mapping files; None while the gateway starts."""
+    rules: Callable[[], RuleDocuments | None] = lambda: None
+    """The rules; None while the gateway starts."""
     bad_values: Callable[[], object] = list
     """Values that could not be parsed, with the reason, as JSON."""
     outbox: Callable[[], object] = dict
@@ -151,12 +152,12 @@ class Routes:
         self._resources = (
             ClientResources(views.clients, settings, self._administrator),
             MaintenanceResources(views.maintenance, settings, self._administrator),
-            QueryResources(views.queries, settings, self._administrator),
+            DocumentResources(QUERIES, views.queries, settings, self._administrator),
+            MappingResources(views.mappings, settings, self._administrator),
+            RuleResources(views.rules, settings, self._administrator),
         )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._profile_slot = asyncio.Semaphore(1)
-        self._mapping_slot = asyncio.Semaphore(1)
-        """Mapping files are read, tested and written one after the other: a large one takes a second."""
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
@@ -176,9 +177,6 @@ class Routes:
             _route("/api/access", "api", self._own_access, ["GET"]),
             _route("/api/profile", "api", self._profile, ["POST"]),
             _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
-            _route("/api/mappings", "api", self._administrators_only(self._mappings), ["GET"]),
-            _route("/api/mappings/{name}", "api", self._administrators_only(self._mapping), ["GET", "PUT", "DELETE"]),
-            _route("/api/mapping-test", "api", self._administrators_only(self._test_mapping), ["POST"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
             _route("/api/series", "query", self._series, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
@@ -441,41 +439,6 @@ class Routes:
         if found is None:
             raise NotFound("No message of this topic waits for a mapping; /api/unmapped lists the topics")
         return _json(found)
-
-    async def _mappings(self, request: Request) -> Response:
-        return _json(await self._with_documents(lambda documents: documents.listed()))
-
-    async def _mapping(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if request.method == "PUT":
-            content = await read_document(request, self._settings)
-            check_everything(self._recheck(request), _MAPPINGS)
-            await self._with_documents(lambda documents: documents.write(name, content))
-            return _json({"written": {"name": name}})
-        if request.method == "DELETE":
-            check_everything(self._recheck(request), _MAPPINGS)
-            await self._with_documents(lambda documents: documents.delete(name))
-            return _json({"deleted": {"name": name}})
-        previous = wants_previous(request)
-        text = await self._with_documents(lambda documents: documents.read(name, previous=previous))
-        return Response(text, headers={"Content-Type": "text/plain; charset=utf-8"})
-
-    async def _test_mapping(self, request: Request) -> Response:
-        wanted = await read_test(request, self._settings)
-        check(self._recheck(request), "administer")
-        return _json(
-            await self._with_documents(
-                lambda documents: documents.test(wanted.topic, wanted.payload, wanted.name, wanted.text)
-            )
-        )
-
-    async def _with_documents(self, call: Callable[[MappingDocuments], _T]) -> _T:
-        """Call a method of the mapping files on a thread."""
-        documents = self._views.mappings()
-        if documents is None:
-            raise _not_ready()
-        async with self._mapping_slot:
-            return await asyncio.to_thread(call, documents)
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:

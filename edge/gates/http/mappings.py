@@ -1,39 +1,30 @@
-"""Resources of the mapping files: list, read, write, delete, and a test with a message."""
+"""Resources of the mapping files, and a test with a message."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from starlette.requests import Request
+from starlette.responses import Response
 
-from edge.gates.http.body import content_type, read_text
+from edge.gates.http.documents import DocumentResources, Documents, Endpoint, Kind, read_members, to_json
 from edge.gates.settings import HttpGateSettings
-from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
-from edge.protocol.json_faults import json_fault
+from edge.protocol.access import Access
+from edge.protocol.errors import InvalidRequest
 
-_MOST: Final = 256 * 1024
-"""Bytes of a mapping file."""
-_TYPES: Final = ("", "text/plain")
+_KIND: Final = Kind(
+    "/api/mappings",
+    "text/plain",
+    ("", "text/plain"),
+    "Mapping files write to the graph, and their actuators read any graph and publish on any topic",
+)
 _EXAMPLE: Final = '{"topic": "room/1", "payload": "21.5", "name": "rooms", "text": "[[mapping]] ..."}'
 
 
-class MappingDocuments(Protocol):
-    """The operator's mapping files. Any thread may call it. Its methods raise `EdgeError`."""
-
-    def listed(self) -> Sequence[Mapping[str, object]]:
-        """Return a JSON object for each file."""
-
-    def read(self, name: str, *, previous: bool = False) -> str:
-        """Return the text of a file, or of its previous version."""
-
-    def write(self, name: str, text: str) -> None:
-        """Check and write a file. Its mappings apply when this returns."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file."""
+class MappingDocuments(Documents, Protocol):
+    """The operator's mapping files. A written one applies at once."""
 
     def test(self, topic: str, payload: bytes, name: str, text: str | None) -> Mapping[str, object]:
         """Return what the gateway would make of a message, with this text as the file."""
@@ -49,37 +40,42 @@ class MappingTest:
     text: str | None
 
 
-def wants_previous(request: Request) -> bool:
-    """Return whether the request is for the previous version of a file. Raises `InvalidRequest`."""
-    value = request.query_params.get("previous", "false")
-    if value not in ("true", "false"):
-        raise InvalidRequest(f'"previous" is {json.dumps(value)}; it can be "true" or "false"')
-    return value == "true"
+class MappingResources:
+    """The endpoints. Each is for administrators only, which the caller checks before it calls them."""
+
+    def __init__(
+        self,
+        documents: Callable[[], MappingDocuments | None],
+        settings: HttpGateSettings,
+        by: Callable[[Request], Access],
+    ) -> None:
+        """See `DocumentResources`."""
+        self._documents = documents
+        self._settings = settings
+        self._by = by
+        self._files = DocumentResources(_KIND, documents, settings, by)
+
+    def routes(self) -> Iterable[tuple[str, Endpoint, list[str]]]:
+        """Return path, endpoint and methods of each resource."""
+        return (*self._files.routes(), ("/api/mapping-test", self._test, ["POST"]))
+
+    async def _test(self, request: Request) -> Response:
+        wanted = _read_test(await read_members(request, self._settings))
+        self._by(request)
+        return to_json(
+            await self._files.call(
+                self._documents(),
+                lambda documents: documents.test(wanted.topic, wanted.payload, wanted.name, wanted.text),
+            )
+        )
 
 
-async def read_document(request: Request, settings: HttpGateSettings) -> str:
-    """Return the text of a mapping file that a PUT sends. Raises the errors of `read_text`."""
-    if content_type(request).media_type not in _TYPES:
-        raise UnsupportedMediaType("Send the mapping file as text/plain")
-    return await read_text(request, settings, _MOST)
-
-
-async def read_test(request: Request, settings: HttpGateSettings) -> MappingTest:
-    """Return the test that a POST requests. Raises `InvalidRequest`, and the errors of `read_text`."""
-    try:
-        wanted = json.loads(await read_text(request, settings, 4 * _MOST))
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(json_fault("The body", error)) from None
-    members = wanted if isinstance(wanted, dict) else {}
+def _read_test(members: Mapping[str, object]) -> MappingTest:
+    """Return the test that a POST requests. Raises `InvalidRequest`."""
     topic, name, text = members.get("topic"), members.get("name", "new"), members.get("text")
     if not isinstance(topic, str) or not isinstance(name, str) or not (text is None or isinstance(text, str)):
         raise InvalidRequest(f"Send a JSON object of texts, for example {_EXAMPLE}")
-    try:
-        for each in (topic, name, text or ""):
-            each.encode()
-        return MappingTest(topic, _payload(members), name, text)
-    except UnicodeEncodeError as error:
-        raise InvalidRequest(f"The body has half a surrogate pair, which is not a character: {error.reason}") from None
+    return MappingTest(topic, _payload(members), name, text)
 
 
 def _payload(members: Mapping[str, object]) -> bytes:

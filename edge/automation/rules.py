@@ -1,0 +1,321 @@
+"""The rules that apply: subscribes to their queries and to their situations, and passes on what changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Set
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+import pyoxigraph as ox
+
+from edge.automation.engine_hands import EngineHands, UpdateEngine
+from edge.automation.rule import END, SITUATIONS, Rule, iri_of, read_iri
+from edge.automation.runner import Listener, RuleRunner, Tally, prefix
+from edge.automation.settings import AutomationSettings
+from edge.backoff import Backoff, Retry
+from edge.engine.clock import Clock
+from edge.engine.requests import (
+    ActiveSubscription,
+    QueryRequest,
+    Sink,
+    SubscribeFailed,
+    SubscriberNotification,
+    UpdateRequest,
+)
+from edge.protocol.errors import EdgeError
+from edge.protocol.results import Row
+
+_log = logging.getLogger(__name__)
+
+_BACKOFF: Final = Backoff(1.0, 60.0)
+_SECOND: Final = 1_000_000
+
+Event = SubscriberNotification | SubscribeFailed
+
+
+class RuleEngine(UpdateEngine, Protocol):
+    """Interface of the engine's scheduler for rules."""
+
+    def pending_ids(self, prefix: str) -> Future[list[str]]:
+        """Return the ids of pending updates."""
+
+    def subscribe(self, query: QueryRequest, sink: Sink, *, awaited: bool = False) -> Future[ActiveSubscription]:
+        """Send `sink` the result of a query, then each change."""
+
+    def unsubscribe(self, spuid: str) -> Future[None]:
+        """End a subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleState:
+    """What a rule does, for people."""
+
+    waiting: int
+    active: int
+    tally: Tally
+    stopped: str
+    """Why it does not run; empty if it does."""
+
+
+@dataclass(eq=False)
+class _Feed:
+    """One subscription. Notifications of a replaced one are ignored."""
+
+    spuid: str = ""
+    closed: bool = False
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A rule that applies."""
+
+    rule: Rule
+    runner: RuleRunner
+    feed: _Feed | None = None
+    failure: str = ""
+    retry: Retry = field(default_factory=lambda: Retry(_BACKOFF))
+    retry_at: int | None = None
+    """Time of the steady clock."""
+
+
+class Rules:
+    """The rules that apply. All methods belong to one thread, except `states`.
+
+    What comes from other threads is posted as functions for that thread.
+    """
+
+    def __init__(
+        self,
+        engine: RuleEngine,
+        hands: EngineHands,
+        settings: AutomationSettings,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], None],
+        crowded: Callable[[], bool] = lambda: False,
+        listener: Listener | None = None,
+    ) -> None:
+        """`post` runs a function on the thread that owns the rules; `crowded`: whether too many wait there."""
+        self._engine = engine
+        self._hands = hands
+        self._settings = settings
+        self._clock = clock
+        self._post = post
+        self._crowded = crowded
+        self._listener = listener
+        self._rules: dict[str, _Watched] = {}
+        self._situations: dict[str, str] = {}
+        """Solutions of the situations in the graph, by IRI."""
+        self._situations_feed: _Feed | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is subscribed to the situations. If not, all rules begin again with the next `follow`."""
+        return self._situations_feed is not None
+
+    def states(self) -> Mapping[str, RuleState]:
+        """Return the states of the rules that apply, by name."""
+        return {
+            name: RuleState(**each.runner.counts, tally=each.runner.tally, stopped=each.failure or each.runner.stopped)
+            for name, each in list(self._rules.items())
+        }
+
+    def follow(self, wanted: Iterable[Rule], names: Set[str]) -> None:
+        """Apply these rules instead of the present ones.
+
+        `names`: of all rules that exist. Those among them that do not apply, because their files have a mistake, keep
+        their situations. Raises `EdgeError`; then it is to be called again.
+        """
+        if not self.follows:
+            self._follow_situations()
+        rules = {rule.name: rule for rule in wanted if rule.enabled}
+        for name, each in list(self._rules.items()):
+            if rules.get(name) != each.rule:
+                self._close(each.feed)
+                del self._rules[name]
+        pending = {name.split("/")[1] for name in self._hands.wait(self._engine.pending_ids("rule/"))}
+        active = {found[0] for iri in self._situations if (found := read_iri(iri)) is not None}
+        # Also what rules have left behind that were deleted while the gateway was stopped.
+        for name in (pending | active) - names:
+            self._withdraw(name)
+        for name, rule in rules.items():
+            if name not in self._rules:
+                self._begin(rule)
+
+    def close(self) -> None:
+        """End all subscriptions. Delayed updates go on."""
+        for each in self._rules.values():
+            self._close(each.feed)
+        self._close(self._situations_feed)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        for each in self._rules.values():
+            if each.retry_at is not None and each.retry_at <= self._clock.steady():
+                self._subscribe(each)
+            each.runner.tick()
+
+    def wait(self) -> float | None:
+        """Return the seconds until `tick` has something to do; None: nothing waits."""
+        now, times = self._clock.steady(), []
+        for each in self._rules.values():
+            if each.retry_at is not None:
+                times.append((each.retry_at - now) / _SECOND)
+            if (wait := each.runner.wait()) is not None:
+                times.append(wait)
+        return max(0.0, min(times)) if times else None
+
+    def _begin(self, rule: Rule) -> None:
+        settings, clock = self._settings, self._clock
+        runner = RuleRunner(
+            rule,
+            self._hands,
+            wall=clock.wall,
+            steady=clock.steady,
+            most=settings.max_situations,
+            rate=settings.max_rate,
+            listener=self._listener,
+        )
+        pending = self._hands.wait(self._engine.pending_ids(prefix(rule.name)))
+        runner.restore(self._active(rule.name), pending)
+        watched = self._rules[rule.name] = _Watched(rule, runner)
+        self._subscribe(watched)
+
+    def _active(self, name: str) -> dict[str, str]:
+        """Return the solutions of a rule's situations in the graph, by digest."""
+        return {
+            found[1]: solution
+            for iri, solution in self._situations.items()
+            if (found := read_iri(iri)) is not None and found[0] == name
+        }
+
+    def _withdraw(self, name: str) -> None:
+        """Delete the situations of a rule that is gone, and cancel its delayed updates."""
+        for pending in self._hands.wait(self._engine.pending_ids(prefix(name))):
+            self._hands.cancel(pending)
+        for digest in self._active(name):
+            self._hands.perform([UpdateRequest(END, bindings={"_situation": iri_of(name, digest)})])
+
+    # Situations in the graph
+
+    def _follow_situations(self) -> None:
+        """Subscribe to the situations, and take those that are there."""
+        feed = self._situations_feed = _Feed()
+        first: list[Event] = []
+
+        def take(event: Event) -> None:
+            if first:
+                self._post(partial(self._changed_situations, feed, event))
+            else:
+                first.append(event)
+
+        try:
+            # Awaited: what a rule has done itself is known before the next notification of its query.
+            subscribed = self._hands.wait(self._engine.subscribe(QueryRequest(SITUATIONS), take, awaited=True))
+        except BaseException:
+            self._situations_feed = None
+            raise
+        feed.spuid = subscribed.spuid
+        (event,) = first
+        self._situations = {} if isinstance(event, SubscribeFailed) else dict(map(_situation, event.delta.added))
+
+    def _changed_situations(self, feed: _Feed, event: Event) -> None:
+        if self._situations_feed is not feed:
+            return
+        if isinstance(event, SubscribeFailed):
+            # What delayed updates do from now on is not known, so all rules begin again.
+            _log.error("automation.situations_lost", extra={"reason": event.description})
+            self.close()
+            self._rules.clear()
+            self._situations_feed = None
+            return
+        added, removed = dict(map(_situation, event.delta.added)), dict(map(_situation, event.delta.removed))
+        for iri in removed.keys() - added.keys():
+            self._situations.pop(iri, None)
+            if (found := self._runner_of(iri)) is not None:
+                found[0].disappeared(found[1])
+        for iri, solution in added.items():
+            self._situations[iri] = solution
+            if (found := self._runner_of(iri)) is not None:
+                found[0].appeared(found[1], solution)
+
+    def _runner_of(self, iri: str) -> tuple[RuleRunner, str] | None:
+        found = read_iri(iri)
+        watched = None if found is None else self._rules.get(found[0])
+        return None if found is None or watched is None else (watched.runner, found[1])
+
+    # Queries of the rules
+
+    def _subscribe(self, watched: _Watched) -> None:
+        self._close(watched.feed)
+        watched.retry_at = None
+        feed = watched.feed = _Feed()
+        future = self._engine.subscribe(QueryRequest(watched.rule.query), partial(self._take, watched, feed))
+        future.add_done_callback(lambda done: self._post(partial(self._subscribed, watched, feed, done)))
+
+    def _subscribed(self, watched: _Watched, feed: _Feed, future: Future[ActiveSubscription]) -> None:
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._failed(watched, feed, error.description if isinstance(error, EdgeError) else str(error))
+            return
+        feed.spuid = future.result().spuid
+        if watched.feed is feed:
+            watched.failure = ""
+            watched.retry.succeeded()
+        else:
+            self._engine.unsubscribe(feed.spuid)
+
+    def _take(self, watched: _Watched, feed: _Feed, event: Event) -> None:
+        """Post a notification, on the engine's thread. A rule that falls behind gets its complete result again."""
+        if feed.closed:
+            return
+        if self._crowded():
+            feed.closed = True
+            self._post(partial(self._fell_behind, watched, feed))
+        else:
+            self._post(partial(self._receive, watched, feed, event))
+
+    def _fell_behind(self, watched: _Watched, feed: _Feed) -> None:
+        if watched.feed is feed:
+            self._subscribe(watched)
+
+    def _receive(self, watched: _Watched, feed: _Feed, event: Event) -> None:
+        if watched.feed is not feed:
+            return
+        runner = watched.runner
+        if isinstance(event, SubscribeFailed):
+            self._failed(watched, feed, event.description)
+        elif event.sequence == 0:
+            runner.replace(event.delta.variables, event.delta.added)
+        else:
+            runner.apply(event.delta.variables, event.delta.added, event.delta.removed)
+        if runner.stopped:
+            _log.error("automation.stopped", extra={"rule": watched.rule.name, "reason": runner.stopped})
+            self._close(watched.feed)
+            watched.feed = None
+
+    def _failed(self, watched: _Watched, feed: _Feed, reason: str) -> None:
+        if watched.feed is not feed:
+            return
+        watched.feed = None
+        if watched.failure != reason:
+            _log.error("automation.query_failed", extra={"rule": watched.rule.name, "reason": reason})
+        watched.failure = reason
+        watched.retry_at = self._clock.steady() + int(watched.retry.failed() * _SECOND)
+
+    def _close(self, feed: _Feed | None) -> None:
+        if feed is not None:
+            feed.closed = True
+            if feed.spuid:
+                self._engine.unsubscribe(feed.spuid)
+
+
+def _situation(row: Row) -> tuple[str, str]:
+    situation, solution = row
+    return (
+        situation.value if isinstance(situation, ox.NamedNode) else "",
+        solution.value if isinstance(solution, ox.Literal) else "",
+    )

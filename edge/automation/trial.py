@@ -1,0 +1,263 @@
+"""Trial of a rule: the recent values of observations are played through a copy of the graph, with a clock of its own.
+
+The rule runs on a real engine, by the code that runs it live. Only its time is simulated.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import pyoxigraph as ox
+
+from edge.automation.engine_hands import EngineHands
+from edge.automation.rule import GRAPH, Rule, Solution
+from edge.automation.rules import Rules
+from edge.automation.runner import Listener, Tally
+from edge.automation.settings import AutomationSettings
+from edge.engine.requests import UpdateRequest
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+from edge.engine.store.changes import ChangeSet, Statement
+from edge.engine.store.graph import LiveGraph
+from edge.protocol.errors import InvalidRequest, ResultTooLarge
+from edge.protocol.results import Term
+
+MOST_QUADS: Final = 200_000
+"""Quads of the largest graph of which a copy is made: some seconds."""
+_SECOND: Final = 1_000_000
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_PREFIXES: Final = """\
+PREFIX sosa: <http://www.w3.org/ns/sosa/>
+PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+PREFIX time: <http://www.w3.org/2006/time#>
+"""
+_VALUE: Final = """\
+DELETE { ?result qudt:numericValue ?old . ?instant time:inXSDDateTimeStamp ?oldTime }
+INSERT { ?result qudt:numericValue ?value . ?instant time:inXSDDateTimeStamp ?time }
+WHERE {
+  ?observation sosa:hasResult ?result .
+  OPTIONAL { ?result qudt:numericValue ?old }
+  OPTIONAL { ?result time:hasTime ?instant . ?instant time:inXSDDateTimeStamp ?oldTime }
+}"""
+_HAS_RESULT: Final = ox.NamedNode("http://www.w3.org/ns/sosa/hasResult")
+_HAS_VALUE: Final = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
+
+_Place = tuple[str, str]
+"""IRI of an observation, and that of its graph; empty for the default graph."""
+
+
+class PastValue(NamedTuple):
+    """One value of an observation. `time`: microseconds since 1970."""
+
+    time: int
+    observation: str
+    graph: str
+    value: bool | float | str
+
+
+@dataclass(slots=True)
+class Occurrence:
+    """A situation as it would have been. Times in microseconds since 1970."""
+
+    began: int
+    ended: int | None
+    solution: dict[str, str]
+
+
+@dataclass(slots=True)
+class TrialResult:
+    """What a rule would have done."""
+
+    begin: int
+    end: int
+    values: int
+    """Number of values that were played."""
+    occurrences: list[Occurrence] = field(default_factory=list)
+    failures: int = 0
+    failure: str = ""
+    """Reason of the last failure; empty if no update failed."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    at: int
+    boot: str = "trial"
+
+    def wall(self) -> int:
+        return self.at
+
+    def steady(self) -> int:
+        return self.at
+
+    def trusted(self) -> bool:
+        return True
+
+
+def try_rule(
+    graph: LiveGraph,
+    rule: Rule,
+    values: Sequence[PastValue],
+    begin: int,
+    end: int,
+    engine_settings: EngineSettings,
+    settings: AutomationSettings,
+) -> TrialResult:
+    """Return what a rule would have done from `begin` to `end` with these values, in the order of time.
+
+    Descriptions of observations, and all else in the graph, are those of now. Raises `ResultTooLarge` for a large
+    graph, `InvalidRequest` if the rule's query cannot be followed.
+    """
+    if len(graph) > MOST_QUADS:
+        raise ResultTooLarge(
+            f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a trial makes a copy"
+        )
+    trial = _Trial(_Clock(begin), engine_settings, settings)
+    trial.load(graph, {(each.observation, each.graph) for each in values})
+    trial.start(rule)
+    for each in values:
+        trial.pass_time(each.time)
+        trial.set_value(each)
+    trial.pass_time(end)
+    tally = trial.tally(rule)
+    return TrialResult(begin, end, len(values), trial.occurrences, tally.failed, tally.failure)
+
+
+class _Trial:
+    """One trial in progress."""
+
+    def __init__(self, clock: _Clock, engine_settings: EngineSettings, settings: AutomationSettings) -> None:
+        self.occurrences: list[Occurrence] = []
+        self._clock = clock
+        self._engine: Scheduler = open_engine(None, engine_settings, clock=clock, start=False)
+        self._hands = _Hands(self._engine, clock)
+        self._events: deque[Callable[[], None]] = deque()
+        self._rules = Rules(
+            self._engine,
+            self._hands,
+            settings,
+            clock,
+            self._events.append,
+            listener=Listener(self._began, self._ended),
+        )
+        self._going_on: dict[frozenset[tuple[str, Term]], Occurrence] = {}
+        self._datatypes: dict[_Place, str] = {}
+
+    def load(self, graph: LiveGraph, played: Collection[_Place]) -> None:
+        """Copy the graph, without the values that will be played and without situations."""
+        statements = [each for each in graph.walk() if each[3] is None or each[3].value != GRAPH]
+        results: dict[tuple[Term, str], _Place] = {}
+        for subject, predicate, result, name in statements:
+            if predicate == _HAS_RESULT and isinstance(subject, ox.NamedNode):
+                place = subject.value, "" if name is None else name.value
+                if place in played:
+                    results[result, place[1]] = place
+        kept: list[Statement] = []
+        for each in statements:
+            subject, predicate, value, name = each
+            played_as = results.get((subject, "" if name is None else name.value)) if predicate == _HAS_VALUE else None
+            if played_as is None:
+                kept.append(each)
+            elif isinstance(value, ox.Literal):
+                self._datatypes[played_as] = value.datatype.value
+        self._engine.load(ChangeSet(kept, created=list({name for *_, name in kept if name is not None})))
+
+    def start(self, rule: Rule) -> None:
+        """Apply the rule."""
+        self._rules.follow([rule], {rule.name})
+        self._work()
+
+    def tally(self, rule: Rule) -> Tally:
+        """Return what the rule has done. Raises `InvalidRequest` if its query cannot be followed."""
+        state = self._rules.states()[rule.name]
+        if state.stopped:
+            raise InvalidRequest(state.stopped)
+        return state.tally
+
+    def pass_time(self, until: int) -> None:
+        """Let time pass, and do what is due."""
+        while (due := self._next()) is not None and due <= until:
+            self._clock.at = max(self._clock.at, due)
+            self._hands.forget(self._clock.at)
+            self._work()
+            self._rules.tick()
+            self._work()
+        self._clock.at = max(self._clock.at, until)
+
+    def set_value(self, past: PastValue) -> None:
+        """Write one value into the copy."""
+        bindings: dict[str, Term] = {
+            "observation": ox.NamedNode(past.observation),
+            "value": _literal(past.value, self._datatypes.get((past.observation, past.graph))),
+            "time": ox.Literal(_as_text(past.time), datatype=ox.NamedNode(_XSD + "dateTimeStamp")),
+        }
+        graph = f"WITH <{past.graph}>\n" if past.graph else ""
+        self._hands.perform([UpdateRequest(f"{_PREFIXES}{graph}{_VALUE}", bindings=bindings)])
+        self._work()
+
+    def _next(self) -> int | None:
+        wait = self._rules.wait()
+        times = [*self._hands.due[:1], *([] if wait is None else [self._clock.at + max(1, int(wait * _SECOND))])]
+        return min(times, default=None)
+
+    def _work(self) -> None:
+        self._engine.turn()
+        while self._events:
+            self._events.popleft()()
+            self._engine.turn()
+
+    def _began(self, solution: Solution) -> None:
+        shown = {name: str(getattr(term, "value", term)) for name, term in solution.items()}
+        occurrence = self._going_on[frozenset(solution.items())] = Occurrence(self._clock.at, None, shown)
+        self.occurrences.append(occurrence)
+
+    def _ended(self, solution: Solution) -> None:
+        occurrence = self._going_on.pop(frozenset(solution.items()), None)
+        if occurrence is not None:
+            occurrence.ended = self._clock.at
+
+
+class _Hands(EngineHands):
+    """Notes when delayed updates are due, to move the clock there."""
+
+    def __init__(self, engine: Scheduler, clock: _Clock) -> None:
+        super().__init__(engine, engine.turn)
+        self._clock = clock
+        self.due: list[int] = []
+        """Times, as a heap. Those of cancelled updates are in it, too."""
+
+    def schedule(self, request: UpdateRequest, delay: int, name: str) -> None:
+        """Schedule an update, and note its time."""
+        super().schedule(request, delay, name)
+        heapq.heappush(self.due, self._clock.at + delay)
+
+    def forget(self, until: int) -> None:
+        """Drop the times up to this one."""
+        while self.due and self.due[0] <= until:
+            heapq.heappop(self.due)
+
+
+def _literal(value: bool | float | str, datatype: str | None) -> ox.Literal:
+    """Return a value with the datatype that the observation has now."""
+    if isinstance(value, bool):
+        return ox.Literal(value)
+    if isinstance(value, str):
+        return ox.Literal(value) if datatype is None else ox.Literal(value, datatype=ox.NamedNode(datatype))
+    kind = (datatype or "").removeprefix(_XSD)
+    if kind in ("double", "float"):
+        text = repr(float(value))
+    elif kind and kind != "decimal" and float(value).is_integer():
+        text = str(int(value))
+    else:
+        text, kind = f"{Decimal(repr(value)):f}", "decimal"
+    return ox.Literal(text, datatype=ox.NamedNode(_XSD + kind))
+
+
+def _as_text(time: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")

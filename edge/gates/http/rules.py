@@ -1,0 +1,63 @@
+"""Resources of the rules, and a trial of a rule with the recent values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from edge.gates.http.documents import DocumentResources, Documents, Endpoint, Kind, read_members, to_json
+from edge.gates.settings import HttpGateSettings
+from edge.protocol.access import Access
+from edge.protocol.errors import InvalidRequest
+
+_KIND: Final = Kind(
+    "/api/rules", "text/plain", ("", "text/plain", "application/toml"), "Rules read and change any graph"
+)
+_EXAMPLE: Final = '{"name": "damp", "text": "property = ...", "hours": 24}'
+_MOST_HOURS: Final = 24 * 31
+
+
+class RuleDocuments(Documents, Protocol):
+    """The operator's rules. A written one applies at once."""
+
+    def test(self, name: str, text: str, hours: float) -> Mapping[str, object]:
+        """Return what a rule would have done in the last hours."""
+
+
+class RuleResources:
+    """The endpoints. Each is for administrators only, which the caller checks before it calls them."""
+
+    def __init__(
+        self,
+        documents: Callable[[], RuleDocuments | None],
+        settings: HttpGateSettings,
+        by: Callable[[Request], Access],
+    ) -> None:
+        """See `DocumentResources`."""
+        self._documents = documents
+        self._settings = settings
+        self._files = DocumentResources(_KIND, documents, settings, by)
+
+    def routes(self) -> Iterable[tuple[str, Endpoint, list[str]]]:
+        """Return path, endpoint and methods of each resource."""
+        return (*self._files.routes(), ("/api/rule-test", self._test, ["POST"]))
+
+    async def _test(self, request: Request) -> Response:
+        members = await read_members(request, self._settings)
+        name, text, hours = members.get("name", "new"), members.get("text"), members.get("hours", 24)
+        if (
+            not isinstance(name, str)
+            or not isinstance(text, str)
+            or not isinstance(hours, int | float)
+            or isinstance(hours, bool)
+        ):
+            raise InvalidRequest(f"Send a JSON object, for example {_EXAMPLE}")
+        if not 0 < hours <= _MOST_HOURS:
+            raise InvalidRequest(f'"hours" can be up to {_MOST_HOURS}, and more than 0')
+        self._files.check(request)  # a trial reads all graphs
+        return to_json(
+            await self._files.call(self._documents(), lambda documents: documents.test(name, text, float(hours)))
+        )

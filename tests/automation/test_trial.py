@@ -1,0 +1,117 @@
+"""The trial of a rule equals what the rule does live."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rule_world import SECOND, START, RuleWorld, logging, rule
+
+from edge.automation.settings import AutomationSettings
+from edge.automation.trial import PastValue, TrialResult, try_rule
+from edge.engine.settings import EngineSettings
+from edge.protocol.errors import InvalidRequest
+
+
+@pytest.fixture
+def box():
+    box = RuleWorld(None)
+    for name in ("a", "b"):
+        box.observe(name, 20)
+    yield box
+    box.stop()
+
+
+def tried(
+    box: RuleWorld, text: str, *values: tuple[float, str, bool | float | str], end: float = 10_000
+) -> TrialResult:
+    """The trial of a rule with values given as seconds, name and value."""
+    past = [PastValue(START + int(at * SECOND), f"urn:{name}", "", value) for at, name, value in values]
+
+    end_at = START + int(end * SECOND)
+    graph = box.engine._engine.graph
+    return try_rule(graph, rule(text), past, START, end_at, EngineSettings(), AutomationSettings())
+
+
+def times(result: TrialResult) -> list[tuple[float, float | None]]:
+    return [
+        ((each.began - START) / SECOND, each.ended and (each.ended - START) / SECOND) for each in result.occurrences
+    ]
+
+
+def test_a_threshold_is_tried_on_past_values(box):
+    text = 'property = "urn:p"\nabove = 30\nfor = "PT60S"'
+    result = tried(
+        box, text, (0, "a", 31), (30, "a", 10), (100, "a", 31), (150, "b", 31), (200, "a", 30.5), (500, "a", 1)
+    )
+    assert times(result) == [(160, 500), (210, None)]
+    assert result.values == 6
+    assert [each.solution["observation"] for each in result.occurrences] == ["urn:a", "urn:b"]
+    assert box.active() == []  # the gateway itself did nothing
+    assert box.ask("SELECT ?v { <urn:a/r> <http://qudt.org/1.1/schema/qudt#numericValue> ?v }") == ["20"]
+
+
+def test_a_silence_is_tried(box):
+    result = tried(box, 'observation = "urn:a"\nsilent = "PT10M"', (0, "a", 1), (500, "a", 1), (1200, "a", 1), end=1900)
+    assert times(result) == [(1100, 1200), (1800, None)]
+
+
+def test_a_rule_is_tried_with_its_updates(box):
+    text = (
+        'query = "SELECT ?o { ?o sosa:hasResult/<http://qudt.org/1.1/schema/qudt#numericValue> ?v FILTER(?v > 30)'
+        ' FILTER NOT EXISTS { ?o <urn:done> true } }"\n'
+        'update = "INSERT { ?o <urn:done> true } WHERE {}"'
+    )
+    result = tried(box, text, (0, "a", 31), (10, "a", 1), (20, "a", 31))
+    assert times(result) == [(0, 0)]
+
+
+def test_a_failing_update_is_reported(box):
+    result = tried(box, 'property = "urn:p"\nabove = 30\nupdate = "DROP GRAPH <urn:absent>"', (0, "a", 31))
+    assert (times(result), result.failures) == ([], 1)
+    assert "urn:absent" in result.failure
+
+
+def test_a_query_that_cannot_be_followed_is_refused(box):
+    with pytest.raises(InvalidRequest, match="SERVICE"):
+        tried(box, 'query = "SELECT ?s { SERVICE <http://127.0.0.1:9/> { ?s ?p ?o } }"')
+
+
+def test_values_keep_their_datatype_and_graph(box):
+    box.update("INSERT DATA { GRAPH <urn:g> { <urn:c> <http://www.w3.org/ns/sosa/hasResult> <urn:c/r> } }")
+    box.observe("door", False)
+    box.observe("mode", "auto")
+    for text, value in (("equals = true", True), ("equals = 'manual'", "manual")):
+        name = "door" if value is True else "mode"
+        assert times(tried(box, f'observation = "urn:{name}"\n{text}', (5, name, value))) == [(5, None)]
+    text = 'query = "SELECT ?v { GRAPH <urn:g> { ?r <http://qudt.org/1.1/schema/qudt#numericValue> ?v } }"'
+    past = [PastValue(START, "urn:c", "urn:g", 3.5)]
+    end = START + SECOND
+    result = try_rule(box.engine._engine.graph, rule(text), past, START, end, EngineSettings(), AutomationSettings())
+    assert [each.solution for each in result.occurrences] == [{"v": "3.5"}]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.sampled_from("ab"), st.integers(0, 1)), max_size=15),
+    st.sampled_from([0, 45, 115]),
+    st.sampled_from([0, 45, 115]),
+)
+def test_a_trial_equals_the_rule_itself(steps, lasts, end):
+    text = f'property = "urn:p"\nabove = 30\nfor = "PT{lasts}S"\nend_for = "PT{end}S"\n'
+    live = RuleWorld(None, rule(text + f"update = '{logging('began')}'\nend_update = '{logging('ended')}'"))
+    try:
+        for name in ("a", "b"):
+            live.observe(name, 1)
+        past, now = [], 0
+        for wait, name, hot in steps:
+            for _ in range(wait * 2):
+                live.advance(5)
+            now += wait * 10
+            past.append((now, name, 40 if hot else 10))
+            live.observe(name, 40 if hot else 10)
+        result = times(tried(live, text, *past, end=now))
+        assert sorted(began for began, _ in result) == live.log("began")
+        assert sorted(ended for _, ended in result if ended) == live.log("ended")
+    finally:
+        live.stop()
