@@ -1,4 +1,4 @@
-"""What rules do with a running engine: each request waits for its answer."""
+"""Requests of rules to a running engine. Each waits for its answer."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyoxigraph as ox
@@ -68,6 +68,8 @@ class Rule:
     """Update for the end; the variables have the values of the begin."""
     observations: str = ""
     """Query for the observations (?observation) on which the rule depends; empty: any of them."""
+    keys: Mapping[str, object] = field(default_factory=dict)
+    """The keys of its file, as JSON values."""
 
     def solution(self, variables: Sequence[str], row: Row) -> Solution:
         """Return a row as a mapping."""

@@ -146,6 +146,7 @@ def _compiled(spec: RuleSpec, name: str) -> Rule:
         "enabled": spec.enabled,
         "update": with_prefixes(spec.update, NAMESPACES) if spec.update.strip() else "",
         "end_update": with_prefixes(spec.end_update, NAMESPACES) if spec.end_update.strip() else "",
+        "keys": {key: _json(value) for key, value in spec.model_dump(by_alias=True, exclude_unset=True).items()},
         **durations,
     }
     if spec.query is not None:
@@ -234,6 +235,12 @@ def _filter(spec: RuleSpec) -> str:
 def _decimal(number: int | Decimal) -> str:
     text = f"{Decimal(number):f}"
     return text if "." in text else f"{text}.0"
+
+
+def _json(value: object) -> object:
+    if not isinstance(value, Decimal):
+        return value
+    return int(value) if value == int(value) else float(value)
 
 
 def _quoted(text: str) -> str:

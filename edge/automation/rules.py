@@ -1,4 +1,4 @@
-"""The rules that apply: subscribes to their queries and to their situations, and passes on what changes."""
+"""The rules that apply: subscribes to their queries and to their situations, and passes on their changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RuleEngine(UpdateEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """What a rule does, for people."""
+    """State of a rule, for people."""
 
     waiting: int
     active: int
@@ -84,7 +84,7 @@ class _Watched:
 class Rules:
     """The rules that apply. All methods belong to one thread, except `states`.
 
-    What comes from other threads is posted as functions for that thread.
+    Events of other threads are posted as functions for that thread.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Rules:
                 first.append(event)
 
         try:
-            # Awaited: what a rule has done itself is known before the next notification of its query.
+            # Awaited: a rule knows its own changes before the next notification of its query.
             subscribed = self._hands.wait(self._engine.subscribe(QueryRequest(SITUATIONS), take, awaited=True))
         except BaseException:
             self._situations_feed = None
@@ -225,7 +225,7 @@ class Rules:
         if self._situations_feed is not feed:
             return
         if isinstance(event, SubscribeFailed):
-            # What delayed updates do from now on is not known, so all rules begin again.
+            # The effects of delayed updates are unknown from now on, so all rules begin again.
             _log.error("automation.situations_lost", extra={"reason": event.description})
             self.close()
             self._rules.clear()

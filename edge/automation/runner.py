@@ -1,9 +1,9 @@
-"""State of one rule: its situations, and what is done when they begin and end.
+"""State of one rule: its situations, and the steps by which they begin and end.
 
 A situation is *waiting* until it has lasted as long as the rule says, then *active*, and *ending* from the time when
 its solution is gone until it ends. Waiting and ending are delayed updates of the engine, which survive a restart.
 Active situations are in the graph, written by the update that also carries out the rule: each begins and ends once,
-also if the gateway is killed. Silence is the exception: it is counted in memory, from the start of the gateway.
+also if the gateway is killed. Only silence is counted in memory, from the start of the gateway.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ State = Literal["waiting", "active", "ending", "failed"]
 
 
 class Hands(Protocol):
-    """What a rule does with the engine. Each method waits for the engine, and raises `EdgeError`."""
+    """Requests of a rule to the engine. Each method waits for the engine, and raises `EdgeError`."""
 
     def perform(self, requests: Sequence[UpdateRequest]) -> None:
         """Run updates in one transaction."""
@@ -67,7 +67,7 @@ class _Situation:
 
 @dataclass(slots=True)
 class Tally:
-    """What a rule has done since the start of the gateway."""
+    """Activity of a rule since the start of the gateway."""
 
     begun: int = 0
     ended: int = 0

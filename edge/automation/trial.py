@@ -73,7 +73,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class TrialResult:
-    """What a rule would have done."""
+    """Outcome of a trial."""
 
     begin: int
     end: int

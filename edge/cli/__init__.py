@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "subscribe": ("edge.cli.subscribe", "Subscribe to a SPARQL query and print its notifications."),
     "series": ("edge.cli.series", "Show the recent values of observations, which the gateway keeps."),
     "timers": ("edge.cli.timers", "List, show and cancel delayed updates."),
+    "rules": ("edge.cli.rules", "Show the rules of the gateway, and try one on recent values."),
     "explain": ("edge.cli.explain", "Explain the cost of a subscription to a SPARQL query."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
     "health": ("edge.cli.health", "Check the health of the gateway; the exit code is the result."),

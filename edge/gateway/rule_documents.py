@@ -50,7 +50,7 @@ class RuleDocuments:
         self._writing = threading.Lock()
 
     def listed(self) -> Sequence[Mapping[str, object]]:
-        """Return names, `fault` and state of each rule."""
+        """Return names, keys, `fault` and state of each rule."""
         documents, rules, states = self._documents, self._automation.known, self._automation.states()
         faults = {each["file"]: each["reason"] for each in self._automation.faults()}
         listed: list[Mapping[str, object]] = []
@@ -62,6 +62,7 @@ class RuleDocuments:
                     "name": documents.name(path),
                     "label": path.stem if rule is None else rule.label,
                     "enabled": rule is not None and rule.enabled,
+                    "keys": {} if rule is None else rule.keys,
                     "has_previous": documents.has_previous(path),
                     "fault": faults.get(str(path)),
                     "waiting": 0 if state is None else state.waiting,

@@ -24,7 +24,11 @@ const LATER = {
   system: () => import("./pages/system.js"),
   new: () => import("./pages/new_device.js"),
   mapping: () => import("./pages/mapping.js"),
+  rule: () => import("./pages/rule.js"),
 };
+
+// Pages that have no place of their own in the navigation.
+const PARENTS = { mapping: "new", rule: "automation" };
 
 const address = signal(location.hash);
 const credentials = signal(undefined);
@@ -70,7 +74,7 @@ function Navigation() {
   return html`<a class="skip" href="#page" onClick=${skip}>${t("shell.skip")}</a>
     <a class="brand" href="#/">sepa-edge</a>
     <nav aria-label=${t("shell.pages")}>${state.value !== "locked" && pages.map(([path, title]) => html`<a
-      href="#/${path}" aria-current=${(page === "mapping" ? "new" : page) === path ? "page" : undefined}>${t(title)}</a>`)}</nav>
+      href="#/${path}" aria-current=${(PARENTS[page] ?? page) === path ? "page" : undefined}>${t(title)}</a>`)}</nav>
     <${State} />
     ${state.value !== "locked" && token() && html`<button id="leave" type="button" onClick=${leave}>${t("entry.leave")}</button>`}`;
 }

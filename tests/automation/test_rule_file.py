@@ -1,4 +1,4 @@
-"""Rules as their authors write them: what is read, and the faults."""
+"""Rules as their authors write them: their meaning, and the faults."""
 
 from __future__ import annotations
 

@@ -81,6 +81,11 @@ REQUESTS = [
     ("GET", "/api/queries/q"),
     ("PUT", "/api/queries/q"),
     ("DELETE", "/api/queries/q"),
+    ("GET", "/api/rules"),
+    ("GET", "/api/rules/r"),
+    ("PUT", "/api/rules/r"),
+    ("DELETE", "/api/rules/r"),
+    ("POST", "/api/rule-test"),
     ("GET", "/api/log"),
     ("GET", "/api/settings"),
     ("GET", "/api/doctor"),
@@ -117,6 +122,7 @@ async def test_public_paths_are_complete(harness):
         "/timers/t": "/timers/{id:path}",
         "/api/mappings/m": "/api/mappings/{name}",
         "/api/queries/q": "/api/queries/{name}",
+        "/api/rules/r": "/api/rules/{name}",
         "/api/clients/c": "/api/clients/{identity:path}",
     }
     paths = (path.partition("?")[0] for _, path in REQUESTS)

@@ -134,6 +134,9 @@ async def test_an_administrator_grants_no_more_than_it_has(harness, admin):
         ("DELETE", "/api/mappings/m", None),
         ("PUT", "/api/queries/q", None),
         ("DELETE", "/api/queries/q", None),
+        ("PUT", "/api/rules/r", None),
+        ("DELETE", "/api/rules/r", None),
+        ("POST", "/api/rule-test", {"text": "above = 1"}),
         ("GET", "/api/backup", None),
     ):
         headers = {"Content-Type": "application/sparql-query"} if "queries" in path else {}

@@ -66,6 +66,18 @@ class House:
         """Return the JSON document of a path."""
         return httpx.get(f"{self.url}{path}", params=parameters).raise_for_status().json()
 
+    def read(self, path: str) -> str:
+        """Return the text of a document."""
+        return httpx.get(f"{self.url}{path}").raise_for_status().text
+
+    def put(self, path: str, text: str) -> None:
+        """Write a document."""
+        httpx.put(f"{self.url}{path}", content=text).raise_for_status()
+
+    def delete(self, path: str) -> None:
+        """Delete a document."""
+        httpx.delete(f"{self.url}{path}").raise_for_status()
+
     def schedule(self, name: str, sparql: str, delay: str) -> None:
         """Schedule a delayed update."""
         parameters = {"update": sparql, "delay": delay, "id": name}

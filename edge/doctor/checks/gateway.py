@@ -62,8 +62,10 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             "the watchdog restarts it if it stays so",
             "check again",
         )
-    yield from _faults("mapping", health.get("mapping_faults"))
-    yield from _faults("continuous query", health.get("query_faults"))
+    check = "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved"
+    yield from _faults("mapping", health.get("mapping_faults"), check)
+    yield from _faults("rule", health.get("rule_faults"), check.replace("mapping check", "rules test"))
+    yield from _faults("continuous query", health.get("query_faults"), "correct its file, or publish the query again")
     if not still:
         yield ok(
             f"version {health.get('version')} runs (process {around.process}), and all its components make progress"
@@ -76,7 +78,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         )
 
 
-def _faults(kind: str, faults: object) -> Iterator[Finding]:
+def _faults(kind: str, faults: object, remedy: str) -> Iterator[Finding]:
     if isinstance(faults, dict):
         faults = [f"{name}: {fault}" for name, fault in faults.items()]
     for fault in faults if isinstance(faults, list) else []:
@@ -85,5 +87,5 @@ def _faults(kind: str, faults: object) -> Iterator[Finding]:
             "warning",
             f"a {kind} has an error: {description}",
             "it has no effect",
-            "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
+            remedy,
         )

@@ -1,11 +1,13 @@
-// Delayed updates: those that wait, what became of the others, and new ones.
+// Rules, and delayed updates: those that wait, what became of the others, and new ones.
 import { html, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { getJson, request } from "../model/gateway.js";
 import { now } from "../model/live.js";
 import { usePolled } from "../model/polled.js";
+import { situations } from "../model/situations.js";
 import { ago, formatTime, t } from "../model/text.js";
 import { announce } from "../parts/announcer.js";
+import { RuleList, Situations } from "../parts/rule_list.js";
 import { placeIn, SparqlEditor } from "../parts/sparql_editor.js";
 
 const AGAIN = 2000;  // ms
@@ -21,6 +23,9 @@ export function Page() {
   if (!allowed) return html`<h1>${t("automation.title")}</h1><p class="note">${t("automation.forbidden")}</p>`;
   const all = found.value ?? [], pending = all.filter(({ state }) => state === "pending"), over = all.filter(({ state }) => state !== "pending");
   return html`<h1>${t("automation.title")}</h1>
+    ${(may("administer") || situations.value.size > 0) && html`<${Situations} />`}
+    ${may("administer") && html`<${RuleList} />`}
+    <h2>${t("automation.timers")}</h2>
     <p>${t("automation.text")}</p>
     <p class="problem" role="alert">${error}</p>
     ${may("update") && html`<${Create} created=${look} />`}

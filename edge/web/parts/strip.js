@@ -1,7 +1,8 @@
-// State of the gateway in one line: what is well is short, what is not is marked and leads to the System page.
+// State of the gateway in one line: what is well is short, what is not is marked and leads to the page that says more.
 import { html } from "../ui.js";
 import { connection } from "../model/connection.js";
 import { badValues, health, unmapped } from "../model/health.js";
+import { situations } from "../model/situations.js";
 import { formatNumber, t } from "../model/text.js";
 
 const MANY = 1000;  // waiting updates
@@ -20,12 +21,14 @@ export function Strip() {
     count(badValues.value) && ["wait", t("strip.bad", { n: count(badValues.value) })],
     count(state.mapping_faults) && ["bad", t("strip.mappings", { n: count(state.mapping_faults) })],
     count(state.query_faults) && ["bad", t("strip.queries", { n: count(state.query_faults) })],
+    count(state.rule_faults) && ["bad", t("strip.rules", { n: count(state.rule_faults) }), "automation"],
+    situations.value.size > 0 && ["wait", t("strip.situations", { n: situations.value.size }), "automation"],
     troubled(state.outbox) && ["wait", t("strip.outbox")],
     troubled(state.recent) && ["wait", t("strip.recent")],
     state.disk && state.disk.free < state.disk.total * 0.1 && ["wait", t("strip.disk", { percent: formatNumber(Math.round((100 * state.disk.free) / state.disk.total)) })],
     state.clock && state.clock !== "synchronized" && ["wait", t("strip.clock")],
   ].filter(Boolean);
-  return html`<p id="strip" aria-label=${t("strip.title")}>${chips.map(([kind, text]) => html`<a class="chip" data-state=${kind} href="#/system">
+  return html`<p id="strip" aria-label=${t("strip.title")}>${chips.map(([kind, text, page = "system"]) => html`<a class="chip" data-state=${kind} href=${`#/${page}`}>
     <span class="dot" aria-hidden="true"></span>${text}</a>`)}</p>`;
 }
 

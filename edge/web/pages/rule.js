@@ -1,0 +1,151 @@
+// One rule: a form for what it watches and does, a trial with the recent values, and its text.
+import { toml } from "@codemirror/legacy-modes/mode/toml";
+import { html, useEffect, useSignal } from "../ui.js";
+import { access, may } from "../model/access.js";
+import { deviceName, placeOf } from "../model/devices.js";
+import { entries, version } from "../model/live.js";
+import { fileName } from "../model/mapping_draft.js";
+import { readableName } from "../model/names.js";
+import { fromKeys, hasComments, NEW, TESTS, toToml, UNITS, WATCHED } from "../model/rule_draft.js";
+import { deleteRule, readRule, rules, writeRule } from "../model/rules.js";
+import { compare, t } from "../model/text.js";
+import { BOOLEAN, propertyName, wordOf } from "../model/values.js";
+import { useAction } from "../parts/action.js";
+import { announce } from "../parts/announcer.js";
+import { Editor } from "../parts/editor.js";
+import { SparqlEditor } from "../parts/sparql_editor.js";
+import { Trial } from "../parts/trial.js";
+
+/** `name` is that of the rule; empty: a new one. */
+export function Page({ name }) {
+  const title = name || t("rule.new");
+  useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
+  const loaded = useSignal(name ? undefined : { text: "", draft: { ...NEW }, previous: false });
+  const [act, problem] = useAction();
+  const load = async () => {
+    const text = await readRule(name), listed = (await rules()).find((each) => each.name === name);
+    loaded.value = { text, draft: listed && !listed.fault && !hasComments(text) ? fromKeys(listed.keys) : undefined, previous: Boolean(listed?.has_previous) };
+  };
+  useEffect(() => { if (name) act(load); }, []);
+  if (!access.value) return html`<h1>${title}</h1>`;
+  if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("rule.forbidden")}</p>`;
+  return html`<p class="path"><a href="#/automation">${t("automation.title")}</a></p><h1 dir="auto">${title}</h1>${problem}
+    ${loaded.value && html`<${Form} key=${loaded.value.text} name=${name} ...${loaded.value} again=${() => act(load)} />`}`;
+}
+
+function Form({ name, text: stored, draft: begun, previous, again }) {
+  const draft = useSignal(begun ?? { ...NEW }), byHand = useSignal(begun ? undefined : stored);
+  const file = useSignal(name || undefined), marks = useSignal(undefined);
+  const [act, problem] = useAction();
+  const text = byHand.value ?? toToml(draft.value);
+  const id = file.value ?? fileName(draft.value.label || "rule");
+  const change = (changes) => { draft.value = { ...draft.value, ...changes }; };
+  const save = (event) => {
+    event?.preventDefault();
+    act(async () => {
+      if (!name && (await rules()).some((each) => each.name === id) && !confirm(t("rule.replace", { name: id }))) return;
+      await writeRule(id, text);
+      announce(t("new.saved", { name: id }));
+      location.hash = "#/automation";
+    });
+  };
+  const revert = () => act(async () => {
+    await writeRule(name, await readRule(name, true));
+    announce(t("mapping.reverted"));
+    again();
+  });
+  const remove = () => confirm(t("rule.delete.sure", { name })) && act(async () => {
+    await deleteRule(name);
+    location.hash = "#/automation";
+  });
+  return html`<form id="rule" onSubmit=${save}>
+    ${byHand.value === undefined && html`<${Fields} draft=${draft.value} change=${change} save=${save} />`}
+    <details class="panel wide" open=${byHand.value !== undefined} id="by-hand"><summary>${t("rule.toml")}</summary>
+      <${Editor} mode=${toml} text=${text} label=${t("rule.toml")} change=${(written) => { if (written !== text) byHand.value = written; }} run=${save} marks=${marks.value} />
+      ${begun && byHand.value !== undefined && html`<button type="button" onClick=${() => { byHand.value = undefined; }}>${t("new.form")}</button>`}
+    </details>
+    <${Trial} name=${id} text=${text} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} />
+    <section class="panel wide">
+      ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label>
+        <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${id} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>`}
+      ${problem}
+      <div class="bar"><button type="submit" id="save" class="primary">${t("new.save")}</button>
+        ${previous && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
+        ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}</div>
+    </section></form>`;
+}
+
+function Fields({ draft, change, save }) {
+  const set = (key) => (event) => change({ [key]: event.target.value });
+  const tests = draft.watched === "query" ? ["", "silent"] : TESTS;
+  return html`<section class="panel wide"><h2>${t("rule.when")}</h2>
+      <div class="fields">
+        <label for="label">${t("rule.label")}</label><input id="label" maxlength="200" value=${draft.label} onInput=${set("label")} autocomplete="off" />
+        <label for="watched">${t("rule.watched")}</label><select id="watched" onChange=${(event) => change({ watched: event.target.value, ...(event.target.value === "query" && draft.test !== "silent" && { test: "" }), ...(event.target.value !== "query" && !draft.test && { test: "above" }) })}>
+          ${WATCHED.map((each) => html`<option value=${each} selected=${each === draft.watched}>${t(`rule.watched.${each}`)}</option>`)}</select>
+        ${draft.watched === "observation" && html`<${ObservationChoice} chosen=${draft.observation} change=${change} />`}
+        ${draft.watched === "property" && html`<${KindChoice} draft=${draft} set=${set} />`}
+      </div>
+      ${draft.watched === "query" && html`<p>${t("rule.query.text")}</p><${SparqlEditor} text=${draft.query} label=${t("rule.watched.query")} change=${(query) => change({ query })} run=${save} />
+        <div class="fields"><label for="key">${t("rule.key")}</label><input id="key" value=${draft.key} onInput=${set("key")} autocomplete="off" aria-describedby="key-help" /></div><p id="key-help"><small>${t("rule.key.help")}</small></p>`}
+      <div class="fields"><label for="test">${t("rule.test")}</label><span class="bar"><select id="test" onChange=${set("test")}>
+          ${tests.map((each) => html`<option value=${each} selected=${each === draft.test}>${t(each ? `rule.test.${each}` : "rule.test.row")}</option>`)}</select>
+          <${Compared} draft=${draft} change=${change} set=${set} /></span>
+        ${draft.test !== "silent" && html`<label for="lasts">${t("rule.lasts")}</label><${Duration} id="lasts" value=${draft.lasts} change=${(lasts) => change({ lasts })} />`}
+      </div></section>
+    <section class="panel wide"><h2>${t("rule.then")}</h2><p>${t("rule.then.text")}</p>
+      <details open=${Boolean(draft.update.trim())}><summary>${t("rule.update")}</summary><p>${t("rule.update.text")}</p>
+        <${SparqlEditor} text=${draft.update} label=${t("rule.update")} change=${(update) => change({ update })} run=${save} /></details>
+      <div class="fields"><label for="end-lasts">${t("rule.end.lasts")}</label><${Duration} id="end-lasts" value=${draft.endLasts} change=${(endLasts) => change({ endLasts })} /></div>
+      <details open=${Boolean(draft.endUpdate.trim())}><summary>${t("rule.end.update")}</summary>
+        <${SparqlEditor} text=${draft.endUpdate} label=${t("rule.end.update")} change=${(endUpdate) => change({ endUpdate })} run=${save} /></details></section>`;
+}
+
+function ObservationChoice({ chosen, change }) {
+  version.value;
+  const all = [...entries.values()].filter(({ blank }) => !blank).map((entry) => ({ entry, name: nameOf(entry) })).sort((one, other) => compare(one.name, other.name));
+  const choose = (event) => {
+    const entry = entries.get(event.target.value);
+    const { value, datatype } = entry?.reading.peek() ?? {};
+    const kind = datatype === BOOLEAN ? "boolean" : value !== undefined && value.trim() !== "" && Number.isFinite(Number(value)) ? "number" : "text";
+    change({ observation: event.target.value, kind, ...(entry && { value: kind === "boolean" ? "true" : value, test: kind === "number" ? "above" : "equals" }) });
+  };
+  return html`<label for="observation">${t("rule.value")}</label><select id="observation" required onChange=${choose}>
+    <option value="" selected=${!chosen}>${t("rule.choose")}</option>
+    ${chosen && !entries.has(chosen) && html`<option value=${chosen} selected>${chosen}</option>`}
+    ${all.map(({ entry, name }) => html`<option value=${entry.id} selected=${entry.id === chosen}>${name}</option>`)}</select>`;
+}
+
+function nameOf(entry) {
+  const place = placeOf(entry);
+  return [place && readableName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
+}
+
+function KindChoice({ draft, set }) {
+  version.value;
+  const kinds = new Set(), places = new Set();
+  for (const { property, place } of entries.values()) {
+    if (property) kinds.add(property);
+    if (place && (!draft.property || property === draft.property)) places.add(place);
+  }
+  const options = (all, chosen, name) => [...new Set([...all, ...(chosen ? [chosen] : [])])].sort((one, other) => compare(name(one), name(other))).map((each) => html`<option value=${each} selected=${each === chosen}>${name(each)}</option>`);
+  return html`<label for="property">${t("rule.kind")}</label><select id="property" required onChange=${set("property")}><option value="" selected=${!draft.property}>${t("rule.choose")}</option>${options(kinds, draft.property, propertyName)}</select>
+    <label for="place">${t("rule.place")}</label><select id="place" onChange=${set("place")}><option value="" selected=${!draft.place}>${t("rule.everywhere")}</option>${options(places, draft.place, readableName)}</select>`;
+}
+
+function Compared({ draft, change, set }) {
+  if (draft.test === "silent") return html`<${Duration} id="silent" value=${draft.silent} change=${(silent) => change({ silent })} />`;
+  if (draft.test === "above" || draft.test === "below") return html`<input id="number" type="number" step="any" required aria-label=${t("rule.number")} value=${draft.number} onInput=${set("number")} />`;
+  if (draft.test !== "equals") return null;
+  const property = entries.get(draft.observation)?.property ?? draft.property;
+  return html`<select aria-label=${t("rule.kind.of")} onChange=${(event) => change({ kind: event.target.value, value: { boolean: "true", number: "0", text: "" }[event.target.value] })}>
+      ${["boolean", "number", "text"].map((each) => html`<option value=${each} selected=${each === draft.kind}>${t(`rule.kind.${each}`)}</option>`)}</select>
+    ${draft.kind === "boolean"
+      ? html`<select id="state" aria-label=${t("rule.state")} onChange=${set("value")}>${["true", "false"].map((each) => html`<option value=${each} selected=${each === draft.value}>${wordOf(each === "true", property)}</option>`)}</select>`
+      : html`<input id="state" type=${draft.kind === "number" ? "number" : "text"} step="any" required aria-label=${t("rule.state")} value=${draft.value} onInput=${set("value")} />`}`;
+}
+
+function Duration({ id, value, change }) {
+  return html`<span class="bar"><input id=${id} type="number" min="0" step="any" required value=${value.amount} onInput=${(event) => change({ ...value, amount: event.target.value })} />
+    <select aria-label=${t("automation.unit")} onChange=${(event) => change({ ...value, unit: event.target.value })}>${Object.keys(UNITS).map((unit) => html`<option value=${unit} selected=${unit === value.unit}>${t(`automation.${unit}`)}</option>`)}</select></span>`;
+}

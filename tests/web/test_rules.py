@@ -1,0 +1,144 @@
+"""Rules in a real browser: made with the form, tried on recent values, switched off, edited and deleted."""
+
+from __future__ import annotations
+
+import pytest
+from house import House, names, press
+from test_console import CONTENT, key, type_text
+
+from tests.support.browser import Browser
+
+ATTIC = "urn:sepa-edge:senml:attic/temperature"
+DOOR = "urn:sepa-edge:zigbee2mqtt:front_door/contact"
+
+
+async def fill(page: Browser, field: str, value: str) -> None:
+    """Enter or choose a value in the form of a rule."""
+    await page.wait_for(f"document.querySelector('#rule #{field}') !== null")
+    await page.evaluate(
+        f"{{ const field = document.querySelector('#rule #{field}'); field.value = {value!r};"
+        " field.dispatchEvent(new Event(field.tagName === 'SELECT' ? 'change' : 'input', {bubbles: true})); }"
+    )
+
+
+async def open_form(page: Browser, name: str = "") -> None:
+    await page.evaluate(f"location.hash = '#/rule/{name}'")
+    await page.wait_for("document.getElementById('rule') !== null")
+
+
+async def save(page: Browser) -> None:
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("location.hash === '#/automation' && document.querySelector('#rules') !== null")
+
+
+@pytest.fixture
+def no_rules(house: House):
+    yield
+    for each in house.get("/api/rules"):
+        house.delete(f"/api/rules/{each['name']}")
+
+
+async def test_a_rule_is_made_tried_and_seen_at_work(house: House, page, no_rules):
+    await open_form(page)
+    await fill(page, "observation", ATTIC)
+    await fill(page, "number", "22")
+    await fill(page, "label", "Hot <b>attic</b>")
+    await page.evaluate("document.getElementById('try').click()")
+    await page.wait_for("document.getElementById('verdict') !== null")
+    assert "It would have begun 3 times." in await page.evaluate(names("#verdict"))
+    assert await page.evaluate("document.querySelectorAll('#trial tbody tr').length") == 3
+    await save(page)
+    (listed,) = house.get("/api/rules")
+    assert (listed["name"], listed["keys"]) == (
+        "hot-b-attic-b",
+        {"label": "Hot <b>attic</b>", "observation": ATTIC, "above": 22},
+    )
+    house.publish([("senml/attic", [{"n": "temperature", "u": "Cel", "v": 30}])])
+    await page.wait_for(f"{names('#situations li b')} === 'Hot <b>attic</b>'")
+    await page.wait_for(f"{names('#rules .mark')} === 'active'")
+    await page.evaluate("location.hash = '#/'")
+    await page.wait_for(f"{names('#strip .chip')}.includes('1 situation of a rule')")
+    await page.evaluate("location.hash = '#/automation'")
+    await page.wait_for("document.querySelector('#rules button') !== null")
+    await press(page, "#rules button", "Switch off")
+    await page.wait_for(f"{names('#rules .mark')} === 'off' && {names('#situations li b')} === ''")
+    assert house.get("/api/rules")[0]["enabled"] is False
+    await press(page, "#rules button", "Switch on")
+    await page.wait_for(f"{names('#situations li b')} === 'Hot <b>attic</b>'")
+    assert await page.evaluate("document.querySelectorAll('main b b').length") == 0
+    assert await page.violations() == []
+
+
+async def test_an_absence_with_updates_is_edited_and_reverted(house: House, page, no_rules):
+    await open_form(page)
+    await fill(page, "watched", "property")
+    await fill(page, "property", "urn:sepa-edge:property:contact")
+    await fill(page, "test", "silent")
+    await fill(page, "silent", "2")
+    await fill(page, "label", "No contact")
+    await page.evaluate("document.querySelectorAll('#rule details')[0].open = true")
+    await type_text(page, 'INSERT { ?observation <urn:silent> "since" } WHERE {}')
+    await save(page)
+    (listed,) = house.get("/api/rules")
+    assert listed["keys"]["silent"] == "PT7200S"
+    assert "<urn:silent>" in listed["keys"]["update"]
+    await page.wait_for(f"{names('#rules .mark')} === 'waiting'")
+    await open_form(page, "no-contact")
+    assert await page.evaluate("[document.getElementById('silent').value, document.getElementById('test').value]") == [
+        "2",
+        "silent",
+    ]
+    assert "<urn:silent>" in await page.evaluate(f"{CONTENT}.textContent")
+    await fill(page, "silent", "3")
+    await save(page)
+    await open_form(page, "no-contact")
+    await page.wait_for("document.getElementById('revert') !== null")
+    await page.evaluate("document.getElementById('revert').click()")
+    await page.wait_for("document.getElementById('silent')?.value === '2'")
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for("location.hash === '#/automation'")
+    assert house.get("/api/rules") == []
+
+
+async def test_a_state_is_compared_with_its_own_words(house: House, page, no_rules):
+    await open_form(page)
+    await fill(page, "observation", DOOR)
+    await page.wait_for("document.querySelector('#state') !== null")
+    assert "Open" in await page.evaluate(names("#state option"))
+    await fill(page, "state", "false")
+    await fill(page, "lasts", "10")
+    await save(page)
+    (listed,) = house.get("/api/rules")
+    assert listed["keys"] == {"observation": DOOR, "equals": False, "for": "PT600S"}
+    await page.wait_for(f"{names('#rules .mark')} === 'waiting'")
+    assert "rule/rule/begin/" in await page.evaluate(names("#pending li b"))
+
+
+async def test_a_mistake_in_the_text_is_marked_at_its_line(house: House, page, no_rules):
+    await open_form(page)
+    await page.evaluate("document.getElementById('by-hand').open = true")
+    editor = "document.querySelector('#by-hand .editor').shadowRoot"
+    await page.evaluate(f"{editor}.querySelector('.cm-content').focus()")
+    await key(page, "a", ctrl=True)
+    await page.command("Input.insertText", text=f'label = "x"\nobservation = "{ATTIC}"\nabov = 3\n')
+    await page.wait_for(f"{editor}.querySelector('.cm-content').textContent.includes('abov')")
+    await page.evaluate("document.getElementById('try').click()")
+    await page.wait_for(f"{editor}.querySelector('.fault')?.textContent.includes('abov')")
+    assert "Did you mean above?" in await page.evaluate(names("#trial"))
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{names('#rule .problem')}.includes('Did you mean above?')")
+    assert house.get("/api/rules") == []
+    page.events.clear()  # the browser reports the refused rule
+
+
+async def test_comments_of_a_rule_are_not_lost(house: House, page, no_rules):
+    text = f'# why\nobservation = "{ATTIC}"\nabove = 90 # much\n'
+    house.put("/api/rules/commented", text)
+    await open_form(page, "commented")
+    assert await page.evaluate("document.querySelector('#rule #observation')") is None
+    assert "# why" in await page.evaluate(f"{CONTENT}.textContent")
+    await page.evaluate("location.hash = '#/automation'")
+    await page.wait_for("document.querySelector('#rules button') !== null")
+    await press(page, "#rules button", "Switch off")
+    await page.wait_for(f"{names('#rules .mark')} === 'off'")
+    assert house.read("/api/rules/commented") == f"enabled = false\n{text}"
