@@ -58,7 +58,9 @@ async def served() -> AsyncIterator[Served]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house") / "data")
+    directory = tmp_path_factory.mktemp("house")
+    (directory / "landing").mkdir()
+    house = House(directory / "data", EDGE__OFFLOAD__TO=str(directory / "landing"))
     house.furnish()
     yield house
     house.process.stop()

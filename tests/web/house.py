@@ -55,8 +55,8 @@ class House:
             ]
         )
 
-    def update(self, sparql: str) -> None:
-        httpx.post(f"{self.url}/update", data={"update": sparql}).raise_for_status()
+    def update(self, sparql: str, path: str = "/update") -> None:
+        httpx.post(f"{self.url}{path}", data={"update": sparql}).raise_for_status()
 
     def ask(self, pattern: str) -> bool:
         answer = httpx.get(f"{self.url}/query", params={"query": f"ASK {{ {pattern} }}"})

@@ -62,6 +62,18 @@ async def test_a_backup_is_downloaded(page, tmp_path):
         assert any(name.endswith("edge.sqlite3") for name in archive.getnames())
 
 
+async def test_observations_are_shipped_now(house, page):
+    text = (
+        "PREFIX sosa: <http://www.w3.org/ns/sosa/> INSERT DATA { <urn:o> a sosa:Observation ; sosa:hasSimpleResult 1 }"
+    )
+    house.update(text, "/history")
+    await open_page(page)
+    await page.wait_for(f"{names('#shipping dd')}.startsWith('ships|')")
+    await press(page, "#shipping button", "Ship now")
+    await page.wait_for(f"{names('#shipping [role=status]')}.includes('shipped.')")
+    assert await page.evaluate(names("#shipping .problem")) == "||"
+
+
 async def test_settings_that_differ_are_shown_first(page):
     await open_page(page)
     await page.evaluate("document.querySelector('#settings summary').click()")

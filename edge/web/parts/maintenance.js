@@ -1,8 +1,8 @@
-// Examination, log, backup and settings of the gateway, for administrators.
+// Examination, log, shipping, backup and settings of the gateway, for administrators.
 import { html, useSignal } from "../ui.js";
 import { getJson, request } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
-import { formatTime, t } from "../model/text.js";
+import { formatBytes, formatNumber, formatTime, t } from "../model/text.js";
 import { useAction } from "./action.js";
 import { announce } from "./announcer.js";
 import { Fold } from "./fold.js";
@@ -14,7 +14,7 @@ const MARKS = { ok: "good", problem: "bad" };
 const OWN = ["time", "level", "logger", "event"];
 
 export function Maintenance() {
-  return html`<${Doctor} /><${Log} /><${Backup} /><${Settings} />`;
+  return html`<${Doctor} /><${Log} /><${Shipping} /><${Backup} /><${Settings} />`;
 }
 
 function Doctor() {
@@ -67,6 +67,39 @@ function Line({ line }) {
   const facts = Object.entries(line).filter(([name]) => !OWN.includes(name) && name !== "traceback");
   return html`<li data-level=${line.level}><time>${formatTime(Date.parse(line.time))}</time> <b>${line.event}</b> <span dir="auto">${facts.map(([name, value]) => `${name}=${value}`).join(" ")}</span>
     ${line.traceback && html`<details><summary>${t("log.traceback")}</summary><pre tabindex="0" dir="ltr">${line.traceback}</pre></details>`}</li>`;
+}
+
+function Shipping() {
+  const [found, error, look] = usePolled(() => getJson("/api/outbox"), AGAIN);
+  const busy = useSignal(false), done = useSignal("");
+  const [act, problem] = useAction();
+  const ship = () => act(async () => {
+    busy.value = true;
+    done.value = "";
+    try {
+      const { observations, failure } = await getJson("/api/outbox", { method: "POST" });
+      done.value = t("shipping.done", { n: observations });
+      if (failure) throw new Error(failure);
+    } finally {
+      busy.value = false;
+      look();
+    }
+  });
+  const state = found.value;
+  if (!state?.state) return null;
+  const facts = [
+    [t("shipping.state"), t(`shipping.${state.state}`)],
+    state.to && [t("shipping.to"), state.to],
+    [t("shipping.waiting"), `${formatNumber(state.observations)} (${formatBytes(state.bytes)})`],
+    state.oldest && [t("shipping.oldest"), formatTime(state.oldest / 1000)],
+    state.acknowledged_at && [t("shipping.acknowledged"), formatTime(state.acknowledged_at / 1000)],
+    state.dropped > 0 && [t("shipping.dropped"), formatNumber(state.dropped)],
+  ].filter(Boolean);
+  return html`<section class="panel wide" id="shipping"><h2>${t("shipping.title")}</h2><p>${t("shipping.text")}</p>
+    <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
+    <p class="problem" role="alert">${error}</p><p class="problem" dir="auto">${state.reason}</p>
+    ${state.state !== "off" && html`<button type="button" disabled=${busy.value} onClick=${ship}>${t("shipping.do")}</button>`}
+    ${problem}<p role="status">${done}</p></section>`;
 }
 
 function Backup() {
