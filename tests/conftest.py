@@ -40,7 +40,13 @@ KINDS = {
     "integration": (
         *("backup/", "bench/", "cli/", "client/", "doctor/", "documentation/", "examples/", "gates/"),
         *("gateway/", "outbox/", "recent/test_recent_gateway", "security/"),
-        *("adapters/test_actuation", "adapters/test_broker", "adapters/test_mqtt", "adapters/test_serial_gateway"),
+        *(
+            "adapters/test_actuation",
+            "adapters/test_broker",
+            "adapters/test_desired_values",
+            "adapters/test_mqtt",
+            "adapters/test_serial_gateway",
+        ),
         *("appliance/test_package", "appliance/test_partitions", "appliance/test_slot", "appliance/test_trial"),
         *("appliance/test_uboot_env", "appliance/test_units"),
         *("compat/test_compat_amqtt", "compat/test_compat_asyncio", "compat/test_compat_websockets"),

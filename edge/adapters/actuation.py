@@ -7,16 +7,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edge.adapters import desired_values
 from edge.adapters.actuation_outbox import ActuationQueue
 from edge.adapters.actuation_rules import ActuationRules
 from edge.adapters.observations import AdapterEngine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
+from edge.engine.requests import UpdateOutcome
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.solution import Solution
 
@@ -60,6 +63,7 @@ class Actuation:
 
     def __init__(self, engine: AdapterEngine, settings: ActuationSettings, bad_values: BadValues) -> None:
         """`bad_values`: list for solutions that cannot be converted to a message."""
+        self._engine = engine
         self._settings = settings
         self._bad_values = bad_values
         self._outbox = ActuationQueue(settings.rate, settings.max_queued)
@@ -198,7 +202,12 @@ class Actuation:
             self._refused_commands = {
                 topic: each for topic, each in self._refused_commands.items() if each.actuator != name
             }
-        if len(self._rules) and self._link is not None and not self._link_started:
+        if any(actuator.name != desired_values.NAME for actuator in actuators):
+            self._connect()
+
+    def _connect(self) -> None:
+        """Connect to the broker, if there is one: with the first actuator, or the first desired value."""
+        if self._link is not None and not self._link_started:
             self._link_started = True
             self._link.start()
 
@@ -208,7 +217,11 @@ class Actuation:
             if self._ports is not None and self._ports.takes(command.topic):
                 if reason := self._ports.put(command, interval):
                     self._fail(command.topic, command.actuator, reason, command.payload)
-            elif not self._outbox.put(command, interval):
+                else:
+                    self._note_sent(command)
+                continue
+            self._connect()
+            if not self._outbox.put(command, interval):
                 reason = f"{self._settings.max_queued} messages wait already (actuation.max_queued)"
                 self._fail(command.topic, command.actuator, reason, command.payload)
 
@@ -244,8 +257,15 @@ class Actuation:
         if not refused:
             self.sent += 1
             self._refused_commands.pop(topic, None)
+            if command is not None:
+                self._note_sent(command)
         elif command is not None:
             self._refused_by_broker(command, refused)
+
+    def _note_sent(self, command: Command) -> None:
+        """Delete a desired value from the graph, because its message has arrived."""
+        if command.observation:
+            self._engine.update([desired_values.sent(command)]).add_done_callback(_log_failure)
 
     def _refused_by_broker(self, command: Command, reason: str) -> None:
         self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
@@ -279,3 +299,9 @@ class Actuation:
     def _fail(self, topic: str, actuator: str, reason: str, payload: bytes) -> None:
         self.failed += 1
         self._bad_values.add(topic, actuator, reason, payload, datetime.now(UTC))
+
+
+def _log_failure(future: Future[list[UpdateOutcome]]) -> None:
+    """Log why a desired value could not be deleted; it is sent again at the next start."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("actuation.desired_value_stays", extra={"reason": str(error)})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyoxigraph as ox
 
-from edge.mapping.actuators import Actuator, ActuatorMessage, Command
+from edge.mapping.actuators import Actuator, Command, Message
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
@@ -73,7 +73,7 @@ class DesiredState:
         for rows in self._topics.values():
             yield from self._message(self.actuator.added, next(reversed(rows)))
 
-    def _message(self, message: ActuatorMessage | None, row: Row) -> list[Command]:
+    def _message(self, message: Message | None, row: Row) -> list[Command]:
         if message is None:
             return []
         solution = self._solution(row)

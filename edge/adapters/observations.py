@@ -169,6 +169,13 @@ class Observations:
             self._catch_up()
             return self._planner.known.declared_for(topic)
 
+    def topics_of(self, observation: str) -> set[str]:
+        """Return the topics in the graph of an observation."""
+        with self._lock:
+            self._catch_up()
+            known = self._planner.known.find(observation)
+            return set() if known is None else known.topics
+
     @property
     def declared_topics(self) -> frozenset[str]:
         """All topics to which clients assigned observations in the graph."""

@@ -438,6 +438,7 @@ class Gateway:
             profiles=_read_profile,
             queries=lambda: self._queries,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,
+            settable=lambda iris: self._mappings.settable(iris) if self._mappings is not None else {},
             rules=lambda: self._rules.documents if self._rules is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Protocol
 
 from edge.adapters import actuation
 from edge.adapters.actuation import Actuation
+from edge.adapters.desired_values import desired_values
 from edge.adapters.files import MappingFiles
 from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
@@ -46,6 +47,8 @@ class Mappings:
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
         self._ports: SerialPorts | None = None
+        self._generation = 0
+        """Number of the mapper."""
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, settings.actuation, self.ingest.bad_values)
         try:
@@ -93,6 +96,15 @@ class Mappings:
         """Process a message that did not arrive over MQTT. Returns the number of its readings."""
         return await asyncio.to_thread(self._take, topic, payload)
 
+    def settable(self, observations: Sequence[str]) -> Mapping[str, object]:
+        """Return how the values of observations can be set, by IRI; see `Setter.describe`. Others are left out."""
+        mapper, found = self.files.mapper, {}
+        for observation in observations:
+            for topic in self._observations.topics_of(observation):
+                if (setter := mapper.setter(topic, observation)) is not None:
+                    found[observation] = setter[0].describe()
+        return found
+
     def faults(self) -> list[dict[str, object]]:
         """Mapping files, actuators and serial ports that cannot be used."""
         ports = [] if self._ports is None else self._ports.faults()
@@ -107,7 +119,8 @@ class Mappings:
     def _changed(self, mapper: Mapper) -> None:
         if self._ports is not None:
             self._ports.follow(mapper.ports)  # before the actuators, whose commands may go to these ports
-        self.actuation.follow(mapper.actuators)
+        self._generation += 1
+        self.actuation.follow([*mapper.actuators, desired_values(mapper, self._generation)])
         if (
             self._has_messages or mapper.ports
         ):  # without a source of messages, declared observations would never get a value

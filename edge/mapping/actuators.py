@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import pyoxigraph as ox
 
 from edge.mapping.commands import TopicTemplate, payload_template
-from edge.mapping.errors import BadKeyError, Fault, nearest
+from edge.mapping.errors import BadKeyError, Fault, nearest, under
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
-from edge.mapping.places import under
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
@@ -33,6 +32,40 @@ class Command(NamedTuple):
     payload: bytes
     qos: int
     retain: bool
+    observation: str = ""
+    """IRI of the observation whose desired value it is; empty for other messages."""
+    value: str = ""
+    """Lexical form of that value."""
+
+
+class Topic(Protocol):
+    """Topic of the messages of an actuator."""
+
+    @property
+    def text(self) -> str:
+        """The topic as it is written, for errors."""
+
+    def render(self, solution: Solution) -> str:
+        """Return the topic for a solution. Raises `CommandError`."""
+
+    @property
+    def matches(self) -> Callable[[str], object]:
+        """Returns a true value for a topic to which messages may go."""
+
+
+class Message(Protocol):
+    """Messages of an actuator."""
+
+    @property
+    def topic(self) -> Topic:
+        """Their topic."""
+
+    @property
+    def hex(self) -> bool:
+        """Whether the payload is in hexadecimal and sent as bytes."""
+
+    def render(self, solution: Solution) -> Command:
+        """Return the message for a solution. Raises `CommandError`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,9 +98,9 @@ class Actuator:
     spec: ActuatorSpec
     query: str
     """The query, with declarations of the prefixes that it uses."""
-    added: ActuatorMessage
+    added: Message
     """For each solution of the query: the messages that set the desired state of its topic."""
-    removed: ActuatorMessage | None
+    removed: Message | None
     """For topics that no solution names any more."""
     converters: Mapping[str, Converter]
     rate: float | None

@@ -17,6 +17,7 @@ from edge.mapping.values import shown
 _UNSENDABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SEVERAL = re.compile(r"\{(\w+)\.\.\.([|}])")
 _LONGEST_TOPIC: Final = 65_535
+_NOT_SELECTED: Final = "which the query does not select"
 
 Json = Callable[[Solution], str | None]
 """Part of a JSON payload: its text, or None if it is a single variable without a value."""
@@ -25,13 +26,14 @@ Json = Callable[[Solution], str | None]
 class TopicTemplate:
     """A topic with `{variables}`; only `{variable...}` may contain slashes."""
 
-    __slots__ = ("_parts", "_several", "matches", "text")
+    __slots__ = ("_parts", "_several", "matches", "names", "text")
 
-    def __init__(self, text: str, known: Collection[str]) -> None:
-        """Compile the template. Raises `BadKeyError`."""
+    def __init__(self, text: str, known: Collection[str], lacking: str = _NOT_SELECTED) -> None:
+        """Compile the template. `lacking`: why a variable is not known. Raises `BadKeyError`."""
         self.text = text
         self._several = frozenset(found[1] for found in _SEVERAL.finditer(text))
-        self._parts = _parts(_SEVERAL.sub(r"{\1\2", text), known)
+        self._parts = _parts(_SEVERAL.sub(r"{\1\2", text), known, lacking)
+        self.names = frozenset(part[0] for part in self._parts if not isinstance(part, str))
         fixed = "".join(part for part in self._parts if isinstance(part, str))
         if not text or text.startswith("$") or _UNSENDABLE.search(fixed) or re.search("[+#]", fixed):
             raise BadKeyError("A topic to send to has no wildcards or control characters, and no $ at its beginning.")
@@ -74,14 +76,16 @@ class TopicTemplate:
         return value
 
 
-def payload_template(payload: object, known: Collection[str]) -> Callable[[Solution], str]:
+def payload_template(
+    payload: object, known: Collection[str], lacking: str = _NOT_SELECTED
+) -> Callable[[Solution], str]:
     """Compile the payload: plain text from a text; JSON from a table, list, number or boolean. Raises `BadKeyError`.
 
     The returned function raises `CommandError`.
     """
     if isinstance(payload, str):
         try:
-            parts = _parts(payload, known)
+            parts = _parts(payload, known, lacking)
         except BadKeyError as error:
             # A text that looks like a JSON object: the author probably wants JSON, but its braces are parsed as
             # variables.
@@ -92,7 +96,7 @@ def payload_template(payload: object, known: Collection[str]) -> Callable[[Solut
                 ) from error
             raise
         return lambda solution: _text(parts, solution)
-    node = _node(payload, known)
+    node = _node(payload, known, lacking)
 
     def document(solution: Solution) -> str:
         return node(solution) or "null"
@@ -100,21 +104,21 @@ def payload_template(payload: object, known: Collection[str]) -> Callable[[Solut
     return document
 
 
-def _parts(text: str, known: Collection[str]) -> Parts:
-    return parse_parts(text, known, ACTUATOR_FILTERS, "which the query does not select")
+def _parts(text: str, known: Collection[str], lacking: str) -> Parts:
+    return parse_parts(text, known, ACTUATOR_FILTERS, lacking)
 
 
 def _text(parts: Parts, solution: Solution) -> str:
     return "".join(part if isinstance(part, str) else solution.text(*part) for part in parts)
 
 
-def _node(value: object, known: Collection[str]) -> Json:
+def _node(value: object, known: Collection[str], lacking: str) -> Json:
     if isinstance(value, str):
-        return _string(_parts(value, known))
+        return _string(_parts(value, known, lacking))
     if isinstance(value, dict):
-        return _object([(_parts(key, known), _node(member, known)) for key, member in value.items()])
+        return _object([(_parts(key, known, lacking), _node(each, known, lacking)) for key, each in value.items()])
     if isinstance(value, list):
-        return _array([_node(item, known) for item in value])
+        return _array([_node(item, known, lacking) for item in value])
     if isinstance(value, bool):
         return _constant("true" if value else "false")
     # JSON has no infinity and no NaN (RFC 8259, section 6).

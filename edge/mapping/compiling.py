@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from edge.mapping.binary import layout
-from edge.mapping.errors import BadKeyError, Fault, nearest
+from edge.mapping.errors import BadKeyError, Fault, nearest, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
-from edge.mapping.places import DOCUMENTS, NAME, find_place, under
+from edge.mapping.places import DOCUMENTS, NAME, find_place
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
+from edge.mapping.setter import compile_setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.store import StoreRules
 from edge.mapping.template import Template, iri_template, text_template
@@ -110,8 +111,11 @@ class MappingCompiler:
         times: dict[object, TimeRule] = {}
         if spec.readings is None:
             return (self._rule(spec, spec, name, payload, names, many, times, only=True),)
-        for key in ("path", "record", "record_unit", "pattern", "required"):
-            if getattr(spec, key) is not None:
+        for key, field in (
+            *((key, key) for key in ("path", "record", "record_unit", "pattern", "required")),
+            ("set", "setter"),
+        ):
+            if getattr(spec, field) is not None:
                 raise BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key)
         if not spec.readings:
             raise BadKeyError("The list of readings is empty.", key="readings")
@@ -155,11 +159,18 @@ class MappingCompiler:
         if required is None:
             required = only and (place.path is None or not place.path.wild)
         unit_from = self._get("unit_from", reading, mapping)
+        convert = self._converter(reading, mapping)
+        setter = None
+        if reading.setter is not None:
+            if terms is None:
+                raise BadKeyError("A value without a reading cannot be set.", key="set")
+            # Its captures come from the topic, or from the IRI of the observation.
+            setter = compile_setter(reading.setter, convert, {*names, *terms.observation.names} - {TOPIC})
         return Rule(
             mapping=name,
             what=reading.path or reading.record or "value",
             terms=terms,
-            convert=self._converter(reading, mapping),
+            convert=convert,
             path=place.path,
             record=place.record,
             record_unit=place.record_unit,
@@ -170,6 +181,7 @@ class MappingCompiler:
             required=required,
             store=self._store(self._get("store", reading, mapping)),
             when=() if reading is mapping else self._conditions(reading),
+            setter=setter,
         )
 
     def _terms(
@@ -331,4 +343,5 @@ def _only_routing_keys(spec: MappingSpec) -> None:
     allowed = ("name", "topic", "topic_regex", "payload", "fields", "when", "ignore")
     for key in spec.model_fields_set:
         if key not in allowed and getattr(spec, key) is not None:
-            raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))
+            word = "set" if key == "setter" else key
+            raise BadKeyError("A mapping that ignores its topic has no readings.", key=word, allowed=", ".join(allowed))

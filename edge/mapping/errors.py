@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+Given = TypeVar("Given")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,14 @@ class BadKeyError(ValueError):
         if self.fault.key is None:
             self.fault = replace(self.fault, key=key)
         return self
+
+
+def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
+    """Return `function(given)`; faults in it are assigned to `key`."""
+    try:
+        return function(given)
+    except BadKeyError as error:
+        raise error.under(key) from None
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -92,7 +92,7 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
             captures = {name: value for name, value in bound.captures.items() if name != "topic"}
             candidates.append(Candidate(mapping.name, mapping.topic.text, captures, applied, why))
     if not candidates and (writer := mapper.writer(topic)) is not None:
-        candidates.append(Candidate(writer.name, writer.added.topic.text, {}, True, "what this actuator sends itself"))
+        candidates.append(Candidate(*writer, {}, True, "what this actuator sends itself"))
     if outcome.matched:
         return MessageExplanation(topic, outcome, tuple(candidates))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 
-from edge.mapping.actuators import Actuator
 from edge.mapping.evaluate import BoundMapping, BoundRule, MessageEvaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
 from edge.mapping.payload import PayloadMessage
-from edge.mapping.rules import CompiledMapping, Rule, Terms, TermTemplates
+from edge.mapping.rules import CompiledMapping, Rule, Terms
+from edge.mapping.setter import Setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import CaptureError
 from edge.mapping.topics import TopicIndex
@@ -44,6 +44,13 @@ class Mapper:
             for mapping in pack.mappings:
                 self._index.add(mapping.topic, (order, mapping))
                 order += 1
+        self._setters = [
+            (mapping.name, rule.setter)
+            for pack in self.packs
+            for mapping in pack.mappings
+            for rule in mapping.rules
+            if rule.setter is not None
+        ]
         self._routes: dict[str, tuple[Group, ...]] = {}
         self._terms: dict[tuple[object, ...], Terms] = {}
 
@@ -57,7 +64,7 @@ class Mapper:
             routes = self._route(topic)
         if not routes:
             writer = self.writer(topic)
-            return _UNMAPPED if writer is None else Mapped(True, (writer.name,), ignored=True)
+            return _UNMAPPED if writer is None else Mapped(True, (writer[0],), ignored=True)
         if not payload:
             # MQTT deletes a retained message with an empty one: there is no measurement and no problem.
             return Mapped(True)
@@ -129,9 +136,26 @@ class Mapper:
         """Return the mappings of a topic, by descending precedence."""
         return self._routes.get(topic) or self._route(topic)
 
-    def writer(self, topic: str) -> Actuator | None:
-        """Return the actuator that sends messages with this topic: without a mapping, they are ignored."""
-        return next((actuator for actuator in self.actuators if actuator.writes(topic)), None)
+    def setter(self, topic: str, observation: str) -> tuple[Setter, Mapping[str, str]] | None:
+        """Return the setter of an observation that messages of `topic` describe, and its captures; None without one."""
+        rules = [each for group in _reachable(self.groups(topic)) for bound in group for each in bound.rules]
+        # A rule that gives just this observation says more than one that captures a part of its name.
+        for ready in sorted(rules, key=lambda each: each.terms is None):
+            found = _captures(ready, observation)
+            if found is not None:
+                setter = ready.rule.setter
+                return None if setter is None or not setter.names <= found.keys() else (setter, found)
+        return None
+
+    def writer(self, topic: str) -> tuple[str, str] | None:
+        """Return the actuator or mapping that sends messages with this topic: without a mapping, they are ignored.
+
+        The result is its name and the template of its topic; None without one.
+        """
+        for actuator in self.actuators:
+            if actuator.writes(topic):
+                return actuator.name, actuator.added.topic.text
+        return next(((name, setter.topic.text) for name, setter in self._setters if setter.topic.matches(topic)), None)
 
     def declared(self) -> tuple[Declared, ...]:
         """Return the observations that mappings of a single topic determine completely, in file order."""
@@ -152,8 +176,7 @@ class Mapper:
         for group in _reachable(self.groups(topic)):
             for bound in group:
                 for ready in bound.rules:
-                    templates = ready.rule.terms
-                    if templates is not None and _accepts(ready, templates, observation):
+                    if _captures(ready, observation) is not None:
                         return True
         return False
 
@@ -180,10 +203,11 @@ def _declarations(bound: BoundMapping, topic: str) -> Iterable[Declared]:
             yield Declared(bound.mapping.name, topic, **asdict(ready.terms))
 
 
-def _accepts(ready: BoundRule, templates: TermTemplates, observation: str) -> bool:
-    if ready.terms is not None:
-        return ready.terms.observation == observation
+def _captures(ready: BoundRule, observation: str) -> Mapping[str, str] | None:
+    """Return the captures with which a rule gives an observation; None if it cannot."""
+    if ready.rule.terms is None:
+        return None
     try:
-        return templates.observation.accepts(observation, ready.captures)
+        return ready.rule.terms.observation.match(observation, ready.captures)
     except CaptureError:
-        return False
+        return None

@@ -102,6 +102,31 @@ class ReadingKeys(Table):
     )
 
 
+class SetSpec(Table):
+    """The message that sets the value of an observation at its device."""
+
+    topic: str = Field(description="Topic, with {captures}; {capture...} may hold several levels.")
+    payload: Any = Field(
+        default="{value}",
+        description='A text with {value} and {captures}, or a table, which is sent as JSON: { state = "{value}" }.',
+    )
+    values: dict[str, Scalar] | None = Field(
+        default=None,
+        description='Texts by desired value: { true = "ON" }. Default: `values` of the reading, reversed.',
+    )
+    scale: Number | None = Field(default=None, description="The desired value is multiplied by this, exactly.")
+    offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
+    min: Number | None = Field(default=None, description="Smallest desired value.")
+    max: Number | None = Field(default=None, description="Largest desired value.")
+    step: Annotated[Number, Field(gt=0)] | None = Field(default=None, description="Distance of the values of a slider.")
+    qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
+        default=None, description="Quality of service, 0, 1 or 2. Default: 1."
+    )
+    retain: StrictBool | None = Field(
+        default=None, description="Whether the broker retains the message for later subscribers. Default: false."
+    )
+
+
 class ReadingSpec(ReadingKeys):
     """One reading of a payload."""
 
@@ -114,6 +139,9 @@ class ReadingSpec(ReadingKeys):
     required: bool | None = Field(default=None, description="Whether it is a problem when the payload lacks the value.")
     when: ConditionSpec | list[ConditionSpec] | None = Field(
         default=None, description="Conditions on the payload; all must hold."
+    )
+    setter: SetSpec | None = Field(
+        default=None, alias="set", description="The message that sets the value at its device."
     )
     ignore: bool | None = Field(
         default=None, description="Take the value away from readings with wildcards; yield nothing."

@@ -29,6 +29,7 @@ from edge.mapping.model import (
     MappingSpec,
     ReadingKeys,
     ReadingSpec,
+    SetSpec,
     StoreSpec,
     TimeSpec,
 )
@@ -46,6 +47,7 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "defaults": ReadingKeys,
     "time": TimeSpec,
     "store": StoreSpec,
+    "set": SetSpec,
     "when": ConditionSpec,
     "semantic-mappings": Listing17Entry,
     "actuator": ActuatorSpec,
@@ -163,7 +165,7 @@ class _Loader:
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
         if detail["type"] == "extra_forbidden":
             table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
-            known = list(table.model_fields)
+            known = [field.alias or name for name, field in table.model_fields.items()]
             word = str(place[-1])
             fault = Fault("Unknown key.", nearest=nearest(word, known), allowed=", ".join(known))
         else:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final
 
-from edge.mapping.errors import BadKeyError
+from edge.mapping.errors import BadKeyError, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
 from edge.mapping.regexes import compile_regex
@@ -20,8 +19,6 @@ NAME: Final = "name"
 DOCUMENTS: Final = ("json", "binary")
 """Kinds of payloads to which paths apply."""
 
-Given = TypeVar("Given")
-Value = TypeVar("Value")
 # These groups of a pattern carry the value, its unit and its time. They are not captures.
 _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 
@@ -80,11 +77,3 @@ def _check_kind(reading: ReadingSpec, payload: str) -> None:
             raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
     if reading.pattern is not None and payload == "senml":
         raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")
-
-
-def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
-    """Return `function(given)`; faults in it are assigned to `key`."""
-    try:
-        return function(given)
-    except BadKeyError as error:
-        raise error.under(key) from None

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from edge.mapping.binary import PayloadLayout
 from edge.mapping.jsonpath import JsonPath
 from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.setter import Setter
 from edge.mapping.store import StoreRules
 from edge.mapping.template import Template
 from edge.mapping.times import TimeFormat
@@ -123,6 +124,8 @@ class Rule:
     store: StoreRules | None
     """Selects the readings for the history; None: none."""
     when: tuple[Condition, ...]
+    setter: Setter | None = None
+    """Sets the value at its device; None: it cannot be set."""
 
     def applies(self, message: PayloadMessage) -> bool:
         """Whether the reading's own conditions hold."""

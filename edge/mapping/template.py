@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from edge.mapping.errors import BadKeyError, nearest
 from edge.mapping.terms import expand, is_iri
@@ -59,9 +59,13 @@ class Template:
             out.append(self._encode(name, value) if self._iri else _text(value))
         return "".join(out)
 
-    def accepts(self, text: str, captures: Mapping[str, str]) -> bool:
-        """Whether rendering can give `text` with these `captures` and any values of the others."""
+    def match(self, text: str, captures: Mapping[str, str]) -> dict[str, str] | None:
+        """Return the captures with which rendering gives `text`; None if it cannot, with these `captures`.
+
+        Captures whose values have filters are unknown, and left out. Raises `CaptureError`.
+        """
         pattern: list[str] = []
+        found: set[str] = set()
         for part in self._parts:
             if isinstance(part, str):
                 pattern.append(re.escape(part))
@@ -70,9 +74,15 @@ class Template:
                 for function in part[1]:
                     value = function(value)
                 pattern.append(re.escape(self._encode(part[0], value)))
-            else:
+            elif part[1]:
                 pattern.append("[^\\s]+?")
-        return re.fullmatch("".join(pattern), text) is not None
+            else:
+                pattern.append(f"(?P={part[0]})" if part[0] in found else f"(?P<{part[0]}>[^\\s]+?)")
+                found.add(part[0])
+        match = re.fullmatch("".join(pattern), text)
+        if match is None:
+            return None
+        return {**captures, **{name: unquote(value) for name, value in match.groupdict().items()}}
 
     def _encode(self, name: str, value: str) -> str:
         if name in self._many and value:

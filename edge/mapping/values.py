@@ -70,6 +70,11 @@ class Converter:
         plain = self.kind in ("number", "decimal") and self.datatype is None and self.table is None
         object.__setattr__(self, "_unchanged", plain and unlimited and not self._calculated)
 
+    @property
+    def calculated(self) -> bool:
+        """Whether values are scaled."""
+        return self._calculated
+
     def __call__(self, raw: object) -> tuple[str, str] | None:
         """Return lexical form and datatype IRI; None if the payload has no value. Raises `BadValueError`."""
         # Most values by far.

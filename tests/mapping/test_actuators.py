@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.mapping import CommandError, Mapper, MappingError, SolutionTerm, explain, load_builtin, load_pack
+from edge.mapping.actuators import Command
 from edge.mapping.reading import XSD
 
 EX = '[namespaces]\nex = "http://example.org/"\n\n'
@@ -41,14 +42,14 @@ def test_a_lamp_of_zigbee2mqtt():
         'retain = true\nremoved = { payload = { state = "OFF" }, qos = 2 }\n'
     )
     solution = found.solution({"id": SolutionTerm("kitchen"), "x": number("40")})
-    assert found.added.render(solution) == (
+    assert found.added.render(solution) == Command(
         "f/zigbee2mqtt/{id}/set",
         "zigbee2mqtt/kitchen/set",
         b'{"state":"ON","brightness":40}',
         1,
         True,
     )
-    assert found.removed.render(solution)[1:] == ("zigbee2mqtt/kitchen/set", b'{"state":"OFF"}', 2, True)
+    assert found.removed.render(solution)[1:5] == ("zigbee2mqtt/kitchen/set", b'{"state":"OFF"}', 2, True)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ REQUESTS = [
     ("GET", "/api/certificate"),
     ("GET", "/api/bad-values"),
     ("GET", "/api/series"),
+    ("GET", "/api/settable"),
     ("GET", "/api/outbox"),
     ("POST", "/api/outbox"),
 ]

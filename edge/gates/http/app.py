@@ -56,7 +56,7 @@ from edge.protocol.errors import (
     RequestTimeout,
     ResultTooLarge,
 )
-from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
+from edge.protocol.series import MOST_OBSERVATIONS, SeriesExtent, SeriesRequest, SeriesResult
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -115,6 +115,8 @@ class Views:
     """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
     """The mapping files; None while the gateway starts."""
+    settable: Callable[[Sequence[str]], Mapping[str, object]] = lambda _: {}
+    """How the values of observations can be set at their devices, by IRI."""
     rules: Callable[[], RuleDocuments | None] = lambda: None
     """The rules; None while the gateway starts."""
     bad_values: Callable[[], object] = list
@@ -179,6 +181,7 @@ class Routes:
             _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
             _route("/api/series", "query", self._series, ["GET"]),
+            _route("/api/settable", "api", self._settable, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(
@@ -430,6 +433,13 @@ class Routes:
                 "for a shorter period, fewer observations or fewer points"
             )
         return Response(content, headers={"Content-Type": f"{media_type}; charset=utf-8", "Vary": "Accept"})
+
+    async def _settable(self, request: Request) -> Response:
+        check(self._access(request), "update")
+        observations = request.query_params.getlist("observation")
+        if not 0 < len(observations) <= MOST_OBSERVATIONS:
+            raise InvalidRequest(f'Name 1 to {MOST_OBSERVATIONS} observations: "observation" with an IRI')
+        return _json(await asyncio.to_thread(self._views.settable, observations))
 
     async def _unmapped(self, request: Request) -> Response:
         topic = request.query_params.get("topic")

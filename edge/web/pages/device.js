@@ -26,6 +26,7 @@ export function Device({ device, value }) {
   return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
+    ${may("update") && may("query") && html`<${LazyControls} entries=${sorted.filter(({ blank }) => !blank)} />`}
     <h2 id="chosen" dir="auto">${chosen.label}</h2>
     ${may("query") && keepsRecent() && html`<${RecentValues} key=${chosen.id} entry=${chosen} />`}
     <h2>${t("device.values")}</h2>
@@ -33,6 +34,14 @@ export function Device({ device, value }) {
     ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
     ${named && may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
     ${named && may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
+}
+
+/** Switches and sliders, whose code is not in the first view. */
+function LazyControls({ entries: shown }) {
+  const found = useSignal({});
+  useEffect(() => { import("../parts/controls.js").then((module) => { found.value = module; }, (error) => console.warn(error)); }, []);
+  const { Controls } = found.value;
+  return Controls && html`<${Controls} entries=${shown} />`;
 }
 
 function Rename({ device, name }) {

@@ -48,6 +48,6 @@ function Occurrence({ occurrence: { began, ended, solution }, end }) {
   const seconds = ((ended ?? end) - began) / 1e6;
   return html`<tr><td>${formatTime(began / 1000)}</td><td>${ended === null ? t("trial.still") : formatTime(ended / 1000)}</td>
     <td>${seconds < 120 ? `${Math.round(seconds)} s` : duration(seconds)}</td>
-    <td>${observation && html`<${Observation} iri=${observation} />`} ${value !== undefined && (entry ? readable(value, entry.unit, entry.reading.peek().datatype, entry.property).join(" ") : value)}
+    <td>${observation && html`<${Observation} iri=${observation} />`} ${value !== undefined && (entry ? readable(value, entry.unit, entry.reading.peek().datatype, entry.property).filter(Boolean).join(" ") : value)}
       ${Object.entries(rest).filter(([name]) => name !== "time").map(([name, text]) => html` <span dir="auto">${name}: ${text}</span>`)}</td></tr>`;
 }

@@ -73,6 +73,9 @@ export const TEXTS = {
 
   "device.gone": "Das Gateway hat keinen Wert dieses Geräts.",
   "device.back": "Zurück zur Übersicht",
+  "control.title": "Steuerung",
+  "control.waits": "Das Gerät weiß es noch nicht.",
+  "control.set": "Setzen",
   "device.values": "Werte",
   "device.rename": "Umbenennen",
   "device.name": "Name des Geräts",

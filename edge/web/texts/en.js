@@ -73,6 +73,9 @@ export const TEXTS = {
 
   "device.gone": "The gateway has no value of this device.",
   "device.back": "Back to the overview",
+  "control.title": "Control",
+  "control.waits": "The device has not been told yet.",
+  "control.set": "Set",
   "device.values": "Values",
   "device.rename": "Rename",
   "device.name": "Name of the device",

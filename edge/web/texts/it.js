@@ -73,6 +73,9 @@ export const TEXTS = {
 
   "device.gone": "Il gateway non ha valori di questo dispositivo.",
   "device.back": "Torna alla panoramica",
+  "control.title": "Comandi",
+  "control.waits": "Il dispositivo non è stato ancora avvisato.",
+  "control.set": "Imposta",
   "device.values": "Valori",
   "device.rename": "Rinomina",
   "device.name": "Nome del dispositivo",

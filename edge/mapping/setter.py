@@ -1,0 +1,128 @@
+"""Setters: the message that sets the value of an observation at its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from edge.mapping.commands import TopicTemplate, payload_template
+from edge.mapping.errors import BadKeyError, under
+from edge.mapping.model import SetSpec
+from edge.mapping.reading import XSD_STRING
+from edge.mapping.solution import CommandError, Solution, SolutionTerm
+from edge.mapping.values import Converter, shown
+
+VALUE: Final = "value"
+"""Variable of the payload that stands for the desired value."""
+_LACKING: Final = "which nothing captures"
+_TRUTH: Final = frozenset({"true", "false"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setter:
+    """A compiled setter."""
+
+    topic: TopicTemplate
+    payload: Callable[[Solution], str]
+    convert: Converter | None
+    """Conversion of the desired value; None: it is sent as it is."""
+    names: frozenset[str]
+    """Captures that it needs."""
+    low: Decimal | None
+    high: Decimal | None
+    step: Decimal | None
+    choices: tuple[str, ...]
+    """The values that it accepts; empty: any, within the limits."""
+    qos: int
+    retain: bool
+
+    def render(self, captures: Mapping[str, str], value: SolutionTerm) -> tuple[str, bytes]:
+        """Return topic and payload. Raises `CommandError`."""
+        if self.low is not None or self.high is not None:
+            self._check(value.text)
+        converters = {} if self.convert is None else {VALUE: self.convert}
+        terms = {**{name: SolutionTerm(text) for name, text in captures.items()}, VALUE: value}
+        solution = Solution(terms, converters)
+        return self.topic.render(solution), self.payload(solution).encode("utf-8", "surrogatepass")
+
+    def describe(self) -> dict[str, object]:
+        """Return how people set it: `kind` is "switch", "choice", "number" or "text"."""
+        if self.choices and set(self.choices) <= _TRUTH:
+            return {"kind": "switch"}
+        if self.choices:
+            return {"kind": "choice", "choices": list(self.choices)}
+        if self.low is None and self.high is None:
+            return {"kind": "text"}
+        limits = {"min": self.low, "max": self.high, "step": self.step}
+        return {"kind": "number", **{name: None if each is None else float(each) for name, each in limits.items()}}
+
+    def _check(self, text: str) -> None:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            raise CommandError(f"{shown(text)} is not a number") from None
+        if not number.is_finite():
+            raise CommandError(f"{shown(text)} is not a number")
+        if self.low is not None and number < self.low:
+            raise CommandError(f"{text} is below the minimum {self.low}")
+        if self.high is not None and number > self.high:
+            raise CommandError(f"{text} is above the maximum {self.high}")
+
+
+def compile_setter(spec: SetSpec, reading: Converter, known: Collection[str]) -> Setter:
+    """Compile the setter of a reading. `known`: captures that its topic or its observation tells. Raises `BadKeyError`.
+
+    Without `values`, those of the reading are reversed.
+    """
+    try:
+        return _compiled(spec, reading, known)
+    except BadKeyError as error:
+        error.fault = BadKeyError(
+            error.fault.reason,
+            key="set" if error.fault.key is None else f"set.{error.fault.key}",
+            allowed=error.fault.allowed,
+            nearest=error.fault.nearest,
+        ).fault
+        raise
+
+
+def _compiled(spec: SetSpec, reading: Converter, known: Collection[str]) -> Setter:
+    numeric = spec.scale is not None or spec.offset is not None
+    if spec.values is not None and (numeric or spec.min is not None or spec.max is not None):
+        raise BadKeyError("A table of values is not scaled or bounded.", key="values")
+    if spec.min is not None and spec.max is not None and spec.min >= spec.max:
+        raise BadKeyError(f"The smallest value {spec.min} is not below the largest.", key="min")
+    if reading.calculated and not numeric:
+        raise BadKeyError(
+            "The reading is scaled; say how a desired value becomes that of the device.", allowed="scale, offset"
+        )
+    table: dict[str, tuple[str, str]] | None = None
+    if spec.values is not None:
+        table = {text: (str(value), XSD_STRING) for text, value in spec.values.items()}
+    elif reading.table is not None and not numeric and spec.min is None and spec.max is None:
+        table = {}
+        for text, (value, _) in reading.table.items():
+            table.setdefault(value, (text, XSD_STRING))  # the first text of a value is its usual one
+    convert = None
+    if table is not None:
+        convert = Converter(kind="auto", table=table)
+    elif numeric:
+        convert = Converter(kind="number", scale=spec.scale, offset=spec.offset)
+    boolean = table is None and reading.kind == "boolean"
+    topic = under("topic", lambda text: TopicTemplate(text, known, _LACKING), spec.topic)
+    names = set(topic.names)
+    payload = under("payload", lambda given: payload_template(given, {*known, VALUE}, _LACKING), spec.payload)
+    return Setter(
+        topic,
+        payload,
+        convert,
+        frozenset(names),
+        spec.min,
+        spec.max,
+        spec.step,
+        tuple(table) if table is not None else ("true", "false") if boolean else (),
+        1 if spec.qos is None else spec.qos,
+        bool(spec.retain),
+    )

@@ -1,0 +1,134 @@
+"""Desired values: what a client writes reaches the device once, and is then gone from the graph."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from test_actuation import Devices
+
+from tests.support.processes import GatewayProcess
+from tests.support.waiting import wait_for
+
+LAMP = "urn:sepa-edge:zigbee2mqtt:lamp/state"
+DIMMER = "urn:sepa-edge:zigbee2mqtt:lamp/brightness"
+
+
+class Home:
+    """A gateway with one lamp at a Mosquitto broker."""
+
+    def __init__(self, directory, mosquitto) -> None:
+        settings = {"EDGE__MQTT__BROKER": mosquitto.url, "EDGE__MQTT__RECONNECT_MIN": "0.1", "EDGE__COAP__PORT": "0"}
+        settings |= {"EDGE__MQTT__RECONNECT_MAX": "0.2", "EDGE__HOST__ENABLED": "false"}
+        self.process = GatewayProcess(directory, settings)
+        self.start()
+
+    def start(self) -> None:
+        self.http = httpx.Client(base_url=self.process.start()["http"], timeout=20)
+
+    def close(self) -> None:
+        self.http.close()
+        self.process.stop()
+
+    def want(self, observation: str, value: str) -> None:
+        text = (
+            f"PREFIX edge: <urn:sepa-edge:> DELETE {{ <{observation}> edge:desired ?old }} "
+            f"INSERT {{ <{observation}> edge:desired {value} }} "
+            f"WHERE {{ OPTIONAL {{ <{observation}> edge:desired ?old }} }}"
+        )
+        self.http.post("/update", data={"update": text}).raise_for_status()
+
+    def wanted(self) -> list[str]:
+        query = "SELECT ?v { ?o <urn:sepa-edge:desired> ?v }"
+        answer = self.http.get("/query", params={"query": query}).json()
+        return [each["v"]["value"] for each in answer["results"]["bindings"]]
+
+    def settable(self, *observations: str) -> dict:
+        return self.http.get("/api/settable", params={"observation": observations}).raise_for_status().json()
+
+
+@pytest.fixture
+def home(tmp_path, mosquitto):
+    home = Home(tmp_path / "data", mosquitto)
+    yield home
+    home.close()
+
+
+@pytest.fixture
+def devices(home, mosquitto):
+    with Devices(mosquitto.port) as devices:
+        devices.client.publish("zigbee2mqtt/lamp", '{"state": "OFF", "brightness": 7, "linkquality": 3}', 1)
+        wait_for(lambda: home.settable(LAMP))
+        yield devices
+
+
+def test_a_desired_value_reaches_the_device_and_is_gone(home, devices):
+    assert home.settable(LAMP, DIMMER, "urn:sepa-edge:zigbee2mqtt:lamp/linkquality", "urn:x") == {
+        LAMP: {"kind": "switch"},
+        DIMMER: {"kind": "number", "min": 0.0, "max": 254.0, "step": 1.0},
+    }
+    home.want(LAMP, "true")
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"] == ['{"state":"ON"}'])
+    wait_for(lambda: home.wanted() == [])
+    home.want(DIMMER, "100")
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"][1:] == ['{"brightness":100}'])
+    wait_for(lambda: home.wanted() == [])
+    assert home.http.get("/api/unmapped").json() == []
+    assert home.http.get("/api/bad-values").json() == []
+
+
+def test_a_value_out_of_bounds_is_listed_and_moves_nothing(home, devices):
+    home.want(DIMMER, "300")
+    wait_for(lambda: home.http.get("/api/bad-values").json())
+    (bad,) = home.http.get("/api/bad-values").json()
+    assert "above the maximum 254" in bad["reason"]
+    home.want("urn:sepa-edge:zigbee2mqtt:lamp/linkquality", "1")
+    wait_for(lambda: len(home.http.get("/api/bad-values").json()) == 2)
+    home.want(DIMMER, "9")
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"] == ['{"brightness":9}'])
+    wait_for(lambda: home.wanted() == ["1"])
+
+
+def test_a_desired_value_waits_for_the_broker_over_a_kill(home, devices, mosquitto):
+    home.want(LAMP, "true")
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"] == ['{"state":"ON"}'])
+    wait_for(lambda: home.wanted() == [])
+    mosquitto.stop(kill=True)
+    home.want(LAMP, "true")
+    home.want(LAMP, "false")
+    home.process.kill()
+    home.http.close()
+    before = devices.subscriptions
+    mosquitto.start()
+    wait_for(lambda: devices.subscriptions > before)
+    home.start()
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"][1:] == ['{"state":"OFF"}'])
+    wait_for(lambda: home.wanted() == [])
+    # Nothing is sent again: a lamp that was switched by hand stays as it is.
+    home.process.kill()
+    home.http.close()
+    home.start()
+    home.want(DIMMER, "3")
+    wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"][2:] == ['{"brightness":3}'])
+
+
+def test_a_mapping_written_later_sends_what_waits(home, devices):
+    home.http.put(
+        "/api/mappings/heater", content='[[mapping]]\ntopic = "heater/{id}"\nobservation = "edge:{id}"\n'
+    ).raise_for_status()
+    devices.client.publish("heater/h1", "19", 1)
+    wait_for(
+        lambda: (
+            "h1"
+            in home.http.get(
+                "/query", params={"query": "SELECT ?o { ?o a <http://www.w3.org/ns/sosa/Observation> }"}
+            ).text
+        )
+    )
+    home.want("urn:sepa-edge:h1", "21.5")
+    wait_for(lambda: home.http.get("/api/bad-values").json())
+    home.http.put(
+        "/api/mappings/heater",
+        content='[[mapping]]\ntopic = "heater/{id}"\nobservation = "edge:{id}"\nset = { topic = "heater/{id}/set" }\n',
+    ).raise_for_status()
+    wait_for(lambda: devices.received["heater/h1/set"] == ["21.5"])
+    wait_for(lambda: home.wanted() == [])
