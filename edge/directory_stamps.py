@@ -25,14 +25,22 @@ class DirectoryStamps:
         try:
             for path in self.directory.iterdir():
                 if self._accepts(path):
-                    status = path.stat()
-                    found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+                    found |= _stamp(path)
         except FileNotFoundError:
-            # The operator creates the directory. A file may disappear between the two calls.
-            if self.directory.exists():
-                return self.read()
+            pass  # the operator creates the directory
         except OSError as error:
             self.unreadable = str(error)
             return None
         self.unreadable = None
         return found
+
+
+def _stamp(path: Path) -> dict[Path, Stamp]:
+    """Return the stamp of a file; nothing if it has disappeared, or is a link to nothing."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        return {path: (0, 0, 0)}  # reading it will say why
+    return {path: (status.st_mtime_ns, status.st_size, status.st_ino)}

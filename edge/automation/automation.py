@@ -41,7 +41,7 @@ class Automation:
             crowded=lambda: self._events.qsize() >= _MOST_QUEUED,
         )
         self._files = RuleFiles(directory)
-        self._unfollowed = False
+        self._unfollowed = True
         """Whether the rules could not be applied and have to be applied again."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="edge-automation", daemon=True)
@@ -63,14 +63,16 @@ class Automation:
             self._thread.join(timeout)
 
     def look(self, timeout: float = 30.0) -> None:
-        """Read changed files now. Returns when the rules apply. Raises `RequestTimeout`."""
+        """Read changed files now. Returns when the rules apply. Raises `EdgeError`."""
         done: Future[None] = Future()
 
         def look() -> None:
             try:
                 self._look()
-            finally:
-                done.set_result(None)
+            except Exception as error:
+                done.set_exception(error if isinstance(error, EdgeError) else EdgeError("The rules could not be read"))
+                raise
+            done.set_result(None)
 
         self._events.put(look)
         try:
@@ -122,7 +124,7 @@ class Automation:
     def _look(self) -> None:
         """Follow the files."""
         changed = self._files.read()
-        if changed or self._unfollowed or (self._files.exist and not self._rules.follows):
+        if changed or self._unfollowed or not self._rules.follows:
             self._unfollowed = True
             self._rules.follow(self._files.rules, self._files.names - self._files.disabled)
             self._unfollowed = False

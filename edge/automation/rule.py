@@ -70,6 +70,16 @@ class Rule:
     """Query for the observations (?observation) on which the rule depends; empty: any of them."""
     keys: Mapping[str, object] = field(default_factory=dict)
     """The keys of its file, as JSON values."""
+    needed: frozenset[str] = frozenset()
+    """Variables of the query that `update` uses."""
+    end_needed: frozenset[str] = frozenset()
+    """Variables of the query that `end_update` uses."""
+
+    @property
+    def version(self) -> str:
+        """Digest of everything that a waiting step depends on."""
+        parts = (self.query, *self.key, self.lasts, self.silent, self.update, self.end_lasts, self.end_update)
+        return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
     def solution(self, variables: Sequence[str], row: Row) -> Solution:
         """Return a row as a mapping."""

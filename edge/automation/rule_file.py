@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,7 @@ from edge.mapping.terms import NAMESPACES, constant
 from edge.protocol.due_time import read_delay
 from edge.sparql.errors import SparqlError
 from edge.sparql.query import read_query
+from edge.sparql.tokens import tokenize, variables
 
 _LINE: Final = re.compile(r"\(at line ([0-9]+)")
 _PREFIXES: Final = """\
@@ -140,6 +142,8 @@ def _compiled(spec: RuleSpec, name: str) -> Rule:
         raise BadKeyError("The time without a value must be longer than zero.", key="silent")
     if spec.silent is not None and durations["lasts"]:
         raise BadKeyError('"silent" is a time already; leave "for" out.', key="for")
+    if spec.silent is not None and durations["end_lasts"]:
+        raise BadKeyError("A silence ends with the next value; leave this out.", key="end_for")
     common: dict[str, Any] = {
         "name": name,
         "label": spec.label or name,
@@ -159,16 +163,16 @@ def _of_query(spec: RuleSpec, query: str, common: dict[str, Any]) -> Rule:
         if getattr(spec, name) is not None:
             raise BadKeyError(f'"{name}" and "query" exclude each other; write the condition into the query.', key=name)
     text = with_prefixes(query, NAMESPACES)
-    variables = _variables(text)
-    key = spec.key or variables
-    if unknown := [each for each in key if each not in variables]:
-        raise BadKeyError(f"The query does not select ?{unknown[0]}; it selects {', '.join(variables)}.", key="key")
-    if spec.silent is not None and set(key) == set(variables):
+    selected = _variables(text)
+    key = spec.key or selected
+    if unknown := [each for each in key if each not in selected]:
+        raise BadKeyError(f"The query does not select ?{unknown[0]}; it selects {', '.join(selected)}.", key="key")
+    if spec.silent is not None and set(key) == set(selected):
         raise BadKeyError(
             'With "silent", name the variables that identify a situation; a change of the others restarts the time.',
             key="key",
         )
-    return Rule(query=text, variables=variables, key=key, **common)
+    return _with_needs(Rule(query=text, variables=selected, key=key, **common))
 
 
 def _variables(query: str) -> list[str]:
@@ -195,6 +199,11 @@ def _of_observations(spec: RuleSpec, common: dict[str, Any]) -> Rule:
         raise BadKeyError(f"A rule needs one of {', '.join(_COMPARED)}.", key="")
     if len(compared) > 1 and compared != ["above", "below"]:
         raise BadKeyError(f'"{compared[0]}" and "{compared[1]}" exclude each other.', key=compared[1])
+    if spec.above is not None and spec.below is not None and spec.above >= spec.below:
+        raise BadKeyError(
+            f"No number is above {spec.above} and below {spec.below}; make two rules for values outside these limits.",
+            key="below",
+        )
     subject = "?observation" if spec.observation is None else f"<{spec.observation}>"
     chosen = "" if spec.observation is None else f"BIND(<{spec.observation}> AS ?observation)"
     watched = "".join(
@@ -213,8 +222,21 @@ def _of_observations(spec: RuleSpec, common: dict[str, Any]) -> Rule:
         if spec.observation is not None
         else f"{_PREFIXES}SELECT ?observation {{{watched} }}"
     )
-    variables = ["observation", "value", *(["time"] if spec.silent else [])]
-    return Rule(query=query, variables=variables, key=["observation"], observations=observations, **common)
+    selected = ["observation", "value", *(["time"] if spec.silent else [])]
+    return _with_needs(Rule(query=query, variables=selected, key=["observation"], observations=observations, **common))
+
+
+def _with_needs(rule: Rule) -> Rule:
+    """Note which variables of the query the updates use."""
+    of_query = frozenset(rule.variables)
+    return replace(rule, needed=of_query & _used(rule.update), end_needed=of_query & _used(rule.end_update))
+
+
+def _used(update: str) -> frozenset[str]:
+    try:
+        return frozenset(variables(tokenize(update)))
+    except SparqlError:  # the engine says what is wrong
+        return frozenset()
 
 
 def _filter(spec: RuleSpec) -> str:

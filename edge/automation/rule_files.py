@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ from edge.directory_stamps import DirectoryStamps, Stamp
 
 _log = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 64 * 1024
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""Name of a rule: its file without the suffix."""
+MOST_BYTES: Final = 64 * 1024
 """Size of the largest rule."""
 
 
@@ -40,11 +43,6 @@ class RuleFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = DirectoryStamps(directory, is_rule_file)
         self._files: dict[Path, _File] = {}
-
-    @property
-    def exist(self) -> bool:
-        """Whether there are any."""
-        return bool(self._files)
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -98,8 +96,10 @@ def _load(path: Path, stamp: Stamp, before: Rule | None) -> _File:
     from edge.automation.rule_file import read_rule
 
     try:
-        if stamp[1] > _MOST_BYTES:
-            reason = f"The file is larger than {_MOST_BYTES:,} bytes"
+        if NAME.fullmatch(path.stem) is None:
+            reason = "The name of a rule has 1 to 64 letters, digits, _ and -, first a letter or digit: rename the file"
+        elif stamp[1] > MOST_BYTES:
+            reason = f"The file is larger than {MOST_BYTES:,} bytes"
         else:
             return _File(stamp, read_rule(path.read_text(encoding="utf-8-sig"), path.stem))
     except (RuleError, OSError, UnicodeDecodeError) as error:

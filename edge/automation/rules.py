@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,11 +28,14 @@ from edge.engine.requests import (
 )
 from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
+from edge.protocol.timers import TimerRecord
 
 _log = logging.getLogger(__name__)
 
 _BACKOFF: Final = Backoff(1.0, 60.0)
 _SECOND: Final = 1_000_000
+_AT_ONCE: Final = 100
+"""Situations that are deleted in one transaction."""
 
 Event = SubscriberNotification | SubscribeFailed
 
@@ -99,7 +103,8 @@ class Rules:
     ) -> None:
         """`post` runs a function on the thread that owns the rules; `crowded`: whether too many wait there."""
         self._engine = engine
-        self._hands = hands
+        self._wait = hands.wait
+        self._hands = _SyncedHands(hands, self._drain)
         self._settings = settings
         self._clock = clock
         self._post = post
@@ -109,6 +114,10 @@ class Rules:
         self._situations: dict[str, str] = {}
         """Solutions of the situations in the graph, by IRI."""
         self._situations_feed: _Feed | None = None
+        self._marks: deque[tuple[_Feed, Event]] = deque()
+        """Notifications of the situations. They are taken before all other events, and after each update of a rule:
+        then the state of a rule is that of the graph.
+        """
 
     @property
     def follows(self) -> bool:
@@ -135,7 +144,8 @@ class Rules:
             if rules.get(name) != each.rule:
                 self._close(each.feed)
                 del self._rules[name]
-        pending = {name.split("/")[1] for name in self._hands.wait(self._engine.pending_ids("rule/"))}
+        ids = self._wait(self._engine.pending_ids(prefix()))
+        pending = {name.removeprefix(prefix()).partition("/")[0] for name in ids}
         active = {found[0] for iri in self._situations if (found := read_iri(iri)) is not None}
         # Also what rules have left behind that were deleted while the gateway was stopped.
         for name in (pending | active) - names:
@@ -178,7 +188,9 @@ class Rules:
             rate=settings.max_rate,
             listener=self._listener,
         )
-        pending = self._hands.wait(self._engine.pending_ids(prefix(rule.name)))
+        # In this order: a delayed update that runs in between is in the first and in the second.
+        pending = self._wait(self._engine.pending_ids(prefix(rule.name)))
+        self._drain()
         runner.restore(self._active(rule.name), pending)
         watched = self._rules[rule.name] = _Watched(rule, runner)
         self._subscribe(watched)
@@ -193,10 +205,11 @@ class Rules:
 
     def _withdraw(self, name: str) -> None:
         """Delete the situations of a rule that is gone, and cancel its delayed updates."""
-        for pending in self._hands.wait(self._engine.pending_ids(prefix(name))):
+        for pending in self._wait(self._engine.pending_ids(prefix(name))):
             self._hands.cancel(pending)
-        for digest in self._active(name):
-            self._hands.perform([UpdateRequest(END, bindings={"_situation": iri_of(name, digest)})])
+        ends = [UpdateRequest(END, bindings={"_situation": iri_of(name, digest)}) for digest in self._active(name)]
+        for first in range(0, len(ends), _AT_ONCE):
+            self._hands.perform(ends[first : first + _AT_ONCE])
 
     # Situations in the graph
 
@@ -207,19 +220,24 @@ class Rules:
 
         def take(event: Event) -> None:
             if first:
-                self._post(partial(self._changed_situations, feed, event))
+                self._marks.append((feed, event))
+                self._post(self._drain)
             else:
                 first.append(event)
 
         try:
             # Awaited: a rule knows its own changes before the next notification of its query.
-            subscribed = self._hands.wait(self._engine.subscribe(QueryRequest(SITUATIONS), take, awaited=True))
+            subscribed = self._wait(self._engine.subscribe(QueryRequest(SITUATIONS), take, awaited=True))
         except BaseException:
             self._situations_feed = None
             raise
         feed.spuid = subscribed.spuid
         (event,) = first
         self._situations = {} if isinstance(event, SubscribeFailed) else dict(map(_situation, event.delta.added))
+
+    def _drain(self) -> None:
+        while self._marks:
+            self._changed_situations(*self._marks.popleft())
 
     def _changed_situations(self, feed: _Feed, event: Event) -> None:
         if self._situations_feed is not feed:
@@ -236,10 +254,12 @@ class Rules:
             self._situations.pop(iri, None)
             if (found := self._runner_of(iri)) is not None:
                 found[0].disappeared(found[1])
+                found[0].settle(found[1])
         for iri, solution in added.items():
             self._situations[iri] = solution
             if (found := self._runner_of(iri)) is not None:
                 found[0].appeared(found[1], solution)
+                found[0].settle(found[1])
 
     def _runner_of(self, iri: str) -> tuple[RuleRunner, str] | None:
         found = read_iri(iri)
@@ -262,7 +282,7 @@ class Rules:
             self._failed(watched, feed, error.description if isinstance(error, EdgeError) else str(error))
             return
         feed.spuid = future.result().spuid
-        if watched.feed is feed:
+        if watched.feed is feed and not feed.closed:
             watched.failure = ""
             watched.retry.succeeded()
         else:
@@ -283,8 +303,9 @@ class Rules:
             self._subscribe(watched)
 
     def _receive(self, watched: _Watched, feed: _Feed, event: Event) -> None:
-        if watched.feed is not feed:
+        if watched.feed is not feed or feed.closed:
             return
+        self._drain()
         runner = watched.runner
         if isinstance(event, SubscribeFailed):
             self._failed(watched, feed, event.description)
@@ -311,6 +332,31 @@ class Rules:
             feed.closed = True
             if feed.spuid:
                 self._engine.unsubscribe(feed.spuid)
+
+
+class _SyncedHands:
+    """Requests of rules, after each of which the situations are those of the graph. See `Hands`."""
+
+    def __init__(self, hands: EngineHands, drain: Callable[[], None]) -> None:
+        self._hands = hands
+        self._drain = drain
+
+    def perform(self, requests: Sequence[UpdateRequest]) -> None:
+        self._hands.perform(requests)
+        self._drain()
+
+    def schedule(self, request: UpdateRequest, delay: int, name: str) -> None:
+        self._hands.schedule(request, delay, name)
+
+    def cancel(self, name: str) -> bool:
+        cancelled = self._hands.cancel(name)
+        self._drain()
+        return cancelled
+
+    def outcome(self, name: str) -> TimerRecord | None:
+        record = self._hands.outcome(name)
+        self._drain()
+        return record
 
 
 def _situation(row: Row) -> tuple[str, str]:

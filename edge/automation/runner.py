@@ -25,6 +25,7 @@ from edge.protocol.errors import (
     StorageFailed,
     TooManyRequests,
     UpdateConflict,
+    UpdateFailed,
 )
 from edge.protocol.results import Row, Term
 from edge.protocol.timers import TimerRecord
@@ -35,9 +36,18 @@ _PASSING: Final = (NotReady, RequestTimeout, StorageFailed, TooManyRequests, Upd
 """Errors after which the same update may succeed later."""
 _BURST: Final = 10.0
 """Seconds of the rate limit that a rule may use at once."""
+_SCHEDULED: Final = 0.1
+"""Part of an update that a delayed one takes from the rate limit when it is scheduled."""
 _SECOND: Final = 1_000_000
+_IN_GRAPH: Final = ("active", "ending", "held")
+"""States of situations that are in the graph."""
+PREFIX: Final = "sepa://rule/"
+"""Begin of the ids of delayed updates."""
 
-State = Literal["waiting", "active", "ending", "failed"]
+State = Literal["waiting", "active", "ending", "held", "over"]
+"""`held`: active, although its solution is gone, because somebody has cancelled its end. `over`: it could not begin, or
+somebody has ended it; it begins again when its solution has been gone.
+"""
 
 
 class Hands(Protocol):
@@ -61,8 +71,8 @@ class _Situation:
     state: State
     solution: Solution
     """At its begin, or the first one while it waits."""
-    deadline: int = 0
-    """End of the silence, by the steady clock."""
+    look_at: int = 0
+    """Time of the steady clock at which the silence ends, or at which to look what became of a delayed update."""
 
 
 @dataclass(slots=True)
@@ -100,7 +110,11 @@ class RuleRunner:
         rate: float,
         listener: Listener | None = None,
     ) -> None:
-        """`wall`, `steady`: clocks in microseconds. `most`: situations at the same time. `rate`: updates a second."""
+        """`wall`, `steady`: clocks in microseconds. `most`: situations at the same time. `rate`: updates a second.
+
+        After each update of `hands`, the situations that it has written or deleted must have been passed to `appeared`
+        and `disappeared`.
+        """
         self.rule = rule
         self.tally = Tally()
         self.stopped = ""
@@ -114,10 +128,12 @@ class RuleRunner:
         self._rows: dict[str, Bag[Row]] = {}
         """Rows of the query by the digest of their key."""
         self._situations: dict[str, _Situation] = {}
-        self._again: dict[str, None] = {}
-        """Digests of situations whose last step failed for a reason that passes."""
+        self._again: dict[str, bool] = {}
+        """Digests of situations whose last step failed for a reason that passes, and whether they had a new value."""
+        self._again_at = 0
+        """Time of the steady clock at which they are tried again."""
         self._look_at = 0
-        """No silence ends before this time of the steady clock; 0: none is counted."""
+        """No situation is to be looked at before this time of the steady clock; 0: none."""
         self._allowed = rate * _BURST
         self._allowed_at = steady()
         self._variables: Sequence[str] = rule.variables
@@ -125,24 +141,30 @@ class RuleRunner:
         """Whether the first result of the query has come."""
 
     def restore(self, active: Mapping[str, str], pending: Iterable[str]) -> None:
-        """Take over the situations of the previous process.
+        """Take over the situations of the previous process, or of the previous version of the rule.
 
-        `active`: digest and solution of those in the graph. `pending`: ids of delayed updates.
+        `active`: digest and solution of those in the graph. `pending`: ids of the rule's delayed updates, read before
+        them. Those of another version are cancelled.
         """
         for digest, text in active.items():
             self._situations[digest] = _Situation("active", from_text(text))
         for name in pending:
-            step, _, digest = name.removeprefix(prefix(self.rule.name)).partition("/")
-            if step == "end" and digest in self._situations:
-                self._situations[digest].state = "ending"
-            elif step == "begin" and digest not in self._situations:
-                self._situations[digest] = _Situation("waiting", {})
+            version, step, digest = (*name.removeprefix(prefix(self.rule.name)).split("/"), "", "")[:3]
+            situation = self._situations.get(digest)
+            if version != self.rule.version:
+                self._hands.cancel(name)
+            elif step == "end" and situation is not None:
+                situation.state = "ending"
+                self._look_later(situation, 0)
+            elif step == "begin" and situation is None:
+                situation = self._situations[digest] = _Situation("waiting", {})
+                self._look_later(situation, 0)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Numbers of waiting and active situations. Those that are ending are active."""
         states = [each.state for each in self._situations.values()]
-        return {"waiting": states.count("waiting"), "active": states.count("active") + states.count("ending")}
+        return {"waiting": states.count("waiting"), "active": sum(state in _IN_GRAPH for state in states)}
 
     # Events
 
@@ -180,123 +202,147 @@ class RuleRunner:
             )
             return
         for digest, is_new in touched.items():
-            if self.rule.silent and is_new and self._began:
-                self._renew(digest)
-            self._advance(digest)
+            self._advance(digest, renewed=bool(self.rule.silent) and is_new and self._began)
 
     def appeared(self, digest: str, text: str) -> None:
-        """A situation is in the graph now, with this solution: a delayed update has begun it, or the rule itself."""
+        """A situation is in the graph now, with this solution."""
         situation = self._situations.get(digest)
-        if situation is not None and situation.state == "waiting" and not self.rule.silent:
-            situation.solution = from_text(text)
-            self._note_begin(digest, situation)
-            self._advance(digest)
+        if situation is None or situation.state in ("waiting", "over"):
+            if situation is not None and situation.state == "waiting" and self.rule.lasts:
+                self._hands.cancel(self._id("begin", digest))  # only if a client has written the situation
+            self._note_begin(digest, _Situation("active", from_text(text)))
 
     def disappeared(self, digest: str) -> None:
-        """A situation is not in the graph any more: a delayed update has ended it, or the rule itself."""
+        """A situation is not in the graph any more."""
         situation = self._situations.get(digest)
-        if situation is not None and situation.state == "ending":
+        if situation is not None and situation.state in _IN_GRAPH:
+            if situation.state == "ending":
+                self._hands.cancel(self._id("end", digest))  # only if a client has deleted the situation
             self._note_end(digest, situation)
-            self._advance(digest)
+            if digest in self._rows and situation.state != "ending":
+                self._situations[digest] = _Situation("over", situation.solution)
+
+    def settle(self, digest: str) -> None:
+        """Take the step that follows from a situation that has appeared or disappeared by a delayed update."""
+        self._advance(digest)
 
     def tick(self) -> None:
-        """Do what is due: silences that end, and steps that are tried again."""
-        again, self._again = self._again, {}
-        for digest in again:
-            self._advance(digest)
+        """Do what is due: silences that end, delayed updates that have failed, and steps that are tried again."""
         now = self._steady()
+        if self._again and now >= self._again_at:
+            again, self._again = self._again, {}
+            for digest in list(again):
+                if self._available(now) < 1:
+                    break
+                self._advance(digest, renewed=again.pop(digest))
+            self._again |= again
+            self._again_at = now + _SECOND
         if self._look_at and now >= self._look_at:
-            waiting = [(digest, each) for digest, each in self._situations.items() if each.state == "waiting"]
             self._look_at = 0
-            for digest, situation in waiting:
-                if situation.deadline <= now:
-                    self._advance(digest)
+            for digest, situation in list(self._situations.items()):
+                if not situation.look_at:
+                    continue
+                if situation.look_at > now:
+                    self._look_at = min(self._look_at or situation.look_at, situation.look_at)
                 else:
-                    self._note_deadline(situation.deadline)
+                    situation.look_at = 0
+                    try:
+                        self._look(digest, situation)
+                    except _PASSING as error:
+                        self.tally.failure = error.description
+                        self._look_later(situation, _SECOND)
 
     def wait(self) -> float | None:
         """Return the seconds until `tick` has something to do; None: nothing waits."""
-        if self._again:
-            return 1.0
-        return max(0, self._look_at - self._steady()) / _SECOND if self._look_at else None
+        times = [each for each in (self._again_at if self._again else 0, self._look_at) if each]
+        return max(0, min(times) - self._steady()) / _SECOND if times else None
 
     # Steps
 
-    def _advance(self, digest: str) -> None:
-        """Take the next step of a situation, if its solution is there or gone."""
-        holds, situation = digest in self._rows, self._situations.get(digest)
+    def _advance(self, digest: str, *, renewed: bool = False) -> None:
+        """Take the next step of a situation. `renewed`: it has a new value, so a silence is over or begins again."""
         try:
-            if situation is None:
-                if holds:
-                    self._begin(digest)
-            elif situation.state == "waiting":
-                self._advance_waiting(digest, situation, holds=holds)
-            elif situation.state == "failed":
-                if not holds:
-                    del self._situations[digest]
-            elif situation.state == "active" and not holds:
-                self._end(digest, situation)
-            elif situation.state == "ending" and holds:
-                self._continue(digest, situation)
+            if renewed:
+                self._renew(digest)
+            self._step(digest, self._situations.get(digest), holds=digest in self._rows)
         except _PASSING as error:
-            self._again[digest] = None
+            if not self._again:
+                self._again_at = self._steady() + _SECOND
+            self._again[digest] = renewed or self._again.get(digest, False)
             self.tally.failure = error.description
 
-    def _begin(self, digest: str) -> None:
-        solution = self.rule.solution(self._variables, next(iter(self._rows[digest])))
-        situation = _Situation("waiting", solution)
-        if self.rule.silent:
-            situation.deadline = self._steady() + self.rule.silent
-            self._note_deadline(situation.deadline)
-            self._situations[digest] = situation
-        elif self.rule.lasts:
-            self._take_one()
-            try:
-                self._hands.schedule(self._combined(digest, solution), self.rule.lasts, self._id("begin", digest))
-            except _PASSING:
-                raise
-            except EdgeError as error:
-                self._fail(error)
-                situation.state = "failed"
-            self._situations[digest] = situation
-        else:
-            self._act_begin(digest, situation)
-
-    def _act_begin(self, digest: str, situation: _Situation) -> None:
-        self._take_one()
-        try:
-            self._hands.perform(self._beginning(digest, situation.solution))
-        except _PASSING:
-            raise
-        except EdgeError as error:
-            self._fail(error)
-            situation.state = "failed"
-            self._situations[digest] = situation
-        else:
-            self._note_begin(digest, situation)
-
-    def _advance_waiting(self, digest: str, situation: _Situation, *, holds: bool) -> None:
-        if not situation.solution and holds:  # of the previous process
-            situation.solution = self.rule.solution(self._variables, next(iter(self._rows[digest])))
-        if self.rule.silent:
+    def _step(self, digest: str, situation: _Situation | None, *, holds: bool) -> None:
+        if situation is None:
+            if holds:
+                self._begin(digest)
+        elif situation.state == "waiting":
+            if not holds:
+                self._stop_waiting(digest, situation)
+            elif not situation.solution:  # of the previous process
+                situation.solution = self._solution(digest)
+        elif situation.state == "over":
             if not holds:
                 del self._situations[digest]
-            elif self._steady() >= situation.deadline:
+        elif situation.state == "active":
+            if not holds:
+                self._end(digest, situation)
+        elif holds:
+            if situation.state == "ending":
+                self._continue(digest, situation)
+            else:
+                situation.state = "active"
+
+    def _begin(self, digest: str) -> None:
+        situation = _Situation("waiting", self._solution(digest))
+        if self.rule.silent:
+            self._look_later(situation, self.rule.silent)
+        elif self.rule.lasts:
+            self._take(_SCHEDULED)
+            if not self._attempt(lambda: self._schedule("begin", digest, situation.solution)):
+                situation.state = "over"
+            self._look_later(situation, self.rule.lasts + _SECOND)
+        else:
+            self._act_begin(digest, situation)
+            return
+        self._situations[digest] = situation
+
+    def _act_begin(self, digest: str, situation: _Situation) -> None:
+        self._take()
+        if not self._attempt(lambda: self._hands.perform(self._beginning(digest, situation.solution))):
+            self._situations[digest] = _Situation("over", situation.solution)
+
+    def _stop_waiting(self, digest: str, situation: _Situation) -> None:
+        """The solution of a waiting situation is gone."""
+        if not self.rule.silent and not self._hands.cancel(self._id("begin", digest)):
+            record = self._hands.outcome(self._id("begin", digest))
+            if record is not None and record.state == "failed":
+                self._fail(record.error_description or "The update failed")
+        if self._situations.get(digest) is situation:  # else it has begun in the meantime
+            del self._situations[digest]
+
+    def _look(self, digest: str, situation: _Situation) -> None:
+        """End a silence, or look what became of a delayed update that must have run."""
+        if self.rule.silent:
+            if situation.state == "waiting" and digest in self._rows:
                 self._act_begin(digest, situation)
             return
-        if holds:
+        step = "begin" if situation.state == "waiting" else "end"
+        record = self._hands.outcome(self._id(step, digest))
+        if self._situations.get(digest) is not situation or situation.state not in ("waiting", "ending"):
             return
-        name = self._id("begin", digest)
-        if not self._hands.cancel(name):
-            record = self._hands.outcome(name)
-            if record is not None and record.state in ("done", "unchanged"):
-                # It began just before its solution was gone.
-                self._note_begin(digest, situation)
-                self._end(digest, situation)
-                return
-            if record is not None and record.state == "failed":
-                self._fail(EdgeError(record.error_description or "The update failed"))
-        del self._situations[digest]
+        if record is not None and record.state == "pending":
+            self._look_later(situation, max(0, record.at - self._wall()) + _SECOND)
+            return
+        failed = record is not None and record.state == "failed"
+        if failed and record is not None:
+            self._fail(record.error_description or "The update failed")
+        if step == "begin":
+            situation.state = "over"
+            self._advance(digest)
+        elif failed:
+            self._attempt(lambda: self._hands.perform([_end(self.rule, digest)]))
+        else:
+            situation.state = "held"
 
     def _renew(self, digest: str) -> None:
         """A new value: the silence is over, or begins again."""
@@ -304,51 +350,43 @@ class RuleRunner:
         if situation is None:
             return
         if situation.state == "waiting":
-            situation.deadline = self._steady() + self.rule.silent
-            self._note_deadline(situation.deadline)
+            self._look_later(situation, self.rule.silent)
         elif situation.state == "active":
             self._end(digest, situation)
-        elif situation.state == "failed":
+        elif situation.state == "over":
+            del self._situations[digest]
+        if self._situations.get(digest) is not None and self._situations[digest].state == "over":
             del self._situations[digest]
 
     def _end(self, digest: str, situation: _Situation) -> None:
-        self._take_one()
         if self.rule.end_lasts:
-            try:
-                self._hands.schedule(
-                    self._combined(digest, situation.solution, end=True), self.rule.end_lasts, self._id("end", digest)
-                )
-            except _PASSING:
-                raise
-            except EdgeError as error:
-                self._fail(error)
-            else:
+            self._take(_SCHEDULED)
+            if self._attempt(lambda: self._schedule("end", digest, situation.solution)):
                 situation.state = "ending"
+                self._look_later(situation, self.rule.end_lasts + _SECOND)
                 return
-        try:
-            self._hands.perform(self._ending(digest, situation.solution))
-        except _PASSING:
-            raise
-        except EdgeError as error:
-            self._fail(error)
-            # Its own update cannot be carried out, but the situation is over.
-            self._hands.perform([UpdateRequest(END, bindings={"_situation": self.rule.iri(digest)})])
-        self._note_end(digest, situation)
+        else:
+            self._take()
+            if self._attempt(lambda: self._hands.perform(self._ending(digest, situation.solution))):
+                return
+        # Its own update cannot be carried out, but the situation is over.
+        self._hands.perform([_end(self.rule, digest)])
 
     def _continue(self, digest: str, situation: _Situation) -> None:
         """The solution is back before the situation ended."""
-        name = self._id("end", digest)
-        if self._hands.cancel(name):
+        if self._hands.cancel(self._id("end", digest)) or self._situations.get(digest) is situation:
             situation.state = "active"
-            return
-        record = self._hands.outcome(name)
-        if record is not None and record.state in ("done", "unchanged"):
-            self._note_end(digest, situation)
-            self._begin(digest)
-        else:
-            situation.state = "active"
+            situation.look_at = 0
 
     # Requests
+
+    def _schedule(self, step: Literal["begin", "end"], digest: str, solution: Solution) -> None:
+        """Schedule all updates of a step as one text, because a delayed update is one."""
+        requests = self._beginning(digest, solution) if step == "begin" else self._ending(digest, solution)
+        text = " ;\n".join(request.sparql for request in requests)
+        bindings = {name: term for each in requests for name, term in each.bindings.items()}
+        delay = self.rule.lasts if step == "begin" else self.rule.end_lasts
+        self._hands.schedule(UpdateRequest(text, bindings=bindings), delay, self._id(step, digest))
 
     def _beginning(self, digest: str, solution: Solution) -> list[UpdateRequest]:
         about = solution.get("observation")
@@ -359,34 +397,27 @@ class RuleRunner:
             "_solution": ox.Literal(to_text(solution)),
             **({"_about": about} if isinstance(about, ox.NamedNode) else {}),
         }
-        requests = [UpdateRequest(BEGIN, bindings=bindings)]
-        if self.rule.update:
-            requests.append(UpdateRequest(self.rule.update, bindings=dict(solution)))
-        return requests
+        # The begin of a situation that is in the graph already replaces it.
+        requests = [_end(self.rule, digest), UpdateRequest(BEGIN, bindings=bindings)]
+        return requests + _own(self.rule.update, self.rule.needed, solution)
 
     def _ending(self, digest: str, solution: Solution) -> list[UpdateRequest]:
-        requests = [UpdateRequest(END, bindings={"_situation": self.rule.iri(digest)})]
-        if self.rule.end_update:
-            requests.append(UpdateRequest(self.rule.end_update, bindings=dict(solution)))
-        return requests
-
-    def _combined(self, digest: str, solution: Solution, *, end: bool = False) -> UpdateRequest:
-        """Return all updates of a step as one text, because a delayed update is one."""
-        requests = self._ending(digest, solution) if end else self._beginning(digest, solution)
-        text = " ;\n".join(request.sparql for request in requests)
-        return UpdateRequest(text, bindings={name: term for each in requests for name, term in each.bindings.items()})
+        return [_end(self.rule, digest), *_own(self.rule.end_update, self.rule.end_needed, solution)]
 
     def _id(self, step: str, digest: str) -> str:
-        return f"{prefix(self.rule.name)}{step}/{digest}"
+        return f"{prefix(self.rule.name)}{self.rule.version}/{step}/{digest}"
 
     def _digest(self, row: Row) -> str:
         return self.rule.digest(self.rule.solution(self._variables, row))
 
-    def _note_deadline(self, deadline: int) -> None:
-        self._look_at = min(self._look_at or deadline, deadline)
+    def _solution(self, digest: str) -> Solution:
+        return self.rule.solution(self._variables, next(iter(self._rows[digest])))
+
+    def _look_later(self, situation: _Situation, microseconds: int) -> None:
+        situation.look_at = self._steady() + max(1, microseconds)
+        self._look_at = min(self._look_at or situation.look_at, situation.look_at)
 
     def _note_begin(self, digest: str, situation: _Situation) -> None:
-        situation.state = "active"
         self._situations[digest] = situation
         self.tally.begun += 1
         self.tally.last = self._wall()
@@ -398,23 +429,51 @@ class RuleRunner:
         self.tally.ended += 1
         self._listener.ended(situation.solution)
 
-    def _fail(self, error: EdgeError) -> None:
-        self.tally.failed += 1
-        self.tally.failure = error.description
-        _log.error("automation.failed", extra={"rule": self.rule.name, "reason": error.description})
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        """Take a step. Returns False if it failed for good. Raises errors that pass."""
+        try:
+            step()
+        except _PASSING:
+            raise
+        except EdgeError as error:
+            self._fail(error.description)
+            return False
+        return True
 
-    def _take_one(self) -> None:
-        """Take one update from the rate limit. Raises `TooManyRequests`."""
-        now = self._steady()
+    def _fail(self, reason: str) -> None:
+        self.tally.failed += 1
+        self.tally.failure = reason
+        _log.error("automation.failed", extra={"rule": self.rule.name, "reason": reason})
+
+    def _available(self, now: int) -> float:
+        """Return how many updates the rate limit allows now."""
         self._allowed = min(self._rate * _BURST, self._allowed + (now - self._allowed_at) / _SECOND * self._rate)
         self._allowed_at = now
-        if self._allowed < 1:
+        return self._allowed
+
+    def _take(self, cost: float = 1.0) -> None:
+        """Take a part of the rate limit. Raises `TooManyRequests`."""
+        if self._available(self._steady()) < cost:
             raise TooManyRequests(
                 f"The rule waits: it carries out at most {self._rate:g} updates a second (automation.max_rate)"
             )
-        self._allowed -= 1
+        self._allowed -= cost
 
 
-def prefix(name: str) -> str:
-    """Return the begin of the ids of a rule's delayed updates."""
-    return f"rule/{name}/"
+def prefix(name: str = "") -> str:
+    """Return the begin of the ids of a rule's delayed updates, or of those of all rules."""
+    return f"{PREFIX}{name}/" if name else PREFIX
+
+
+def _end(rule: Rule, digest: str) -> UpdateRequest:
+    return UpdateRequest(END, bindings={"_situation": rule.iri(digest)})
+
+
+def _own(update: str, needed: frozenset[str], solution: Solution) -> list[UpdateRequest]:
+    """Return the update of a rule. Raises `UpdateFailed` if a variable that it needs has no value."""
+    if not update:
+        return []
+    # Unbound, it would stand for everything: a rule for one lamp would switch all of them.
+    if missing := sorted(needed - solution.keys()):
+        raise UpdateFailed(f"The update uses ?{missing[0]}, which has no value in this situation")
+    return [UpdateRequest(update, bindings=dict(solution))]

@@ -15,14 +15,14 @@ import pyoxigraph as ox
 from edge.automation.automation import Automation
 from edge.automation.errors import RuleError
 from edge.automation.rule import Rule
-from edge.automation.rule_files import is_rule_file
+from edge.automation.rule_files import MOST_BYTES, is_rule_file
 from edge.config import Settings
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.documents import Documents
 from edge.gateway.recent import Recent
 from edge.protocol.access import ANYBODY
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, RequestTimeout
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, RequestTimeout, TooLarge
 from edge.protocol.series import SeriesRequest
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class RuleDocuments:
         `StorageFailed`.
         """
         self._documents.path(name)
+        if len(text.encode()) > MOST_BYTES:
+            raise TooLarge(f"A rule has at most {MOST_BYTES:,} bytes")
         try:
             self._check(text, name)
         except RuleError as error:

@@ -101,15 +101,7 @@ class RuleWorld:
 
     def observe(self, name: str, value: Any) -> None:
         """Set the value of an observation, with the time."""
-        shown = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-        self.update(
-            f"{PREFIXES}DELETE {{ ?r qudt:numericValue ?v . ?i time:inXSDDateTimeStamp ?t }} "
-            f"INSERT {{ <urn:{name}> sosa:hasResult <urn:{name}/r> ; sosa:observedProperty <urn:p> . "
-            f"<urn:{name}/r> qudt:numericValue {shown} ; time:hasTime <urn:{name}/i> . "
-            f'<urn:{name}/i> time:inXSDDateTimeStamp "{self.clock.at}" }} '
-            f"WHERE {{ OPTIONAL {{ <urn:{name}> sosa:hasResult ?r . ?r qudt:numericValue ?v }} "
-            f"OPTIONAL {{ <urn:{name}> sosa:hasResult ?r . ?r time:hasTime ?i . ?i time:inXSDDateTimeStamp ?t }} }}"
-        )
+        self.update(observation(name, value, self.clock.at))
 
     def ask(self, select: str) -> list[str]:
         """Return the only column of a query as sorted texts."""
@@ -125,6 +117,19 @@ class RuleWorld:
         """Seconds since the start at which updates of rules were carried out, as `logging` writes them."""
         times = self.ask(f"SELECT ?t {{ ?s <urn:{name}> ?t }}")
         return [(_seconds(text) - START / SECOND) for text in times]
+
+
+def observation(name: str, value: Any, time: int = START) -> str:
+    """The update that sets the value of an observation, with the time."""
+    shown = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+    return (
+        f"{PREFIXES}DELETE {{ ?r qudt:numericValue ?v . ?i time:inXSDDateTimeStamp ?t }} "
+        f"INSERT {{ <urn:{name}> sosa:hasResult <urn:{name}/r> ; sosa:observedProperty <urn:p> . "
+        f"<urn:{name}/r> qudt:numericValue {shown} ; time:hasTime <urn:{name}/i> . "
+        f'<urn:{name}/i> time:inXSDDateTimeStamp "{time}" }} '
+        f"WHERE {{ OPTIONAL {{ <urn:{name}> sosa:hasResult ?r . ?r qudt:numericValue ?v }} "
+        f"OPTIONAL {{ <urn:{name}> sosa:hasResult ?r . ?r time:hasTime ?i . ?i time:inXSDDateTimeStamp ?t }} }}"
+    )
 
 
 def logging(name: str) -> str:

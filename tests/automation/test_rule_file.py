@@ -70,6 +70,8 @@ def test_a_rule_with_a_query():
         (WATCHED + 'above = 1\nfor = "10 minutes"', ["line 3: for", "PT30S"]),
         (WATCHED + 'silent = "PT0S"', ["silent", "longer than zero"]),
         (WATCHED + 'silent = "PT1H"\nfor = "PT1H"', ["for", "leave"]),
+        (WATCHED + 'silent = "PT1H"\nend_for = "PT1H"', ["line 3: end_for", "next value"]),
+        (WATCHED + "above = 10\nbelow = 5", ["below", "No number", "two rules"]),
         ('observation = "kitchen"\nabove = 1', ["line 1: observation", "neither an IRI nor"]),
         ('observation = "nobody:kitchen"\nabove = 1', ["line 1: observation", "prefix"]),
         (WATCHED + 'query = "SELECT ?s { ?s ?p ?o }"', ["observation", "exclude"]),

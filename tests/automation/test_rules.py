@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rule_world import RuleWorld, logging, rule
+from rule_world import SECOND, RuleWorld, logging, observation, rule
+
+from edge.engine.requests import UpdateRequest
 
 HOT = """
 label = "Too hot"
@@ -100,7 +102,7 @@ def test_a_situation_that_came_back_does_not_end(world):
         st.one_of(
             st.tuples(st.just("a"), st.integers(0, 1)),
             st.tuples(st.just("pass"), st.integers(1, 8)),
-            st.tuples(st.just("restart"), st.just(0)),
+            st.tuples(st.just("restart"), st.integers(0, 3)),
         ),
         max_size=30,
     ),
@@ -120,7 +122,11 @@ def test_situations_equal_those_of_a_simple_model(tmp_path_factory, steps, lasts
                     box.advance(5)
                     model.advance(5)
             else:
-                box.restart()
+                box.stop()
+                # Delayed updates that are due run as soon as the engine is there, before the rules are.
+                box.clock.at += number * 20 * SECOND
+                box.begin()
+                model.advance(number * 20)
             assert box.active() == (["urn:a"] if model.active else [])
             assert box.log("began") == model.began
             assert box.log("ended") == model.ended
@@ -148,12 +154,10 @@ class Model:
         self.now += seconds
         if self.holds and not self.active and self.now >= self.since + self.lasts:
             self.active = True
-            if self.now not in self.began:
-                self.began.append(self.now)
+            self.began.append(self.now)
         if self.active and not self.holds and self.now >= self.since + self.end:
             self.active = False
-            if self.now not in self.ended:
-                self.ended.append(self.now)
+            self.ended.append(self.now)
 
 
 def test_silence_begins_without_a_value_and_ends_with_the_next(world):
@@ -202,10 +206,10 @@ def test_a_deleted_or_disabled_rule_leaves_nothing_behind(world):
     ):
         box = world(hot(), hot(lasts=600))
         box.observe("a", 31)
-        assert len(box.engine.pending_ids("rule/").result()) == 1
+        assert len(box.engine.pending_ids("sepa://rule/").result()) == 1
         box.follow(rule(keep, "rule-9"))
         assert box.active() == []
-        assert box.engine.pending_ids("rule/").result() == []
+        assert box.engine.pending_ids("sepa://rule/").result() == []
 
 
 def test_a_rule_deleted_while_the_gateway_was_stopped_leaves_nothing_behind(world):
@@ -229,7 +233,7 @@ def test_a_changed_rule_keeps_its_situations_as_far_as_they_still_hold(world):
 def test_a_cancelled_begin_does_not_take_place(world):
     box = world(hot(lasts=600))
     box.observe("a", 31)
-    (name,) = box.engine.pending_ids("rule/rule-0/begin/").result()
+    (name,) = box.engine.pending_ids("sepa://rule/rule-0/").result()
     box.engine.cancel(name).result()
     box.advance(1000)
     box.observe("a", 20)
@@ -288,3 +292,134 @@ def test_a_query_that_cannot_be_followed_is_tried_again(world):
     box = world('query = "SELECT ?s { SERVICE <http://127.0.0.1:9/> { ?s ?p ?o } }"')
     assert "SERVICE" in box.rules.states()["rule-0"].stopped
     assert box.rules.wait() is not None
+
+
+def test_overdue_begins_take_place_once_for_many_situations(world):
+    """They run while the rules start, before or after the rules look at the graph and at the delayed updates."""
+    box = world(hot(lasts=60, end=60))
+    names = [f"o{number}" for number in range(40)]
+    for name in names:
+        box.observe(name, 31)
+    for expected in ("began", "ended"):
+        box.stop()
+        box.clock.at += 61 * SECOND
+        box.begin()
+        assert len(box.log(expected)) == 40
+        assert len(box.active()) == (40 if expected == "began" else 0)
+        if expected == "began":
+            for name in names:
+                box.observe(name, 3)
+    assert all(len(box.ask(f"SELECT ?t {{ <urn:{name}> <urn:began> ?t }}")) == 1 for name in names)
+
+
+def test_a_delayed_update_that_fails_is_reported(world):
+    text = 'property = "urn:p"\nabove = 30\n'
+    box = world(
+        text + 'for = "PT10S"\nupdate = "DROP GRAPH <urn:absent>"',
+        text + 'end_for = "PT10S"\nend_update = "DROP GRAPH <urn:absent>"',
+    )
+    box.observe("a", 31)
+    box.advance(10)
+    box.advance(2)
+    states = box.rules.states()
+    assert (states["rule-0"].active, states["rule-0"].waiting, states["rule-0"].tally.failed) == (0, 0, 1)
+    assert "urn:absent" in states["rule-0"].tally.failure
+    box.observe("a", 1)
+    box.advance(10)
+    box.advance(2)
+    state = box.rules.states()["rule-1"]
+    assert (state.active, state.tally.failed, state.tally.ended) == (0, 1, 1)
+    assert box.active() == []
+
+
+def test_values_after_a_silence_are_not_lost_at_the_rate_limit(world):
+    box = world(f'property = "urn:p"\nsilent = "PT60S"\nend_update = \'{logging("ended")}\'', max_rate=1)
+    names = [f"o{number}" for number in range(15)]
+    for name in names:
+        box.observe(name, 1)
+    box.advance(60)
+    for _ in range(12):
+        box.advance(1)
+    assert len(box.active()) == 15
+    for name in names:
+        box.observe(name, 2)
+    for _ in range(20):
+        box.advance(1)
+    assert (box.active(), len(box.log("ended"))) == ([], 15)
+
+
+def test_a_changed_rule_waits_anew_with_its_new_update(world):
+    box = world(hot(lasts=600))
+    box.observe("a", 31)
+    box.advance(300)
+    box.follow(rule(hot(lasts=600).replace("<urn:began>", "<urn:new>"), "rule-0"))
+    box.advance(599)
+    assert box.log("new") == []
+    box.advance(1)
+    assert (box.log("began"), box.log("new")) == ([], [900])
+    box.observe("b", 31)
+    box.wanted = [rule(hot(), "rule-0")]
+    box.restart()
+    assert box.log("began") == [900]
+    assert box.engine.pending_ids("sepa://rule/").result() == []
+
+
+def test_the_last_rule_deleted_while_the_gateway_was_stopped_leaves_nothing_behind(world):
+    box = world(hot(), hot(lasts=600))
+    box.observe("a", 31)
+    box.wanted, box.names = [], set()
+    box.stop()
+    box.clock.at += 599 * SECOND
+    box.begin()
+    box.advance(1)
+    assert (box.active(), box.log("began")) == ([], [0])
+
+
+def test_notifications_of_a_removed_rule_have_no_effect(world):
+    box = world(hot())
+    box.engine.update([UpdateRequest(text) for text in ("INSERT DATA { <urn:x> <urn:y> 1 }",)]).result()
+    for number in range(5):
+        box.engine.update([UpdateRequest(observation(f"o{number}", 31))])
+    box.engine.on_writer(lambda: None).result()
+    assert box.events
+    box.follow(rule('property = "urn:q"\nabove = 1', "rule-9"))
+    assert (box.log("began"), box.active()) == ([], [])
+
+
+def test_a_client_that_ends_a_situation_ends_it_until_it_comes_back(world):
+    box = world(hot(end=60))
+    box.observe("a", 31)
+    box.update("DROP GRAPH <urn:sepa-edge:automation>")
+    assert (box.active(), box.rules.states()["rule-0"].active) == ([], 0)
+    box.observe("a", 32)
+    assert box.log("began") == [0]
+    box.observe("a", 1)
+    box.observe("a", 31)
+    assert (box.active(), len(box.ask("SELECT ?t { ?o <urn:began> ?t }"))) == (["urn:a"], 1)
+
+
+def test_a_cancelled_end_leaves_the_situation_until_it_comes_back(world):
+    box = world(hot(end=60))
+    box.observe("a", 31)
+    box.observe("a", 1)
+    (name,) = box.engine.pending_ids("sepa://rule/").result()
+    box.engine.cancel(name).result()
+    box.advance(100)
+    assert (box.active(), box.log("ended")) == (["urn:a"], [])
+    box.observe("a", 31)
+    box.observe("a", 1)
+    box.advance(60)
+    assert (box.active(), box.log("ended")) == ([], [160])
+
+
+def test_an_update_with_a_variable_without_value_is_not_carried_out(world):
+    text = """
+query = "SELECT ?s ?lamp { ?s <urn:is> 1 OPTIONAL { ?s <urn:of> ?lamp } }"
+update = "DELETE { ?lamp <urn:on> ?any } INSERT { ?lamp <urn:on> true } WHERE { ?lamp <urn:on> ?any }"
+"""
+    box = world(text)
+    box.update("INSERT DATA { <urn:l1> <urn:on> false . <urn:l2> <urn:on> false . <urn:s> <urn:is> 1 }")
+    assert box.ask("SELECT ?v { ?l <urn:on> ?v }") == ["false", "false"]
+    assert "?lamp, which has no value" in box.rules.states()["rule-0"].tally.failure
+    box.update("INSERT DATA { <urn:t> <urn:is> 1 ; <urn:of> <urn:l2> }")
+    assert box.ask("SELECT ?v { <urn:l2> <urn:on> ?v }") == ["true"]

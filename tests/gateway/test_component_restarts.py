@@ -73,7 +73,7 @@ def restarts(gateway: Gateway, part: str) -> float:
 async def test_health_names_the_parts(tmp_path):
     async with Gateway(settings(tmp_path)) as gateway:
         assert (await ask_health(gateway)).json()["parts"] == dict.fromkeys(
-            ("engine", "journal", "ws", "http"), "moves"
+            ("engine", "journal", "ws", "http", "automation"), "moves"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -185,3 +186,53 @@ def test_a_kill_neither_loses_nor_repeats_an_answer(ruled):
         assert len(ruled.ask("SELECT ?t { ?o <urn:late> ?t }")) == begun
         ruled.publish("cellar", 10)
         wait_for(lambda: ruled.ask(SITUATIONS) == [])
+
+
+def test_odd_files_are_reported_and_do_not_stop_the_others(ruled):
+    rules = ruled.directory / "rules"
+    rules.mkdir()
+    (rules / "nowhere.toml").symlink_to("/nonexistent")
+    (rules / "loop.toml").symlink_to("loop.toml")
+    (rules / "a b.toml").write_text(RULE)
+    (rules / "directory.toml").mkdir()
+    (rules / "bytes.toml").write_bytes(b"\xff")
+    ruled.publish("cellar", 80)
+    assert ruled.write("damp", RULE).status_code == 200
+    wait_for(lambda: ruled.ask(SITUATIONS) == ["Damp"])
+    faults = {fault["file"].rpartition("/")[2] for fault in ruled.http.get("/health").json()["rule_faults"]}
+    assert faults == {"loop.toml", "a b.toml", "directory.toml", "bytes.toml"}
+    assert ruled.write("long", f"# {'x' * 70_000}\n{RULE}").status_code == 413
+
+
+def test_the_last_rule_deleted_while_the_gateway_is_stopped_ends(ruled):
+    ruled.publish("cellar", 80)
+    ruled.write("damp", RULE)
+    wait_for(lambda: ruled.ask(SITUATIONS) == ["Damp"])
+    ruled.process.stop()
+    (ruled.directory / "rules" / "damp.toml").unlink()
+    ruled.http.close()
+    ruled.start()
+    wait_for(lambda: ruled.ask(SITUATIONS) == [])
+
+
+def test_a_slow_trial_holds_up_neither_the_list_nor_another_one(ruled):
+    endless = (
+        'query = "SELECT ?n { <urn:c> <urn:n> ?n }"\n'
+        'update = "DELETE { <urn:c> <urn:n> ?n } INSERT { <urn:c> <urn:n> ?m } WHERE { BIND(?n + 1 AS ?m) }"'
+    )
+    ruled.http.post("/update", data={"update": "INSERT DATA { <urn:c> <urn:n> 1 }"}).raise_for_status()
+
+    def slow() -> int:
+        """Wait for a trial that takes seconds; begin again while another one runs."""
+        while True:
+            url, body = f"{ruled.http.base_url}/api/rule-test", {"text": endless, "hours": 0.3}
+            answer = httpx.post(url, json=body, timeout=60)
+            if answer.status_code != 429:
+                return answer.status_code
+
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(slow)
+        wait_for(lambda: ruled.test(text=RULE, hours=1).status_code == 429)
+        assert ruled.http.get("/api/rules").status_code == 200
+        assert answer.result() == 200
+    assert ruled.test(text=RULE, hours=1).status_code == 200

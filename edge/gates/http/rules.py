@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from edge.gates.http.documents import DocumentResources, Documents, Endpoint, Kind, read_members, to_json
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import InvalidRequest, NotReady, TooManyRequests
 
 _KIND: Final = Kind(
     "/api/rules", "text/plain", ("", "text/plain", "application/toml"), "Rules read and change any graph"
@@ -40,6 +41,7 @@ class RuleResources:
         self._documents = documents
         self._settings = settings
         self._files = DocumentResources(_KIND, documents, settings, by)
+        self._trying = False
 
     def routes(self) -> Iterable[tuple[str, Endpoint, list[str]]]:
         """Return path, endpoint and methods of each resource."""
@@ -58,6 +60,14 @@ class RuleResources:
         if not 0 < hours <= _MOST_HOURS:
             raise InvalidRequest(f'"hours" can be up to {_MOST_HOURS}, and more than 0')
         self._files.check(request)  # a trial reads all graphs
-        return to_json(
-            await self._files.call(self._documents(), lambda documents: documents.test(name, text, float(hours)))
-        )
+        documents = self._documents()
+        if documents is None:
+            raise NotReady("The gateway is starting or stopping; try again in a few seconds")
+        # Others do not wait: clients that have long gone would keep the processor busy.
+        if self._trying:
+            raise TooManyRequests("Another rule is being tried; try again when it is done", retry_after=5)
+        self._trying = True
+        try:
+            return to_json(await asyncio.to_thread(documents.test, name, text, float(hours)))
+        finally:
+            self._trying = False

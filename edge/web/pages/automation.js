@@ -12,6 +12,7 @@ import { placeIn, SparqlEditor } from "../parts/sparql_editor.js";
 
 const AGAIN = 2000;  // ms
 const MOST = 200;
+const OF_RULES = "sepa://rule/";  // the gateway's own
 const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86400 };
 const FIRST = 'DELETE { <urn:example:lamp> <urn:example:state> ?old }\nINSERT { <urn:example:lamp> <urn:example:state> "off" }\nWHERE  { <urn:example:lamp> <urn:example:state> ?old FILTER(?old != "off") }\n';
 
@@ -45,7 +46,7 @@ function Pending({ timer: { id, client, at, sparql }, changed }) {
   const problem = useSignal("");
   const cancel = async () => {
     try {
-      await request(`/timers/${encodeURIComponent(id)}${client ? `?client=${encodeURIComponent(client)}` : ""}`, { method: "DELETE" });
+      await request(`/timers/${encodeURIComponent(id)}${client || id.startsWith(OF_RULES) ? `?client=${encodeURIComponent(client ?? "")}` : ""}`, { method: "DELETE" });
       announce(t("automation.cancelled", { id }));
       changed();
     } catch (error) {
