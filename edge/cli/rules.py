@@ -32,7 +32,7 @@ def rules() -> None:
 @data_dir_option
 @timeout_option
 def list_(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    """Show all rules: their state, and what they have done since the start of the gateway.
+    """Show all rules: their state, and their activity since the start of the gateway.
 
     \b
     edge rules list

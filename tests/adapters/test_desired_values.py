@@ -1,4 +1,4 @@
-"""Desired values: what a client writes reaches the device once, and is then gone from the graph."""
+"""Desired values: they reach the device once, and are then gone from the graph."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ export const TEXTS = {
   "device.gone": "Das Gateway hat keinen Wert dieses Geräts.",
   "device.back": "Zurück zur Übersicht",
   "control.title": "Steuerung",
-  "control.waits": "Das Gerät weiß es noch nicht.",
+  "control.waits": "Die Nachricht ist noch nicht gesendet.",
   "control.set": "Setzen",
   "device.values": "Werte",
   "device.rename": "Umbenennen",

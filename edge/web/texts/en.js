@@ -74,7 +74,7 @@ export const TEXTS = {
   "device.gone": "The gateway has no value of this device.",
   "device.back": "Back to the overview",
   "control.title": "Control",
-  "control.waits": "The device has not been told yet.",
+  "control.waits": "The message has not been sent yet.",
   "control.set": "Set",
   "device.values": "Values",
   "device.rename": "Rename",

@@ -74,7 +74,7 @@ export const TEXTS = {
   "device.gone": "Il gateway non ha valori di questo dispositivo.",
   "device.back": "Torna alla panoramica",
   "control.title": "Comandi",
-  "control.waits": "Il dispositivo non è stato ancora avvisato.",
+  "control.waits": "Il messaggio non è stato ancora inviato.",
   "control.set": "Imposta",
   "device.values": "Valori",
   "device.rename": "Rinomina",
