@@ -139,6 +139,14 @@ class Actuation:
         """Replace the actuators. Changed actuators restart; unchanged ones continue."""
         self._events.put(partial(self._follow, tuple(actuators)))
 
+    def settle(self, timeout: float = 5.0) -> None:
+        """Wait until the actuators that were passed to `follow` are being subscribed, or for `timeout` seconds."""
+        if not self._thread.is_alive():
+            return
+        done = threading.Event()
+        self._events.put(done.set)
+        done.wait(timeout)
+
     def stop(self, timeout: float = 3.0) -> None:
         """Ignore further changes, send waiting messages within `timeout` seconds, disconnect."""
         deadline = time.monotonic() + timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import AsyncExitStack
 
 from edge.automation.automation import Automation
@@ -13,6 +14,7 @@ from edge.gateway.recent import Recent
 from edge.gateway.rule_documents import RuleDocuments
 from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError
 
 
 class RunningRules:
@@ -43,6 +45,11 @@ class RunningRules:
         self._automation.start()
         stack.push_async_callback(asyncio.to_thread, self._automation.stop, self._timeout)
         return Part("automation", self._prove, ends=True)
+
+    def settle(self) -> None:
+        """Wait until the rules are being subscribed."""
+        with contextlib.suppress(EdgeError):  # they are tried again
+            self._automation.look()
 
     def faults(self) -> list[dict[str, object]]:
         """Rules that cannot be used: `file` and `reason`."""

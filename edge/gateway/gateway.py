@@ -286,6 +286,16 @@ class Gateway:
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
+        await asyncio.to_thread(self._settle, engine)
+
+    def _settle(self, engine: Scheduler) -> None:
+        """Wait until the gateway's own subscriptions have begun: then it does for a client what it will always do."""
+        if self._rules is not None:
+            self._rules.settle()
+        if self._mappings is not None:
+            self._mappings.actuation.settle()
+        with suppress(TimeoutError):
+            engine.on_writer(lambda: None).result(_PATIENCE)
 
     async def _start_resume(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
         limits = self.settings.subscriptions
