@@ -215,6 +215,9 @@ class ActuationSettings(Section):
     max_queued: int = key(
         10_000, "Topics that may have a waiting message, for example while the broker is disconnected.", minimum=1
     )
+    desired_values: bool = key(
+        True, "Whether clients that may update the default graph can set values at devices (edge:desired)."
+    )
 
 
 class HostSettings(Section):

@@ -47,6 +47,7 @@ class Mappings:
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
         self._ports: SerialPorts | None = None
+        self._sets_values = settings.actuation.desired_values
         self._generation = 0
         """Number of the mapper."""
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
@@ -99,7 +100,7 @@ class Mappings:
     def settable(self, observations: Sequence[str]) -> Mapping[str, object]:
         """Return how the values of observations can be set, by IRI; see `Setter.describe`. Others are left out."""
         mapper, found = self.files.mapper, {}
-        for observation in observations:
+        for observation in observations if self._sets_values else ():
             for topic in self._observations.topics_of(observation):
                 if (setter := mapper.setter(topic, observation)) is not None:
                     found[observation] = setter[0].describe()
@@ -120,7 +121,8 @@ class Mappings:
         if self._ports is not None:
             self._ports.follow(mapper.ports)  # before the actuators, whose commands may go to these ports
         self._generation += 1
-        self.actuation.follow([*mapper.actuators, desired_values(mapper, self._generation)])
+        desired = [desired_values(mapper, self._generation)] if self._sets_values else []
+        self.actuation.follow([*mapper.actuators, *desired])
         if (
             self._has_messages or mapper.ports
         ):  # without a source of messages, declared observations would never get a value

@@ -16,10 +16,10 @@ DIMMER = "urn:sepa-edge:zigbee2mqtt:lamp/brightness"
 class Home:
     """A gateway with one lamp at a Mosquitto broker."""
 
-    def __init__(self, directory, mosquitto) -> None:
+    def __init__(self, directory, mosquitto, **more: str) -> None:
         settings = {"EDGE__MQTT__BROKER": mosquitto.url, "EDGE__MQTT__RECONNECT_MIN": "0.1", "EDGE__COAP__PORT": "0"}
         settings |= {"EDGE__MQTT__RECONNECT_MAX": "0.2", "EDGE__HOST__ENABLED": "false"}
-        self.process = GatewayProcess(directory, settings)
+        self.process = GatewayProcess(directory, settings | more)
         self.start()
 
     def start(self) -> None:
@@ -132,3 +132,20 @@ def test_a_mapping_written_later_sends_what_waits(home, devices):
     ).raise_for_status()
     wait_for(lambda: devices.received["heater/h1/set"] == ["21.5"])
     wait_for(lambda: home.wanted() == [])
+
+
+def test_desired_values_can_be_turned_off(tmp_path, mosquitto):
+    home = Home(tmp_path / "data", mosquitto, EDGE__ACTUATION__DESIRED_VALUES="false")
+    try:
+        with Devices(mosquitto.port) as devices:
+            devices.client.publish("zigbee2mqtt/lamp", '{"state": "OFF"}', 1)
+            query = {"query": f"ASK {{ <{LAMP}> ?p ?o }}"}
+            wait_for(lambda: home.http.get("/query", params=query).json()["boolean"])
+            assert home.settable(LAMP) == {}
+            home.want(LAMP, "true")
+            devices.client.publish("marker", "1", 1)
+            wait_for(lambda: devices.received["marker"])
+            assert home.wanted() == ["true"]
+            assert devices.received["zigbee2mqtt/lamp/set"] == []
+    finally:
+        home.close()
