@@ -114,7 +114,7 @@ def test_a_scaled_reading_says_how_it_is_set():
         ('set = { topic = "d/{id}", values = { a = 1 }, scale = 2 }', "not scaled"),
         ('set = { topic = "d/{id}", payloads = 1 }', 'Did you mean "payload"?'),
         ("set = { }", "topic"),
-        ('ignore = true\nset = { topic = "d/{id}" }', "set"),
+        ('ignore = true\nset = { topic = "d/{id}" }', "observation: A mapping that ignores its topic"),
         ('sett = { topic = "d/{id}" }', 'Did you mean "set"?'),
     ],
 )
