@@ -164,8 +164,9 @@ class MappingCompiler:
         if reading.setter is not None:
             if terms is None:
                 raise BadKeyError("A value without a reading cannot be set.", key="set")
-            # Its captures come from the topic, or from the IRI of the observation.
-            setter = compile_setter(reading.setter, convert, {*names, *terms.observation.names} - {TOPIC})
+            # A command has no payload to capture from: only its topic and the IRI of the observation are known.
+            available = {*names} - {TOPIC, *(mapping.captures or ())} | terms.observation.names
+            setter = compile_setter(reading.setter, convert, available, self.limits.payload)
         return Rule(
             mapping=name,
             what=reading.path or reading.record or "value",

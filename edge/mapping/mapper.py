@@ -207,6 +207,8 @@ def _captures(ready: BoundRule, observation: str) -> Mapping[str, str] | None:
     """Return the captures with which a rule gives an observation; None if it cannot."""
     if ready.rule.terms is None:
         return None
+    if ready.terms is not None:
+        return ready.captures if ready.terms.observation == observation else None
     try:
         return ready.rule.terms.observation.match(observation, ready.captures)
     except CaptureError:

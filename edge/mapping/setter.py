@@ -37,6 +37,8 @@ class Setter:
     """The values that it accepts; empty: any, within the limits."""
     qos: int
     retain: bool
+    limit: int
+    """Bytes of the longest payload."""
 
     def render(self, captures: Mapping[str, str], value: SolutionTerm) -> tuple[str, bytes]:
         """Return topic and payload. Raises `CommandError`."""
@@ -45,7 +47,10 @@ class Setter:
         converters = {} if self.convert is None else {VALUE: self.convert}
         terms = {**{name: SolutionTerm(text) for name, text in captures.items()}, VALUE: value}
         solution = Solution(terms, converters)
-        return self.topic.render(solution), self.payload(solution).encode("utf-8", "surrogatepass")
+        payload = self.payload(solution).encode("utf-8", "surrogatepass")
+        if len(payload) > self.limit:
+            raise CommandError(f"the payload has {len(payload)} bytes, the limit is {self.limit}")
+        return self.topic.render(solution), payload
 
     def describe(self) -> dict[str, object]:
         """Return how people set it: `kind` is "switch", "choice", "number" or "text"."""
@@ -71,13 +76,14 @@ class Setter:
             raise CommandError(f"{text} is above the maximum {self.high}")
 
 
-def compile_setter(spec: SetSpec, reading: Converter, known: Collection[str]) -> Setter:
-    """Compile the setter of a reading. `known`: captures that its topic or its observation tells. Raises `BadKeyError`.
+def compile_setter(spec: SetSpec, reading: Converter, known: Collection[str], limit: int) -> Setter:
+    """Compile the setter of a reading. Without `values`, those of the reading are reversed.
 
-    Without `values`, those of the reading are reversed.
+    `known`: captures of the topic, and those in the IRI of the observation. `limit`: bytes of the longest payload.
+    Raises `BadKeyError`.
     """
     try:
-        return _compiled(spec, reading, known)
+        return _compiled(spec, reading, known, limit)
     except BadKeyError as error:
         error.fault = BadKeyError(
             error.fault.reason,
@@ -88,7 +94,7 @@ def compile_setter(spec: SetSpec, reading: Converter, known: Collection[str]) ->
         raise
 
 
-def _compiled(spec: SetSpec, reading: Converter, known: Collection[str]) -> Setter:
+def _compiled(spec: SetSpec, reading: Converter, known: Collection[str], limit: int) -> Setter:
     numeric = spec.scale is not None or spec.offset is not None
     if spec.values is not None and (numeric or spec.min is not None or spec.max is not None):
         raise BadKeyError("A table of values is not scaled or bounded.", key="values")
@@ -112,17 +118,17 @@ def _compiled(spec: SetSpec, reading: Converter, known: Collection[str]) -> Sett
         convert = Converter(kind="number", scale=spec.scale, offset=spec.offset)
     boolean = table is None and reading.kind == "boolean"
     topic = under("topic", lambda text: TopicTemplate(text, known, _LACKING), spec.topic)
-    names = set(topic.names)
     payload = under("payload", lambda given: payload_template(given, {*known, VALUE}, _LACKING), spec.payload)
     return Setter(
         topic,
         payload,
         convert,
-        frozenset(names),
+        topic.names,
         spec.min,
         spec.max,
         spec.step,
         tuple(table) if table is not None else ("true", "false") if boolean else (),
         1 if spec.qos is None else spec.qos,
         bool(spec.retain),
+        limit,
     )

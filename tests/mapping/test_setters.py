@@ -115,6 +115,7 @@ def test_a_scaled_reading_says_how_it_is_set():
         ('set = { topic = "d/{id}", payloads = 1 }', 'Did you mean "payload"?'),
         ("set = { }", "topic"),
         ('ignore = true\nset = { topic = "d/{id}" }', "observation: A mapping that ignores its topic"),
+        ('payload = "json"\ncaptures = { room = "room" }\npath = "v"\nset = { topic = "d/{room}/set" }', "{room}"),
         ('sett = { topic = "d/{id}" }', 'Did you mean "set"?'),
     ],
 )
@@ -123,3 +124,9 @@ def test_faults_name_key_and_remedy(keys, words):
         own(keys)
     assert words in str(error.value)
     assert "mapping:2" in str(error.value) or "mappings:" in str(error.value)
+
+
+def test_a_long_value_is_not_sent():
+    mapper = own('datatype = "string"\nset = { topic = "d/{id}/set" }')
+    with pytest.raises(CommandError, match="the limit is"):
+        sent(mapper, "d/x", "x", SolutionTerm("x" * 300_000, XSD_STRING))
