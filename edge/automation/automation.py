@@ -70,7 +70,11 @@ class Automation:
             try:
                 self._look()
             except Exception as error:
-                done.set_exception(error if isinstance(error, EdgeError) else EdgeError("The rules could not be read"))
+                done.set_exception(
+                    error
+                    if isinstance(error, EdgeError)
+                    else EdgeError("The rules could not be applied; the log has the reason")
+                )
                 raise
             done.set_result(None)
 
@@ -78,7 +82,7 @@ class Automation:
         try:
             done.result(timeout)
         except TimeoutError:
-            raise RequestTimeout("The file is written, and its rule applies when the engine has time") from None
+            raise RequestTimeout("The change is stored, and applies when the engine has time for it") from None
 
     @property
     def known(self) -> Mapping[str, Rule]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.protocol.due_time import After, When
-from edge.protocol.errors import NotFound, NotReady, RequestTimeout
+from edge.protocol.errors import NotFound, NotReady
 from edge.protocol.timers import TimerConfirmation, TimerRecord
 
 T = TypeVar("T")
-
-_PATIENCE: Final = 60.0
-"""Seconds for an answer of the engine."""
 
 
 class UpdateEngine(Protocol):
@@ -65,13 +62,13 @@ class EngineHands:
             return None
 
     def wait(self, future: Future[T]) -> T:
-        """Return the result of a request. Raises its `EdgeError`, `RequestTimeout`, `NotReady`."""
+        """Return the result of a request. Raises its `EdgeError`, `NotReady`.
+
+        Without a time limit: an update that is only late would be carried out twice if it were tried again.
+        """
         while self._turn is not None and not future.done():
             self._turn()
         try:
-            return future.result(_PATIENCE)
-        except TimeoutError:
-            # It may still be carried out. The next step of the situation finds out.
-            raise RequestTimeout("The engine has not answered in time") from None
+            return future.result()
         except CancelledError:
             raise NotReady("The gateway is stopping") from None

@@ -163,7 +163,7 @@ class RuleRunner:
     @property
     def counts(self) -> Mapping[str, int]:
         """Numbers of waiting and active situations. Those that are ending are active."""
-        states = [each.state for each in self._situations.values()]
+        states = [each.state for each in list(self._situations.values())]  # another thread may change them
         return {"waiting": states.count("waiting"), "active": sum(state in _IN_GRAPH for state in states)}
 
     # Events
@@ -353,9 +353,8 @@ class RuleRunner:
             self._look_later(situation, self.rule.silent)
         elif situation.state == "active":
             self._end(digest, situation)
-        elif situation.state == "over":
-            del self._situations[digest]
-        if self._situations.get(digest) is not None and self._situations[digest].state == "over":
+        situation = self._situations.get(digest)
+        if situation is not None and situation.state == "over":
             del self._situations[digest]
 
     def _end(self, digest: str, situation: _Situation) -> None:

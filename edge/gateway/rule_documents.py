@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -122,12 +122,8 @@ class RuleDocuments:
         result: TrialResult = self._engine.try_out(
             lambda graph: try_rule(graph, rule, values, begin, end, settings.engine, settings.automation), seconds
         )
-        return {
-            "faults": [],
-            **asdict(result),
-            "occurrences": [asdict(each) for each in result.occurrences[-_MOST_OCCURRENCES:]],
-            "count": len(result.occurrences),
-        }
+        newest = replace(result, occurrences=result.occurrences[-_MOST_OCCURRENCES:])
+        return {"faults": [], **asdict(newest), "count": len(result.occurrences)}
 
     def _check(self, text: str, name: str) -> Rule:
         """Return the rule of a text whose query and updates the engine accepts. Raises `RuleError`."""
@@ -185,7 +181,12 @@ class RuleDocuments:
     def _observations(self, rule: Rule, recent: Recent, seconds: float) -> list[str]:
         if not rule.observations:
             return list({each.observation for each in recent.available(ANYBODY, seconds)})
-        result = self._engine.query(QueryRequest(rule.observations)).result(seconds)
+        try:
+            result = self._engine.query(QueryRequest(rule.observations)).result(seconds)
+        except TimeoutError:
+            raise RequestTimeout(
+                f"The search for observations took longer than {seconds:g} s; try again later"
+            ) from None
         rows = result.rows if isinstance(result, Solutions) else ()
         return [term.value for (term,) in rows if isinstance(term, ox.NamedNode)]
 
