@@ -92,6 +92,7 @@ function braces(text) {
   return text.replace(/[{}]/g, "$&$&");
 }
 
-function quoted(text) {
+/** A text in TOML. */
+export function quoted(text) {
   return JSON.stringify(text).replace(/\x7f/g, "\\u007f");
 }

@@ -1,4 +1,7 @@
 // A rule (TOML) from what the user enters in the form, and the form of a rule.
+import { quoted } from "./mapping_draft.js";
+
+/** Units of durations, in seconds. */
 export const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86400 };
 export const WATCHED = ["observation", "property", "query"];
 export const TESTS = ["above", "below", "equals", "silent"];
@@ -75,10 +78,6 @@ function fromIso(text) {
   const total = (weeks * 7 + days) * 86400 + hours * 3600 + minutes * 60 + seconds;
   const unit = Object.keys(UNITS).reverse().find((each) => total && total % UNITS[each] === 0) ?? (total ? "seconds" : "minutes");
   return { amount: String(total / UNITS[unit]), unit };
-}
-
-function quoted(text) {
-  return JSON.stringify(text).replace(/\x7f/g, "\\u007f");
 }
 
 function block(text) {

@@ -4,6 +4,7 @@ import { access, may } from "../model/access.js";
 import { getJson, request } from "../model/gateway.js";
 import { now } from "../model/live.js";
 import { usePolled } from "../model/polled.js";
+import { UNITS } from "../model/rule_draft.js";
 import { situations } from "../model/situations.js";
 import { ago, formatTime, t } from "../model/text.js";
 import { announce } from "../parts/announcer.js";
@@ -13,7 +14,6 @@ import { placeIn, SparqlEditor } from "../parts/sparql_editor.js";
 const AGAIN = 2000;  // ms
 const MOST = 200;
 const OF_RULES = "sepa://rule/";  // the gateway's own
-const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86400 };
 const FIRST = 'DELETE { <urn:example:lamp> <urn:example:state> ?old }\nINSERT { <urn:example:lamp> <urn:example:state> "off" }\nWHERE  { <urn:example:lamp> <urn:example:state> ?old FILTER(?old != "off") }\n';
 
 export function Page() {
