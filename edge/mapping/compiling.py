@@ -37,6 +37,8 @@ _KIND_IRIS: Final = {
 }
 _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
+_LEVELS: Final = "..."
+"""End of the name of a payload capture that may hold several levels, as in topics."""
 _FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
 
 
@@ -71,7 +73,7 @@ class MappingCompiler:
         if (payload == "binary") != (spec.fields is not None):
             raise BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
-        captures = self._payload_captures(spec, payload)
+        captures, levels = self._payload_captures(spec, payload)
         from_payload = [capture for capture, _ in captures]
         names = [*topic.names, *(regex.groupindex if regex else ()), *from_payload, TOPIC]
         if reserved := {MEMBER, NAME, TOPIC}.intersection(names[:-1]):
@@ -82,7 +84,7 @@ class MappingCompiler:
             word = min(doubled)
             key = "captures" if word in from_payload else "topic"
             raise BadKeyError(f"The capture {{{word}}} is defined twice.", key=key)
-        many = {TOPIC, *topic.many, *(regex.groupindex if regex else ())}
+        many = {TOPIC, *topic.many, *(regex.groupindex if regex else ()), *levels}
         ignore = bool(spec.ignore)
         rules: tuple[Rule, ...] = ()
         if ignore:
@@ -101,6 +103,7 @@ class MappingCompiler:
             captures,
             ignore,
             spec.also,
+            self._each(spec, payload),
             rules,
         )
 
@@ -165,7 +168,8 @@ class MappingCompiler:
             if terms is None:
                 raise BadKeyError("A value without a reading cannot be set.", key="set")
             # A command has no payload to capture from: only its topic and the IRI of the observation are known.
-            available = {*names} - {TOPIC, *(mapping.captures or ())} | terms.observation.names
+            from_payload = {name.removesuffix(_LEVELS) for name in mapping.captures or ()}
+            available = {*names} - {TOPIC, *from_payload} | terms.observation.names
             setter = compile_setter(reading.setter, convert, available, self.limits.payload)
         return Rule(
             mapping=name,
@@ -298,15 +302,32 @@ class MappingCompiler:
             raise BadKeyError("Readings with a dead band are stored on change anyway.", key="store.change")
         return StoreRules(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
 
-    def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, JsonPath | str], ...]:
+    def _payload_captures(
+        self, spec: MappingSpec, payload: str
+    ) -> tuple[tuple[tuple[str, JsonPath | str], ...], frozenset[str]]:
+        """Return the captures from the payload, and the names of those that may hold several levels."""
         found: list[tuple[str, JsonPath | str]] = []
-        for name, place in (spec.captures or {}).items():
+        levels: set[str] = set()
+        for key, place in (spec.captures or {}).items():
+            name = key.removesuffix(_LEVELS)
             if payload == "text":
                 raise BadKeyError("Captures of text payloads are named groups of the pattern.", key="captures")
             if not name.isidentifier():
                 raise BadKeyError(f'"{name}" is not a valid capture name.', key="captures")
+            if name != key:
+                levels.add(name)
             found.append((name, place if payload == "senml" else under("captures", parse_path, place)))
-        return tuple(found)
+        return tuple(found), frozenset(levels)
+
+    def _each(self, spec: MappingSpec, payload: str) -> JsonPath | None:
+        if spec.each is None:
+            return None
+        if payload not in DOCUMENTS:
+            raise BadKeyError(f"A {payload} payload has no items.", key="each", allowed="json and binary payloads")
+        path = under("each", parse_path, spec.each)
+        if path.names or path.relative:
+            raise BadKeyError("The path of the items has no captures, and begins at the document.", key="each")
+        return path
 
     def _conditions(self, spec: ReadingSpec) -> tuple[Condition, ...]:
         when = spec.when if isinstance(spec.when, list) else [spec.when] if spec.when is not None else []
@@ -337,7 +358,7 @@ def _payload_kind(spec: MappingSpec) -> str:
     if any(reading.record is not None or reading.record_unit is not None for reading in readings):
         return "senml"
     paths = any(reading.path is not None or reading.unit_from is not None for reading in readings)
-    return "json" if paths or spec.captures else "text"
+    return "json" if paths or spec.captures or spec.each is not None else "text"
 
 
 def _only_routing_keys(spec: MappingSpec) -> None:

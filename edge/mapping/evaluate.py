@@ -96,7 +96,9 @@ class MessageEvaluation:
         """Apply one mapping."""
         self.message = self.message.read_by(bound.mapping.layout)
         try:
-            if bound.mapping.payload in DOCUMENTS:
+            if bound.mapping.each is not None:
+                self._items(bound, bound.mapping.each)
+            elif bound.mapping.payload in DOCUMENTS:
                 self._json(bound)
             elif bound.mapping.payload == "senml":
                 self._senml(bound)
@@ -104,6 +106,14 @@ class MessageEvaluation:
                 self._text(bound)
         except PayloadError as error:
             self.out.problem(bound.mapping.name, "payload", str(error))
+
+    def _items(self, bound: BoundMapping, each: JsonPath) -> None:
+        whole = self.message
+        for hit in each.walk(whole.document):
+            self.message = whole.item(hit.value)
+            self._times.clear()  # the same path leads to another time in each item
+            self._json(bound)
+        self.message = whole
 
     def _json(self, bound: BoundMapping) -> None:
         document = self.message.document

@@ -195,7 +195,11 @@ class MappingSpec(ReadingSpec):
         default=None, description="Fields of a binary payload; paths refer to these."
     )
     captures: dict[str, str] | None = Field(
-        default=None, description="Captures from the payload: JSON path or SenML record name."
+        default=None, description='Captures from the payload: JSON path or SenML record name; "name..." keeps slashes.'
+    )
+    each: str | None = Field(
+        default=None,
+        description="JSON path of items: paths, captures, and conditions of readings then refer to each of them.",
     )
     also: bool = Field(default=False, description="Let less specific mappings of the same topic apply as well.")
     readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")

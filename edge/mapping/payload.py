@@ -52,6 +52,12 @@ class PayloadMessage:
             self._others[self._layout] = self
         return self._others[layout]
 
+    def item(self, document: object) -> PayloadMessage:
+        """Return the same message with a part of the document as its document."""
+        item = PayloadMessage(self.topic, self.payload, self._layout)
+        item._document = document
+        return item
+
     @property
     def text(self) -> str:
         """Return the payload as text, without surrounding blanks. Raises `PayloadError` if it is not UTF-8."""

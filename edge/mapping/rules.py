@@ -163,4 +163,6 @@ class CompiledMapping:
     """Captures from the payload: JSON paths, or names of SenML records."""
     ignore: bool
     also: bool
+    each: JsonPath | None
+    """Leads to items of a document, each of which is read as a document; None: the document is read as a whole."""
     rules: tuple[Rule, ...]

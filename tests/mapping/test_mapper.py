@@ -199,6 +199,69 @@ time = "@.ts"
     ]
 
 
+EACH = """
+[[mapping]]
+topic = "hub"
+each = "devices[*]"
+captures = { "device..." = "name" }
+time = "ts"
+readings = [
+  { path = "state.t", observation = "edge:{device}/t", when = { path = "kind", equals = "thermometer" } },
+  { path = "rssi", observation = "edge:{device}/rssi" },
+]
+"""
+
+
+def test_each_item_of_a_list_is_read_as_a_document():
+    payload = b"""{"devices": [
+        {"name": "hall/door", "ts": 1700000000, "kind": "thermometer", "state": {"t": 20.5}, "rssi": -60},
+        {"name": "attic", "ts": 1700000060, "kind": "lamp", "state": {"t": 99}, "rssi": -70}]}"""
+    mapped = mapper(EACH).map("hub", payload)
+    assert mapped.problems == ()
+    assert [(each.observation, each.value, each.time.minute) for each in mapped.readings] == [
+        ("urn:sepa-edge:hall/door/rssi", "-60", 13),
+        ("urn:sepa-edge:hall/door/t", "20.5", 13),
+        ("urn:sepa-edge:attic/rssi", "-70", 14),
+    ]
+
+
+def test_an_item_without_its_capture_does_not_hide_the_others():
+    payload = b'{"devices": [{"rssi": -1}, {"name": "../x", "rssi": -2}, 7, {"name": "attic", "rssi": -3}]}'
+    mapped = mapper(EACH).map("hub", payload)
+    assert [each.value for each in mapped.readings] == ["-3"]
+    assert [found.what for found in mapped.problems] == ["device", "rssi", "device"]
+
+
+@pytest.mark.parametrize("payload", [b"{}", b'{"devices": {}}', b'{"devices": []}', b"[]"])
+def test_a_payload_without_items_has_no_readings(payload):
+    mapped = mapper(EACH).map("hub", payload)
+    assert (mapped.matched, mapped.readings, mapped.problems) == (True, (), ())
+
+
+def test_items_share_the_limit_of_readings():
+    payload = b'{"devices": [' + b",".join(b'{"name": "d", "rssi": 1}' for _ in range(20)) + b"]}"
+    mapped = mapper(EACH, limits=MappingLimits(readings=10)).map("hub", payload)
+    assert len(mapped.readings) == 10
+    assert [found.what for found in mapped.problems] == ["payload"]
+
+
+def test_fields_that_repeat_can_be_items():
+    text = """
+[[mapping]]
+topic = "bus"
+each = "nodes[*]"
+captures = { node = "id" }
+fields = [{ name = "nodes", fields = [{ name = "id", type = "u8" }, { name = "t", type = "i8" }] }]
+path = "t"
+observation = "edge:node-{node}"
+"""
+    mapped = mapper(text).map("bus", bytes([1, 20, 2, 0xFF]))
+    assert [(each.observation, each.value) for each in mapped.readings] == [
+        ("urn:sepa-edge:node-1", "20"),
+        ("urn:sepa-edge:node-2", "-1"),
+    ]
+
+
 def test_junk_time_is_a_problem_and_the_value_is_kept():
     text = '[[mapping]]\ntopic = "a"\npath = "v"\nobservation = "edge:a"\ntime = "ts"\n'
     for junk in ('"soon"', "12", "true", "[]", '"2024-01-01 12:00:00"', "1e99", '"' + "9" * 300 + '"'):

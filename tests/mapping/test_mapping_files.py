@@ -177,3 +177,20 @@ def test_a_built_in_capture_cannot_be_defined(word):
     text = f'[[mapping]]\ntopic = "a/b"\npath = "t"\nobservation = "edge:x"\ncaptures = {{ {word} = "p" }}'
     with pytest.raises(MappingError, match=f"captures: The capture {{{word}}} is built in"):
         load_pack(text, "file")
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ('each = "a[*]"\npayload = "text"', "each: A text payload has no items"),
+        ('each = "a[*]"\npayload = "senml"', "each: A senml payload has no items"),
+        ('each = "a[{i}]"\npath = "t"', "each: The path of the items has no captures"),
+        ('each = "@.a[*]"\npath = "t"', "each: The path of the items has no captures"),
+        ('each = "a[*"\npath = "t"', 'each: "a\\[\\*" is not a path'),
+        ('ignore = true\neach = "a[*]"', "each: A mapping that ignores its topic has no readings"),
+        ('captures = { "..." = "p" }\npath = "t"', 'captures: "" is not a valid capture name'),
+    ],
+)
+def test_wrong_items_are_refused(keys, reason):
+    with pytest.raises(MappingError, match=reason):
+        load_pack(f'[defaults]\nobservation = "edge:x"\n[[mapping]]\ntopic = "a/b"\n{keys}', "file")

@@ -67,3 +67,15 @@ async def test_a_device_without_setters_has_no_controls(page):
         "document.querySelectorAll('.observation').length >= 3 && document.querySelector('h1') !== null"
     )
     assert await page.evaluate("document.getElementById('controls-of-device')") is None
+
+
+async def test_the_page_of_a_device_says_what_it_is(house: House, page):
+    definition = {"vendor": "IKEA", "model": "LED1545G12"}
+    device = {"friendly_name": "hall/bulb", "definition": definition, "software_build_id": "1.2.217"}
+    house.publish([("zigbee2mqtt/hall/bulb", {"brightness": 9}), ("zigbee2mqtt/bridge/devices", [device])])
+    await page.evaluate(f"location.hash = {device_address('urn:sepa-edge:zigbee2mqtt:hall/bulb')!r}")
+    await page.wait_for(f"{names('#about')} === 'IKEA LED1545G12 · Firmware 1.2.217'")
+    assert await page.evaluate("document.querySelectorAll('main .observation').length") == 1
+    house.publish([("zigbee2mqtt/bridge/devices", [{**device, "software_build_id": "1.3"}])])
+    await page.wait_for(f"{names('#about')}.endsWith('Firmware 1.3')")
+    assert await page.violations() == []

@@ -8,12 +8,19 @@ const SILENT = 24 * 3600e3;  // ms without any value of a device
 
 const DIAGNOSTIC = new Set([
   "available", "battery", "battery_low", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
-  "uptime", "update", "update_available", "connectivity", "ip", "ssid", "mac", "firmware", "loadavg", "heap", "vcc",
+  "uptime", "model", "manufacturer", "firmware", "update", "update_available", "connectivity", "ip", "ssid", "mac", "loadavg", "heap", "vcc",
 ]);
 
 /** Whether a value is about the device itself, not about what it senses. */
 export function isDiagnostic(entry) {
   return DIAGNOSTIC.has(localName(entry.property).toLowerCase());
+}
+
+const ABOUT = ["manufacturer", "model", "firmware"];
+
+/** What a device is, which is not among its values: {manufacturer, model, firmware}, each an entry or undefined. */
+export function about(members) {
+  return Object.fromEntries(ABOUT.map((name) => [name, members.find((entry) => localName(entry.property).toLowerCase() === name)]));
 }
 
 /** IRI of the device -> its entries. Observations without a sensor are not in it. */

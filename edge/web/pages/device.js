@@ -1,7 +1,7 @@
 // One device, or one value without a device: chart, all values, name, RDF, and what can be done with it.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
-import { deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";
+import { about, deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";
 import { query, update } from "../model/gateway.js";
 import { keepsRecent } from "../model/health.js";
 import { entries, known, names, version } from "../model/live.js";
@@ -16,15 +16,18 @@ import { marksOf } from "./overview.js";
 export function Device({ device, value }) {
   version.value;
   const members = (device ? devices.value.get(device) : [entries.get(value)].filter(Boolean)) ?? [];
-  const sorted = [...members].sort((one, other) => isDiagnostic(one) - isDiagnostic(other) || compare(one.label, other.label));
+  const told = about(members), facts = new Set(Object.values(told));
+  const values = members.filter((entry) => !facts.has(entry));
+  const sorted = [...(values.length ? values : members)].sort((one, other) => isDiagnostic(one) - isDiagnostic(other) || compare(one.label, other.label));
   const chosen = sorted.find(({ id }) => id === value) ?? sorted[0];
   const name = device ? deviceName(device) : chosen?.label ?? readableName(value);
   useEffect(() => { document.title = `${name.slice(0, 100)} · sepa-edge`; }, [name]);
   if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
   const place = placeOf(chosen);
-  const named = !sorted.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
+  const named = !members.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
   return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
+    <${About} ...${told} />
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
     ${may("update") && may("query") && html`<${LazyControls} entries=${sorted.filter(({ blank }) => !blank)} />`}
     <h2 id="chosen" dir="auto">${chosen.label}</h2>
@@ -32,8 +35,16 @@ export function Device({ device, value }) {
     <h2>${t("device.values")}</h2>
     <${Tiles} entries=${sorted} card=${place ? readableName(place) : name} first />
     ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
-    ${named && may("query") && html`<${Turtle} entries=${sorted} device=${device} />`}
-    ${named && may("update") && html`<${Forget} entries=${sorted} name=${name} />`}`;
+    ${named && may("query") && html`<${Turtle} entries=${members} device=${device} />`}
+    ${named && may("update") && html`<${Forget} entries=${members} name=${name} />`}`;
+}
+
+/** Manufacturer, model and firmware in one line. */
+function About({ manufacturer, model, firmware }) {
+  const text = (entry) => entry?.reading.value.value ?? "";
+  const version = text(firmware);
+  const parts = [`${text(manufacturer)} ${text(model)}`.trim(), version && t("device.firmware", { version })].filter(Boolean);
+  return parts.length > 0 && html`<p class="note" id="about" dir="auto">${parts.join(" · ")}</p>`;
 }
 
 /** Switches and sliders, whose code is not in the first view. */

@@ -76,6 +76,7 @@ export const TEXTS = {
   "control.title": "Steuerung",
   "control.waits": "Die Nachricht ist noch nicht gesendet.",
   "control.set": "Setzen",
+  "device.firmware": "Firmware {version}",
   "device.values": "Werte",
   "device.rename": "Umbenennen",
   "device.name": "Name des Geräts",

@@ -76,6 +76,7 @@ export const TEXTS = {
   "control.title": "Control",
   "control.waits": "The message has not been sent yet.",
   "control.set": "Set",
+  "device.firmware": "Firmware {version}",
   "device.values": "Values",
   "device.rename": "Rename",
   "device.name": "Name of the device",

@@ -76,6 +76,7 @@ export const TEXTS = {
   "control.title": "Comandi",
   "control.waits": "Il messaggio non è stato ancora inviato.",
   "control.set": "Imposta",
+  "device.firmware": "Firmware {version}",
   "device.values": "Valori",
   "device.rename": "Rinomina",
   "device.name": "Nome del dispositivo",
