@@ -80,13 +80,17 @@ class BenchGateway:
         """Resident memory of the process (MB)."""
         return self.process.memory_info().rss / 1e6
 
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the process since its start (s)."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
     def cpu_percent(self, seconds: float) -> float:
         """Return the CPU time of the process during the next `seconds`, in percent of one core."""
-        process = self.process
-        before = process.cpu_times()
+        before = self.cpu_seconds
         time.sleep(seconds)
-        after = process.cpu_times()
-        return round(100 * (after.user + after.system - before.user - before.system) / seconds, 3)
+        return round(100 * (self.cpu_seconds - before) / seconds, 3)
 
     def load(self, quads: Iterable[ox.Quad]) -> None:
         """Insert triples over HTTP, as a client does."""

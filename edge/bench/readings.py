@@ -54,51 +54,63 @@ SELECT ?observation ?value { ?observation sosa:hasResult ?quantity . ?quantity q
 
 _MEANINGS: Final = {
     "readings_per_s": "readings a second, QoS 1 publisher to subscriber, each committed",
+    "cpu_us": "CPU time of the gateway for such a reading, us",
     "p50_ms": f"from publish to notification at {_RATE} readings a second, median, ms",
     "p99_ms": "the same, 99th percentile, ms",
     "loaded_mb": "memory of the gateway afterwards, MB",
+    "recent_rate": "readings a second with the recent history / without it",
+    "recent_cpu": "CPU time for a reading with it / without it",
 }
 
 
 def run(options: ExperimentOptions) -> ExperimentReport:
-    """Measure new processes in each run."""
+    """Measure new processes in each run: a gateway as it is, and one without the recent history, each first in turn."""
     load, timed = (_LOAD // 20, _TIMED // 20) if options.small else (_LOAD, _TIMED)
     found: dict[str, list[float]] = defaultdict(list)
-    for _ in steps(range(options.runs), "readings"):
-        with TemporaryDirectory(prefix="edge-bench-") as directory, mosquitto(Path(directory)) as port:
-            data = Path(directory) / "data"
-            (data / "mappings").mkdir(parents=True)
-            (data / "mappings" / "bench.toml").write_text(_MAPPING)
-            broker = f"mqtt://127.0.0.1:{port}"
-            with BenchGateway(data, EDGE__MQTT__BROKER=broker, EDGE__HOST__ENABLED="false") as gateway:
-                for name, value in asyncio.run(_measure(gateway.endpoints["ws"], port, load, timed)).items():
-                    found[name].append(value)
-                found["loaded_mb"].append(gateway.memory_mb)
+    for number in steps(range(options.runs), "readings"):
+        sides = {recent: _side(load, timed, recent=recent) for recent in ((True, False), (False, True))[number % 2]}
+        for name, value in sides[True].items():
+            found[name].append(value)
+        for name, figure in (("recent_rate", "readings_per_s"), ("recent_cpu", "cpu_us")):
+            found[name].append(sides[True][figure] / sides[False][figure])
     figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
     return ExperimentReport("readings", options.mode, {"subscriptions": [1] * options.runs}, figures)
 
 
-async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, float]:
+def _side(load: int, timed: int, *, recent: bool) -> dict[str, float]:
+    with TemporaryDirectory(prefix="edge-bench-") as directory, mosquitto(Path(directory)) as port:
+        data = Path(directory) / "data"
+        (data / "mappings").mkdir(parents=True)
+        (data / "mappings" / "bench.toml").write_text(_MAPPING)
+        settings = {"EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{port}", "EDGE__HOST__ENABLED": "false"}
+        with BenchGateway(data, EDGE__RECENT__ENABLED=str(recent).lower(), **settings) as gateway:
+            found = asyncio.run(_measure(gateway, port, load, timed))
+            return {**found, "loaded_mb": gateway.memory_mb}
+
+
+async def _measure(gateway: BenchGateway, port: int, load: int, timed: int) -> dict[str, float]:
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
     # The library's default of 20 unacknowledged messages would limit the rate.
     client.max_inflight_messages_set(200)
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
-        async with connect(url, proxy=None, max_size=None) as subscriber:
+        async with connect(gateway.endpoints["ws"], proxy=None, max_size=None) as subscriber:
             await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
             await subscriber.recv()
 
             def publish(number: int) -> None:
                 client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
 
+            before = gateway.cpu_seconds
             fast = await throughput(subscriber, publish, load)
+            cpu = gateway.cpu_seconds - before
             latencies = await _latencies(subscriber, publish, range(load, load + timed))
     finally:
         client.disconnect()
         client.loop_stop()
     cuts = statistics.quantiles(latencies, n=100)
-    return {"readings_per_s": fast, "p50_ms": cuts[49], "p99_ms": cuts[98]}
+    return {"readings_per_s": fast, "cpu_us": 1e6 * cpu / load, "p50_ms": cuts[49], "p99_ms": cuts[98]}
 
 
 async def throughput(subscriber: ClientConnection, publish: Callable[[int], None], count: int) -> float:

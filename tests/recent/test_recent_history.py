@@ -464,18 +464,63 @@ def test_too_many_rows_are_refused(world):
     assert len(world.rows(end=2500, points=300)) <= 300
 
 
+RESULT = ox.NamedNode("http://www.w3.org/ns/sosa/hasResult")
+VALUE = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
+QUANTITY = ox.NamedNode("urn:q")
+
+
+def commit(world, *values, filling=0):
+    """Commit values of `SENSOR`, each with its own update, which also adds `filling` other statements."""
+    for value in values:
+        others = [(QUANTITY, ox.NamedNode("urn:p"), ox.Literal(number), None) for number in range(filling)]
+        link = (ox.NamedNode(SENSOR), RESULT, QUANTITY, None)
+        literal = value if isinstance(value, ox.Literal) else ox.Literal(value)
+        change = ChangeSet([link, (QUANTITY, VALUE, literal, None), *others])
+        world.history.committed([change], world.clock.wall())
+        world.clock.sleep(1)
+
+
+def test_the_writer_never_waits_and_the_order_of_values_stays(world):
+    world = world()
+    commit(world, 1, 2)
+    assert not world.history._queue
+    with world.history._lock:  # as while the recording thread encodes values
+        commit(world, 3)
+        commit(world, 4, filling=1000)
+    assert len(world.history._queue) == 2
+    commit(world, 5)  # it may not overtake
+    assert len(world.history._queue) == 3
+    assert world.history._wake.is_set()
+    world.work()
+    commit(world, 6)
+    with world.history._lock:
+        commit(world, 7)
+    commit(world, 8)
+    assert not world.history._queue
+    assert [value for _, value in world.values()] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_disk_that_hangs_takes_no_memory_without_limit(world):
+    world = world(max_memory=1024 * 1024)
+    for number in range(200_000):  # the recording thread does nothing
+        commit(world, number, filling=600 if number % 20_000 == 0 else 0)
+        assert world.history._buffer.bytes <= 1024 * 1024 + 200_000
+        assert len(world.history._queue) < 5_000
+    assert world.history.lost > 0
+    assert next(reversed(world.values()))[1] == 199_999
+
+
 def test_large_texts_of_updates_do_not_wait_in_memory(world):
     world = world()
-    predicates = [ox.NamedNode("urn:p"), ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")]
     for number in range(1000):
         text = ox.Literal(f"{number}" + "x" * 50_000)
-        world.history.committed([ChangeSet([(ox.NamedNode("urn:s"), predicates[0], text, None)])], 0)
+        world.history.committed([ChangeSet([(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), text, None)])], 0)
     assert not world.history._queue
-    for number in range(100):
-        text = ox.Literal(f"{number}" + "x" * 50_000)
-        world.history.committed([ChangeSet([(ox.NamedNode("urn:s"), predicates[1], text, None)])], 0)
-        if world.history._wake.is_set():
-            break
+    with world.history._lock:
+        for number in range(100):
+            commit(world, ox.Literal(f"{number}" + "x" * 50_000))
+            if world.history._wake.is_set():
+                break
     # The thread takes them before they have 2 MB.
     assert len(world.history._queue) < 40
 
