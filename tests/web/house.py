@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -82,6 +85,22 @@ class House:
         """Schedule a delayed update."""
         parameters = {"update": sparql, "delay": delay, "id": name}
         httpx.post(f"{self.url}/update", data=parameters).raise_for_status()
+
+    @contextmanager
+    def commands(self, topic: str) -> Iterator[list[Any]]:
+        """Receive the JSON messages of a topic, as a device does."""
+        received: list[Any] = []
+        broker, subscribed = urlsplit(self.endpoints["mqtt"]), threading.Event()
+        client = Client(CallbackAPIVersion.VERSION2)
+        client.on_message = lambda client, _, message: received.append(json.loads(message.payload))
+        client.on_connect = lambda client, *_: client.subscribe(topic, 1)
+        client.on_subscribe = lambda *_: subscribed.set()
+        client.connect(broker.hostname or "", broker.port or 0)
+        client.loop_start()
+        assert subscribed.wait(20)
+        yield received
+        client.disconnect()
+        client.loop_stop()
 
     def shows(self, observation: str, text: str) -> bool:
         """Whether an observation has this value now."""

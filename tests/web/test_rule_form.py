@@ -7,6 +7,7 @@ from house import House, names, press
 from test_console import CONTENT, key, type_text
 
 from tests.support.browser import Browser
+from tests.support.waiting import eventually
 
 ATTIC = "urn:sepa-edge:senml:attic/temperature"
 DOOR = "urn:sepa-edge:zigbee2mqtt:front_door/contact"
@@ -103,9 +104,9 @@ async def test_an_absence_with_updates_is_edited_and_reverted(house: House, page
 async def test_a_state_is_compared_with_its_own_words(house: House, page, no_rules):
     await open_form(page)
     await fill(page, "observation", DOOR)
-    await page.wait_for("document.querySelector('#state') !== null")
-    assert "Open" in await page.evaluate(names("#state option"))
-    await fill(page, "state", "false")
+    await page.wait_for("document.querySelector('#compared') !== null")
+    assert "Open" in await page.evaluate(names("#compared option"))
+    await fill(page, "compared", "false")
     await fill(page, "lasts", "10")
     await save(page)
     (listed,) = house.get("/api/rules")
@@ -142,3 +143,50 @@ async def test_comments_of_a_rule_are_not_lost(house: House, page, no_rules):
     await press(page, "#rules button", "Switch off")
     await page.wait_for(f"{names('#rules .mark')} === 'off'")
     assert house.read("/api/rules/commented") == f"enabled = false\n{text}"
+
+
+async def test_a_template_answers_with_a_value_that_is_set(house: House, page, no_rules):
+    house.publish([("zigbee2mqtt/hall", {"occupancy": False}), ("zigbee2mqtt/spot", {"state": "OFF", "brightness": 1})])
+    await page.wait_for(f"{names('.observation')}.includes('Brightness')")
+    await open_form(page)
+    await press(page, "#templates button", "Light while somebody is there")
+    await page.wait_for("document.getElementById('set')?.options.length > 1")
+    assert await page.evaluate("document.getElementById('observation').value") == (
+        "urn:sepa-edge:zigbee2mqtt:hall/occupancy"
+    )
+    assert await page.evaluate("document.getElementById('end-lasts').value") == "2"
+    await fill(page, "set", "urn:sepa-edge:zigbee2mqtt:spot/brightness")
+    await fill(page, "set-value", "200")
+    await fill(page, "end-set", "urn:sepa-edge:zigbee2mqtt:spot/state")
+    assert await page.evaluate("document.getElementById('end-set-value').value") == "false"
+    assert await page.violations() == []
+    await save(page)
+    (listed,) = house.get("/api/rules")
+    assert listed["keys"]["equals"] is True
+    assert "<urn:sepa-edge:zigbee2mqtt:spot/brightness> <urn:sepa-edge:desired> 200" in listed["keys"]["update"]
+    assert "<urn:sepa-edge:zigbee2mqtt:spot/state> <urn:sepa-edge:desired> false" in listed["keys"]["end_update"]
+    await open_form(page, listed["name"])
+    await page.wait_for("document.getElementById('set-value')?.value === '200'")
+    assert await page.evaluate("document.getElementById('templates')") is None
+    with house.commands("zigbee2mqtt/spot/set") as commands:
+        house.publish([("zigbee2mqtt/hall", {"occupancy": True})])
+        await eventually(lambda: commands == [{"brightness": 200}])
+
+
+FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Until what a click has changed is drawn."""
+
+
+async def test_each_template_makes_a_rule_that_the_gateway_accepts(house: House, page, no_rules):
+    await open_form(page)
+    count = await page.evaluate("document.querySelectorAll('#templates button').length")
+    for number in range(count):
+        await page.evaluate(f"document.querySelectorAll('#templates button')[{number}].click(); {FRAMES}")
+        # A template for a kind that no device has leaves the choice to the user.
+        await page.evaluate(
+            "{ const field = document.querySelector('#property, #observation'); if (!field.value) {"
+            f" field.selectedIndex = 1; field.dispatchEvent(new Event('change', {{bubbles: true}})); }} }} {FRAMES}"
+        )
+        await page.evaluate(f"document.getElementById('try').click(); {FRAMES}")
+        await page.wait_for("document.getElementById('verdict') !== null")
+        assert await page.evaluate(names("#trial .problem")) == ""

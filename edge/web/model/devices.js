@@ -56,6 +56,12 @@ export function deviceName(device) {
   return names.value.get(device) ?? readableName(device);
 }
 
+/** The place, the device and the label of an entry: its name among all values. */
+export function fullName(entry) {
+  const place = placeOf(entry);
+  return [place && readableName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
+}
+
 /** IRI of the device -> {offline, silentSince, battery}, for those that need attention. Looks every five seconds. */
 export const troubles = computed(() => {
   const found = new Map();

@@ -2,17 +2,20 @@
 import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
-import { deviceName, placeOf } from "../model/devices.js";
+import { fullName } from "../model/devices.js";
+import { setBy } from "../model/desired.js";
 import { entries, version } from "../model/live.js";
 import { fileName } from "../model/mapping_draft.js";
 import { readableName } from "../model/names.js";
 import { fromKeys, hasComments, NEW, TESTS, toToml, UNITS, WATCHED } from "../model/rule_draft.js";
+import { answers, fromTemplate, NAMES } from "../model/rule_templates.js";
 import { deleteRule, readRule, rules, writeRule } from "../model/rules.js";
 import { compare, t } from "../model/text.js";
 import { BOOLEAN, propertyName, wordOf } from "../model/values.js";
 import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { Editor } from "../parts/editor.js";
+import { Setting } from "../parts/setting.js";
 import { SparqlEditor } from "../parts/sparql_editor.js";
 import { Trial } from "../parts/trial.js";
 
@@ -58,7 +61,8 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
     await deleteRule(name);
     location.hash = "#/automation";
   });
-  return html`<form id="rule" onSubmit=${save}>
+  return html`${!name && byHand.value === undefined && html`<${Templates} chosen=${(chosen) => { draft.value = chosen; }} />`}
+    <form id="rule" onSubmit=${save}>
     ${byHand.value === undefined && html`<${Fields} draft=${draft.value} change=${change} save=${save} />`}
     <details class="panel wide" open=${byHand.value !== undefined} id="by-hand"><summary>${t("rule.toml")}</summary>
       <${Editor} mode=${toml} text=${text} label=${t("rule.toml")} change=${(written) => { if (written !== text) byHand.value = written; }} run=${save} marks=${marks.value} />
@@ -73,6 +77,17 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
         ${previous && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
         ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}</div>
     </section></form>`;
+}
+
+function Templates({ chosen }) {
+  const choose = (each) => {
+    const label = t(`template.${each}`);
+    chosen(fromTemplate(each, label));
+    announce(t(answers(each) ? "template.done.answers" : "template.done", { label }));
+    document.getElementById("label").focus();
+  };
+  return html`<section class="panel wide" id="templates"><h2>${t("template.title")}</h2><p>${t("template.text")}</p>
+    <div class="bar">${NAMES.map((each) => html`<button type="button" onClick=${() => choose(each)}>${t(`template.${each}`)}</button>`)}</div></section>`;
 }
 
 function Fields({ draft, change, save }) {
@@ -94,16 +109,18 @@ function Fields({ draft, change, save }) {
         ${draft.test !== "silent" && html`<label for="lasts">${t("rule.lasts")}</label><${Duration} id="lasts" value=${draft.lasts} change=${(lasts) => change({ lasts })} />`}
       </div></section>
     <section class="panel wide"><h2>${t("rule.then")}</h2><p>${t("rule.then.text")}</p>
-      <details open=${Boolean(draft.update.trim())}><summary>${t("rule.update")}</summary><p>${t("rule.update.text")}</p>
+      <div class="fields"><${Setting} id="set" label=${t("rule.set")} text=${draft.update} usual="true" change=${(update) => change({ update })} />
+        <${Setting} id="end-set" label=${t("rule.end.set")} text=${draft.endUpdate} usual="false" change=${(endUpdate) => change({ endUpdate })} /></div>
+      <details open=${Boolean(draft.update.trim()) && !setBy(draft.update)}><summary>${t("rule.update")}</summary><p>${t("rule.update.text")}</p>
         <${SparqlEditor} text=${draft.update} label=${t("rule.update")} change=${(update) => change({ update })} run=${save} /></details>
       <div class="fields"><label for="end-lasts">${t("rule.end.lasts")}</label><${Duration} id="end-lasts" value=${draft.endLasts} change=${(endLasts) => change({ endLasts })} /></div>
-      <details open=${Boolean(draft.endUpdate.trim())}><summary>${t("rule.end.update")}</summary>
+      <details open=${Boolean(draft.endUpdate.trim()) && !setBy(draft.endUpdate)}><summary>${t("rule.end.update")}</summary>
         <${SparqlEditor} text=${draft.endUpdate} label=${t("rule.end.update")} change=${(endUpdate) => change({ endUpdate })} run=${save} /></details></section>`;
 }
 
 function ObservationChoice({ chosen, change }) {
   version.value;
-  const all = [...entries.values()].filter(({ blank }) => !blank).map((entry) => ({ entry, name: nameOf(entry) })).sort((one, other) => compare(one.name, other.name));
+  const all = [...entries.values()].filter(({ blank }) => !blank).map((entry) => ({ entry, name: fullName(entry) })).sort((one, other) => compare(one.name, other.name));
   const choose = (event) => {
     const entry = entries.get(event.target.value);
     const { value, datatype } = entry?.reading.peek() ?? {};
@@ -114,11 +131,6 @@ function ObservationChoice({ chosen, change }) {
     <option value="" selected=${!chosen}>${t("rule.choose")}</option>
     ${chosen && !entries.has(chosen) && html`<option value=${chosen} selected>${chosen}</option>`}
     ${all.map(({ entry, name }) => html`<option value=${entry.id} selected=${entry.id === chosen}>${name}</option>`)}</select>`;
-}
-
-function nameOf(entry) {
-  const place = placeOf(entry);
-  return [place && readableName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
 }
 
 function KindChoice({ draft, set }) {
@@ -141,8 +153,8 @@ function Compared({ draft, change, set }) {
   return html`<select aria-label=${t("rule.kind.of")} onChange=${(event) => change({ kind: event.target.value, value: { boolean: "true", number: "0", text: "" }[event.target.value] })}>
       ${["boolean", "number", "text"].map((each) => html`<option value=${each} selected=${each === draft.kind}>${t(`rule.kind.${each}`)}</option>`)}</select>
     ${draft.kind === "boolean"
-      ? html`<select id="state" aria-label=${t("rule.state")} onChange=${set("value")}>${["true", "false"].map((each) => html`<option value=${each} selected=${each === draft.value}>${wordOf(each === "true", property)}</option>`)}</select>`
-      : html`<input id="state" type=${draft.kind === "number" ? "number" : "text"} step="any" required aria-label=${t("rule.state")} value=${draft.value} onInput=${set("value")} />`}`;
+      ? html`<select id="compared" aria-label=${t("rule.state")} onChange=${set("value")}>${["true", "false"].map((each) => html`<option value=${each} selected=${each === draft.value}>${wordOf(each === "true", property)}</option>`)}</select>`
+      : html`<input id="compared" type=${draft.kind === "number" ? "number" : "text"} step="any" required aria-label=${t("rule.state")} value=${draft.value} onInput=${set("value")} />`}`;
 }
 
 function Duration({ id, value, change }) {

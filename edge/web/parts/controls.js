@@ -1,7 +1,8 @@
 // Switches and sliders: what the values of a device should be. The gateway tells the device.
 import { html, useEffect, useSignal } from "../ui.js";
 import { deviceName } from "../model/devices.js";
-import { getJson, query, update } from "../model/gateway.js";
+import { literalOf, settable as settableOf, settingUpdate } from "../model/desired.js";
+import { query, update } from "../model/gateway.js";
 import { now } from "../model/live.js";
 import { labelAt } from "../model/names.js";
 import { usePolled } from "../model/polled.js";
@@ -19,8 +20,7 @@ export function Controls({ entries: all }) {
   const found = useSignal({});
   const ids = entries.map(({ id }) => id);
   useEffect(() => {
-    const parameters = new URLSearchParams(ids.map((id) => ["observation", id]));
-    getJson(`/api/settable?${parameters}`).then((answer) => { found.value = answer; }, (error) => console.warn(error));
+    settableOf(ids).then((answer) => { found.value = answer; }, (error) => console.warn(error));
   }, [ids.join(" ")]);
   const settable = entries.filter(({ id }) => Object.hasOwn(found.value, id));
   const [waiting, , look] = usePolled(() => desired(settable), AGAIN, settable.length > 0);
@@ -44,10 +44,8 @@ function Control({ entry, how, waits, changed }) {
   const shown = wish ?? value;
   const set = (wanted) => act(async () => {
     wished.value = { value: wanted, until: Date.now() + PATIENCE };
-    const literal = how.kind === "switch" || how.kind === "number" ? wanted : JSON.stringify(wanted);
     try {
-      await update(`DELETE { <${entry.id}> <urn:sepa-edge:desired> ?old } INSERT { <${entry.id}> <urn:sepa-edge:desired> ${literal} }
-        WHERE { OPTIONAL { <${entry.id}> <urn:sepa-edge:desired> ?old } }`);
+      await update(settingUpdate(entry.id, literalOf(how, wanted)));
     } catch (error) {
       wished.value = undefined;
       throw error;
