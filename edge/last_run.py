@@ -31,6 +31,7 @@ REASONS: Final = {
     "stop_timeout": "it did not stop in time and was ended",
     "start_failed": "it could not start",
     "restored": "the data directory was restored from a backup",
+    "restore_undone": "a restored backup could not be used, and the data from before it are back",
     "unknown": "its record cannot be read",
 }
 """Reasons why a run was started, with their meanings."""
@@ -189,8 +190,18 @@ def write(data_dir: Path, record: RunRecord) -> None:
 
 def restored(old: Path, new: Path, version: str) -> None:
     """Record the reason in a data directory that replaces another one. Raises `OSError`."""
+    _insert(old, new, version, "restored", "")
+
+
+def undone(data_dir: Path, version: str, detail: str) -> None:
+    """Record that a restored backup was taken back because of `detail`. Raises `OSError`."""
+    _insert(data_dir, data_dir, version, "restore_undone", detail)
+
+
+def _insert(old: Path, new: Path, version: str, reason: str, detail: str) -> None:
+    """Write the record of `old` into `new`, with a run that has just ended for this reason."""
     now = _now()
-    run = Run(version, boot_id(), now, now, "restored")
+    run = Run(version, boot_id(), now, now, reason, _short(detail))
     try:
         found = read(old)
     except (OSError, ValueError):

@@ -3,6 +3,18 @@
 from edge.backup.archive import BackupManifest, BackupRefused
 from edge.backup.making import make
 from edge.backup.restoring import RestoredGateway, restore
-from edge.backup.staging import complete, stage
+from edge.backup.staging import complete, confirm, is_staged, stage, undo, unstage
 
-__all__ = ["BackupManifest", "BackupRefused", "RestoredGateway", "complete", "make", "restore", "stage"]
+__all__ = [
+    "BackupManifest",
+    "BackupRefused",
+    "RestoredGateway",
+    "complete",
+    "confirm",
+    "is_staged",
+    "make",
+    "restore",
+    "stage",
+    "undo",
+    "unstage",
+]

@@ -88,7 +88,7 @@ class BackupManifest:
                 for one in found["files"]
             )
             return cls(str(found["version"]), str(found["made"]), files, form)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise BackupRefused("The backup is damaged: its manifest cannot be read") from error
 
     @property

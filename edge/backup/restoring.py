@@ -29,8 +29,11 @@ from edge.backup.archive import (
     is_safe,
 )
 from edge.engine.journal import sqlite_schema
-from edge.engine.journal.data_directory import LOCK_NAME, DataDirectoryRefused, DirectoryLock
+from edge.engine.journal.data_directory import LOCK_NAME, DataDamaged, DataDirectoryRefused, DirectoryLock
+from edge.protocol.errors import EdgeError
 from edge.security.client_database import NAME as CLIENTS
+from edge.security.client_database import ClientDatabase
+from edge.security.clients import ClientRegistry
 from edge.security.oscore import leap
 
 _CHUNK: Final = 1024 * 1024
@@ -50,8 +53,10 @@ class RestoredGateway:
     """Path of the old directory; None if it did not exist or was removed."""
 
 
-def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove: bool = False) -> RestoredGateway:
-    """Restore a backup as a data directory that no gateway uses.
+def restore(
+    source: IO[bytes], data_dir: Path, *, replace: bool = False, remove: bool = False, most: int | None = None
+) -> RestoredGateway:
+    """Restore a backup of at most `most` bytes as a data directory that no gateway uses.
 
     A directory with content is replaced only with `replace`. It is kept next to the new one as NAME.before-restore, or
     removed with `remove`. Raises `BackupRefused`; then nothing was changed.
@@ -65,8 +70,9 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
                 raise BackupRefused(f"{place} is not empty; --replace puts the backup in its place and keeps it")
             draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.restore-"))
             try:
-                manifest = extract(source, draft)
+                manifest = extract(source, draft, most)
                 check_journal(draft)
+                check_clients(draft)
                 adapt(draft, place)
                 settle(draft, place)
                 exchange(draft, place)
@@ -136,14 +142,17 @@ def extract(source: IO[bytes], draft: Path, most: int | None = None) -> BackupMa
             if left is not None:
                 left -= member.size
                 if left < 0:
-                    raise BackupRefused(f"The backup holds more than {most:,} bytes, for which the disk has no room")
+                    raise BackupRefused(
+                        f"The backup needs more than {most:,} bytes, for which the disk has no room. Files of earlier "
+                        "restores (before-restore) take space, too"
+                    )
             found[name] = _put(content, draft / name)
     if manifest is None:
-        raise BackupRefused("The backup is not whole: its end is missing")
+        raise BackupRefused("The backup is damaged or not whole: its end is missing")
     _check(found, manifest)
-    # Permissions come from the manifest, whose parser drops set-user-ID and similar bits.
     for entry in manifest.files:
-        (draft / entry.path).chmod(entry.mode)
+        # The files have secrets, and the gateway must be able to use them, whatever the manifest says.
+        (draft / entry.path).chmod(entry.mode & 0o700 | 0o600)
     return manifest
 
 
@@ -176,13 +185,46 @@ def check_journal(draft: Path) -> None:
     try:
         sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:
-        raise BackupRefused(f"The backup cannot be used: {error.description}") from error
+        # The remedy in the description is for a data directory.
+        fault = error.fault if isinstance(error, DataDamaged) else ""
+        raise _unusable(draft, fault or error.description) from error
 
 
-def adapt(draft: Path, old: Path) -> None:
-    """Adapt the extracted files that must differ from those of the backup, before they replace those of `old`."""
-    # OSCORE sequence numbers must not repeat with one key (RFC 8613, section 7.2): skip those used since the backup.
+def check_clients(draft: Path, caller: str | None = None) -> None:
+    """Open the extracted clients as the gateway does at its start.
+
+    `caller`: name of a registered client that must be among them; None: the backup need not have clients. Raises
+    `BackupRefused`.
+    """
+    registered: set[str] = set()
     if (draft / CLIENTS).exists():
+        try:
+            database = ClientDatabase(draft)
+            try:
+                registered = {client.identity for client in ClientRegistry(database).all() if client.client_id}
+            finally:
+                database.close()
+        except EdgeError as error:
+            raise _unusable(draft, error.description.partition(". ")[0]) from error
+    if caller is not None and caller not in registered:
+        raise BackupRefused(
+            f"The backup does not have the client {caller}, who could not sign in afterwards. Restore it with the "
+            "clients and certificates that the gateway has now (`clients=keep`, --keep-clients)"
+        )
+
+
+def _unusable(draft: Path, reason: str) -> BackupRefused:
+    inside = reason.replace(f"{draft}/", "").replace("\n", " ")
+    return BackupRefused(f"The backup cannot be used: {inside}")
+
+
+def adapt(draft: Path, old: Path, *, same_clients: bool = False) -> None:
+    """Adapt the extracted files that must differ from those of the backup, before they replace those of `old`.
+
+    `same_clients`: the clients are those of `old` already.
+    """
+    # OSCORE sequence numbers must not repeat with one key (RFC 8613, section 7.2): skip those used since the backup.
+    if not same_clients and (draft / CLIENTS).exists():
         leap(draft / CLIENTS)
     last_run.restored(old, draft, __version__)
 

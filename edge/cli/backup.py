@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ Exit codes:
 """
 _PIPE = "-"
 _LEFT = 64 * 1024 * 1024
-"""Bytes that a staged backup leaves free on the disk, for the running gateway."""
+"""Bytes that a backup leaves free on the disk, for the running gateway."""
 
 
 @click.command(epilog=_CODES)
@@ -70,17 +71,35 @@ def backup(target: Path, force: bool, file: Path | None, data_dir: Path | None) 
 
 
 @click.command(epilog=_CODES)
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@click.argument(
+    "source", metavar="FILE", required=False, type=click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+)
 @click.option("--replace", is_flag=True, help="Replace a data directory that is not empty. The old one is renamed.")
 @click.option("--remove", is_flag=True, help="With --replace: delete the old directory.")
 @click.option("--stage", "staged", is_flag=True, help="Check only; the next start of the gateway puts it in place.")
+@click.option("--keep-clients", is_flag=True, help="With --stage: keep the clients and certificates of the gateway.")
+@click.option("--require-client", metavar="NAME", help="With --stage: refuse a backup without this registered client.")
+@click.option("--unstage", is_flag=True, help="Forget a staged backup. Without FILE.")
+@click.option("--json", "as_json", is_flag=True, help="With --stage: print the result for programs.")
 @config_option
 @data_dir_of_gateway
-def restore(source: Path, replace: bool, remove: bool, staged: bool, file: Path | None, data_dir: Path | None) -> None:
+def restore(
+    source: Path | None,
+    replace: bool,
+    remove: bool,
+    staged: bool,
+    keep_clients: bool,
+    require_client: str | None,
+    unstage: bool,
+    as_json: bool,
+    file: Path | None,
+    data_dir: Path | None,
+) -> None:
     """Restore the data directory from a backup in FILE, or from standard input (-).
 
     The gateway must not run, except with --stage: the backup is checked and stored in the data directory, and the next
-    start of the gateway puts it in place. The files before that are in DATA_DIR/before-restore.
+    start of the gateway puts it in place. The files before that are in DATA_DIR/before-restore. If the gateway does not
+    start with the backup, it takes these files back, and says so in /health.
 
     Without --stage the command checks the whole backup before it changes anything. Then it exchanges the
     directory in one step and keeps the old one as DATA_DIR.before-restore. The outbox continues under a new epoch,
@@ -95,16 +114,24 @@ def restore(source: Path, replace: bool, remove: bool, staged: bool, file: Path 
         raise misused("--remove requires --replace")
     if staged and replace:
         raise misused("--stage and --replace contradict each other")
+    if (keep_clients or require_client or as_json) and not staged:
+        raise misused("--keep-clients, --require-client and --json require --stage")
+    if (source is None) is not unstage:
+        raise misused("name the backup, or - for standard input" if source is None else "--unstage needs no FILE")
     settings = load_settings(file, data_dir).settings
+    if source is None:
+        _unstage(settings.data_dir)
+        return
     if staged:
-        _stage(source, settings.data_dir)
+        _stage(source, settings.data_dir, as_json=as_json, keep_clients=keep_clients, caller=require_client)
         return
 
     from edge.backup import restore as put_back
 
     with _opened(source) as archive:
         try:
-            restored = put_back(archive, settings.data_dir, replace=replace, remove=remove)
+            most = _room(settings.data_dir.resolve().parent)
+            restored = put_back(archive, settings.data_dir, replace=replace, remove=remove, most=most)
         except EdgeError as error:
             raise refused(printable(error.description)) from None
     manifest = restored.manifest
@@ -115,16 +142,36 @@ def restore(source: Path, replace: bool, remove: bool, staged: bool, file: Path 
         click.echo("clients have their permissions of that time: revoke later revocations again (`edge clients list`)")
 
 
-def _stage(source: Path, data_dir: Path) -> None:
+def _stage(source: Path, data_dir: Path, *, as_json: bool, keep_clients: bool, caller: str | None) -> None:
     from edge.backup import stage
-    from edge.host_state import disk_space
 
     with _opened(source) as archive:
         try:
-            manifest = stage(archive, data_dir, max(0, disk_space(data_dir)[0] - _LEFT))
+            manifest = stage(archive, data_dir, _room(data_dir), keep_clients=keep_clients, caller=caller)
         except EdgeError as error:
             raise refused(printable(error.description)) from None
-    click.echo(f"the state of {manifest.made} ({manifest.size / 1e6:,.1f} MB) is put in place by the next start")
+    if as_json:
+        click.echo(json.dumps({"made": manifest.made, "bytes": manifest.size, "version": manifest.version}))
+    else:
+        click.echo(f"the state of {manifest.made} ({manifest.size / 1e6:,.1f} MB) is put in place by the next start")
+
+
+def _unstage(data_dir: Path) -> None:
+    from edge.backup import unstage
+
+    try:
+        found = unstage(data_dir)
+    except EdgeError as error:
+        raise refused(printable(error.description)) from None
+    click.echo("the staged backup is removed" if found else "no backup is staged")
+
+
+def _room(directory: Path) -> int:
+    """Return the bytes that a backup may take below a directory, or below the nearest one that exists."""
+    from edge.host_state import disk_space
+
+    existing = next(each for each in (directory, *directory.parents) if each.exists())
+    return max(0, disk_space(existing)[0] - _LEFT)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import gc
 import os
 import shlex
 import shutil
-import sqlite3
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,10 +59,12 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     lines = log.configure(settings.log.level, settings.log.format)
     _complete_restore(settings.data_dir)
     try:
-        again = process.run(settings, Launch(loaded.origins, lines), ready=functools.partial(_greet, file))
+        again = process.run(settings, Launch(loaded.origins, lines), ready=functools.partial(_ready, file))
     except (StartError, StopError) as error:
         failure = Failure(error.description, REFUSED)
         failure.show()
+        if isinstance(error, StartError) and _undo_restore(settings.data_dir, error.description):
+            process.start_again()
         process.leave(failure.exit_code)
     if again:
         process.start_again()
@@ -78,10 +79,41 @@ def _complete_restore(data_dir: Path) -> None:
 
     try:
         complete(data_dir)
-    except (OSError, sqlite3.Error, EdgeError) as error:
-        raise Failure(
-            f"The restored backup could not be put in place: {error}. Start the gateway again", REFUSED
-        ) from None
+    except EdgeError as error:
+        raise Failure(error.description, REFUSED) from None
+    except OSError as error:
+        raise _not_back(data_dir, error) from None
+
+
+def _undo_restore(data_dir: Path, reason: str) -> bool:
+    """Take a restored backup back with which the gateway does not start. Returns whether there was one."""
+    if not (data_dir / ".restore").exists():
+        return False
+    from edge.backup import undo
+
+    try:
+        return undo(data_dir, reason)
+    except (OSError, EdgeError) as error:
+        _not_back(data_dir, error).show()
+        return False
+
+
+def _not_back(data_dir: Path, error: Exception) -> Failure:
+    reason = error.description if isinstance(error, EdgeError) else str(error)
+    return Failure(
+        f"A restored backup could be put neither in place nor back: {reason}. The files from before it are in "
+        f"{data_dir}/.restore/old and {data_dir}. Remove the cause, and start the gateway again",
+        REFUSED,
+    )
+
+
+def _ready(file: Path | None, gateway: Gateway) -> None:
+    if (gateway.settings.data_dir / ".restore").exists():
+        from edge.backup import confirm
+
+        with contextlib.suppress(OSError):  # the next start goes on
+            confirm(gateway.settings.data_dir)
+    _greet(file, gateway)
 
 
 def _keep_private(data_dir: Path) -> None:

@@ -25,9 +25,15 @@ _log = logging.getLogger(__name__)
 
 _EXAMINATION: Final = 120.0
 """Seconds for all checks. On a Raspberry Pi they take some ten seconds."""
+_SAYS: Final = "edge: "
+"""Begin of the messages of commands."""
 _CHUNK: Final = 64 * 1024
 _SILENCE: Final = 120.0
-"""Seconds without output after which a backup is given up; before its first byte it copies the journal."""
+"""Seconds without a part of a backup after which it is given up; before its first byte it copies the journal."""
+_UPLOAD: Final = 3_600.0
+"""Seconds for a whole backup that is restored."""
+_CHECK: Final = 300.0
+"""Seconds for the check of a backup that was received."""
 _LARGEST: Final = 1024 * 1024
 """Bytes of the findings."""
 
@@ -79,29 +85,32 @@ class AdministrationTools:
             finally:
                 errors.cancel()
 
-    async def restore(self, archive: AsyncIterator[bytes]) -> str:
-        """Check a backup and stage it for the next start. Return what was staged.
+    async def restore(self, archive: AsyncGenerator[bytes, None], *, keep_clients: bool, caller: str) -> object:
+        """Check a backup and stage it for the next start. Return what was staged: `made`, `bytes` and `version`.
 
-        Raises `TooManyRequests`, `InvalidRequest` with the reason if the backup is refused.
+        `keep_clients`: the clients and certificates stay those of the gateway. Otherwise `caller` (empty without
+        security) must be a client of the backup. Raises `TooManyRequests`, `RequestTimeout`, and `InvalidRequest` with
+        the reason if the backup is refused.
         """
-        async with self._command(["restore", "-", "--stage"], takes_input=True) as process:
-            assert process.stdin is not None, "a pipe"  # noqa: S101
+        arguments = ["restore", "-", "--stage", "--json"]
+        arguments += ["--keep-clients"] if keep_clients else ["--require-client", caller] if caller else []
+        async with self._command(arguments, takes_input=True) as process:
             outcome = asyncio.create_task(_outcome(process))
             try:
-                async for chunk in archive:
-                    process.stdin.write(chunk)
-                    async with asyncio.timeout(_SILENCE):
-                        await process.stdin.drain()
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it was refused, and does not read the rest
+                async with asyncio.timeout(_UPLOAD):
+                    await _feed(process, archive)
             except TimeoutError:
-                raise RequestTimeout(f"The restore stood still for {_SILENCE:g} s; run `edge restore`") from None
+                raise RequestTimeout(
+                    f"The backup stood still for {_SILENCE:g} s, or took longer than {_UPLOAD:g} s; run `edge restore`"
+                ) from None
             finally:
-                process.stdin.close()
-            output, errors = await outcome
+                await _end_input(process, outcome)
+            if not outcome.done():
+                raise RequestTimeout(f"The check of the backup took longer than {_CHECK:g} s; run `edge restore`")
+            output, errors = outcome.result()
         if process.returncode:
             raise InvalidRequest(_reason(errors))
-        return output.decode(errors="replace").strip()
+        return json.loads(output)
 
     @contextlib.asynccontextmanager
     async def _command(
@@ -145,6 +154,27 @@ class AdministrationTools:
         )
 
 
+async def _feed(process: Process, archive: AsyncGenerator[bytes, None]) -> None:
+    """Write to the standard input of a process, as long as it reads. Raises `TimeoutError`."""
+    assert process.stdin is not None, "a pipe"  # noqa: S101
+    async with contextlib.aclosing(archive):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it was refused, and does not read the rest
+            while True:
+                async with asyncio.timeout(_SILENCE):
+                    chunk = await anext(archive, None)
+                    if chunk is None:
+                        return
+                    process.stdin.write(chunk)
+                    await process.stdin.drain()
+
+
+async def _end_input(process: Process, outcome: asyncio.Task[tuple[bytes, bytes]]) -> None:
+    """Close the standard input of a process. If it lacks something, the process cleans up and ends by itself."""
+    assert process.stdin is not None, "a pipe"  # noqa: S101
+    process.stdin.close()
+    await asyncio.wait([outcome], timeout=_CHECK)
+
+
 async def _end(process: Process) -> None:
     """End a process that may still run. It has no work that must be completed, and its files are in our directory."""
     if process.returncode is None:
@@ -160,7 +190,11 @@ def _failed(command: str, errors: bytes) -> EdgeError:
 
 
 def _reason(errors: bytes) -> str:
-    return errors.decode(errors="replace").strip().removeprefix("edge: ")[:2000] or "it said nothing"
+    text = errors.decode(errors="replace").strip()
+    if text and not text.startswith(_SAYS):
+        _log.error("tool.crashed", extra={"output": text[-4000:]})
+        return "it ended with an internal error, which the log has"
+    return text.removeprefix(_SAYS)[:2000] or "it said nothing"
 
 
 async def _outcome(process: Process) -> tuple[bytes, bytes]:

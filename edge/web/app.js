@@ -71,6 +71,10 @@ function Later({ load, name }) {
 function Navigation() {
   const { page } = route();
   const pages = PAGES.filter(([, , rights]) => !rights || rights.some(may));
+  useEffect(() => {
+    // On a phone the pages do not fit next to each other.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+  }, [page, pages.length]);
   return html`<a class="skip" href="#page" onClick=${skip}>${t("shell.skip")}</a>
     <a class="brand" href="#/">sepa-edge</a>
     <nav aria-label=${t("shell.pages")}>${state.value !== "locked" && pages.map(([path, title]) => html`<a

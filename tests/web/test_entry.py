@@ -148,6 +148,44 @@ async def test_a_registered_client_signs_in_with_its_secret(gateway, page):
     assert await page.evaluate("localStorage.length + document.cookie.length") == 0
 
 
+async def test_a_client_that_signed_in_gets_the_next_token_by_itself(gateway, page):
+    clients = gateway._security.clients
+    clients.allow("viewer", Rights(frozenset({"subscribe", "query"})))
+    client_id, secret = clients.register("viewer")
+    await page.wait_for(LOCKED)
+    await sign_in(page, client_id, secret)
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    short = gateway._security.token("viewer", 4)
+    await page.evaluate(f"sessionStorage.setItem('sepa-edge.token', {short!r}); location.reload()")
+    await page.wait_for(f"{LIVE} && {SHOWN} && {STORED} === {short!r}")
+    await page.wait_for(f"{LIVE} && {SHOWN} && {STORED} !== {short!r}")
+    assert await page.evaluate("document.getElementById('entry')") is None
+    # A request finds that the token is not valid any more, too.
+    await page.evaluate("sessionStorage.setItem('sepa-edge.token', 'old')")
+    module = "import('/model/gateway.js')"
+    assert await page.evaluate(
+        f"{module}.then(({{ getJson }}) => getJson('/api/access')).then(found => found.client)"
+    ) == ("viewer")
+    assert await page.evaluate("localStorage.length") == 0
+
+
+async def test_a_device_stays_signed_in_until_it_is_revoked(gateway, page):
+    clients = gateway._security.clients
+    clients.allow("viewer", Rights(frozenset({"subscribe"})))
+    client_id, secret = clients.register("viewer")
+    await page.wait_for(LOCKED)
+    await page.evaluate("document.querySelector('#sign-in [name=stay]').checked = true")
+    await sign_in(page, client_id, secret)
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await page.evaluate("sessionStorage.clear(); location.reload()")  # as in a new tab
+    await page.wait_for(f"{LIVE} && {SHOWN} && {STORED} !== null")
+    clients.revoke("viewer")
+    await page.wait_for(LOCKED)
+    await page.evaluate("location.reload()")
+    await page.wait_for(f"{LOCKED} && localStorage.length === 0")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
+
+
 async def sign_in(page, client_id: str, secret: str) -> None:
     await page.evaluate(
         f"document.getElementById('sign-in').open = true; document.getElementById('sign-in-id').value = {client_id!r};"

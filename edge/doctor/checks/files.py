@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from edge import endpoints
+from edge.backup import is_staged
 from edge.doctor.context import DoctorContext
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal import sqlite_schema
@@ -35,7 +36,8 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     if not directory.exists():
         yield ok(f"{directory} is not there yet; the gateway creates it")
         return
-    found = [*_readable(directory), *_foreign(directory), *_left(around), *_log(around), *_clients(directory)]
+    found = [*_readable(directory), *_foreign(directory), *_left(around), *_staged(directory), *_log(around)]
+    found += _clients(directory)
     yield from found
     if not found:
         yield ok(f"{directory} is in order")
@@ -178,6 +180,16 @@ def _left(around: DoctorContext) -> Iterator[Finding]:
             f"{before} is the data directory before a restore",
             "it takes space, and contains old secrets",
             "remove it when you do not need it any more",
+        )
+
+
+def _staged(directory: Path) -> Iterator[Finding]:
+    if is_staged(directory):
+        yield Finding(
+            "warning",
+            "a backup is staged",
+            "the next start of the gateway replaces its data by those of the backup",
+            "restart the gateway, or forget the backup: edge restore --unstage",
         )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from starlette.background import BackgroundTask
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -30,6 +30,8 @@ _UNREAD: Final = 60.0
 _DOWNLOAD: Final = 3600.0
 """Seconds for a whole backup."""
 _GZIP: Final = "application/gzip"
+_CLIENTS: Final = ("replace", "keep")
+"""What a restore does with clients and certificates."""
 _FIX: Final = '{"fix": true}'
 
 
@@ -39,8 +41,11 @@ class Tools(Protocol):
     async def examine(self, token: str, *, fix: bool) -> object:
         """Return the findings of `edge doctor`. Raises `EdgeError`."""
 
-    async def restore(self, archive: AsyncIterator[bytes]) -> str:
-        """Stage a backup for the next start. Return what was staged. Raises `EdgeError`."""
+    async def restore(self, archive: AsyncGenerator[bytes, None], *, keep_clients: bool, caller: str) -> object:
+        """Stage a backup for the next start, with the clients of the gateway or those of the backup.
+
+        Return what was staged. Raises `EdgeError`.
+        """
 
     def backup(self) -> AsyncGenerator[bytes, None]:
         """Yield a backup of the data directory. Raises `EdgeError`."""
@@ -128,11 +133,19 @@ class MaintenanceResources:
     async def _restore(self, request: Request) -> Response:
         if content_type(request).media_type != _GZIP:
             raise UnsupportedMediaType(f"Send the backup as {_GZIP}")
-        check_everything(self._by(request), "A restore replaces all graphs, clients and keys")
-        staged = await self._maintenance.tools.restore(request.stream())
+        access = self._by(request)
+        check_everything(access, "A restore replaces all graphs, clients and keys")
+        clients = request.query_params.get("clients", _CLIENTS[0])
+        if clients not in _CLIENTS:
+            raise InvalidRequest(f'"clients" is {json.dumps(clients)}; it can be {" or ".join(_CLIENTS)}')
+        keep = clients == "keep"
+        try:
+            staged = await self._maintenance.tools.restore(_parts(request), keep_clients=keep, caller=access.client)
+        except ClientDisconnect:
+            raise InvalidRequest("The client went away before it had sent the whole backup") from None
         # After the answer, which has to leave before the gateway stops.
         return Response(
-            json.dumps({"restored": {"text": staged}}),
+            json.dumps({"restored": staged}),
             202,
             media_type="application/json",
             background=BackgroundTask(self._maintenance.restart),
@@ -154,6 +167,11 @@ class _Download(StreamingResponse):
 
         async with asyncio.timeout(_DOWNLOAD):
             await super().__call__(scope, receive, patient)
+
+
+async def _parts(request: Request) -> AsyncGenerator[bytes, None]:
+    async for chunk in request.stream():
+        yield chunk
 
 
 async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -1,6 +1,6 @@
 // The WebSocket connection of the page: its subscriptions, and their renewal after a loss.
 import { signal } from "../ui.js";
-import { endSession, token } from "./gateway.js";
+import { endSession, renewed, token } from "./gateway.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
@@ -84,9 +84,21 @@ function connectLater() {
   wait = Math.min(wait * 2, LONGEST_WAIT);
 }
 
+/** The token has expired: connect with the next one if the credentials are known. */
+async function renewOrLock(message) {
+  const attempt = current;
+  const again = await renewed().catch(() => undefined);
+  if (current !== attempt) return;  // another refusal of the same connection has done it
+  if (again) connect();
+  else if (again === undefined) current?.close?.();  // unreachable
+  else lock(message);
+}
+
 function receive(message) {
   if (message.error) {
-    if (message.status_code === 401 || message.status_code === 403) {
+    if (message.status_code === 401) {
+      renewOrLock(message);
+    } else if (message.status_code === 403) {
       lock(message);
     } else {
       console.warn(message.error, message.error_description);

@@ -1,6 +1,10 @@
 // The gateway's HTTP interface, with the user's token if the gateway requires one. The token is stored for this tab
-// only, and is never part of a URL.
+// only, and is never part of a URL. The credentials of a client are stored with it, or, if the user wishes, for this
+// browser: a token lasts an hour, and they give the next one.
+import { t } from "./text.js";
+
 const KEY = "sepa-edge.token";
+const CLIENT = "sepa-edge.client";
 
 export function token() {
   return sessionStorage.getItem(KEY);
@@ -10,8 +14,36 @@ export function setToken(text) {
   sessionStorage.setItem(KEY, text);
 }
 
-export function removeToken() {
+/** Sign in with credentials. `stay`: also after this tab was closed. */
+export async function signIn(client, stay) {
+  setToken(await tokenOf(client));
+  (stay ? localStorage : sessionStorage).setItem(CLIENT, JSON.stringify({ client_id: client.client_id, client_secret: client.client_secret }));
+}
+
+export function signOut() {
+  for (const storage of [sessionStorage, localStorage]) storage.removeItem(CLIENT);
   sessionStorage.removeItem(KEY);
+}
+
+let renewal;
+
+/** Whether the stored credentials have given a new token. */
+export function renewed() {
+  renewal ??= renew().finally(() => { renewal = undefined; });
+  return renewal;
+}
+
+async function renew() {
+  const stored = sessionStorage.getItem(CLIENT) ?? localStorage.getItem(CLIENT);
+  if (!stored) return false;
+  try {
+    setToken(await tokenOf(JSON.parse(stored)));
+    return true;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 400 || error.status === 401) signOut();  // revoked
+    return false;
+  }
 }
 
 /** An answer of the gateway that reports an error: its status, its code, and the description as text. */
@@ -22,6 +54,9 @@ export class Refused extends Error {
     this.error = error;
   }
 }
+
+/** The gateway does not answer. */
+export class Unreachable extends Error {}
 
 /** The user may no longer see what was asked for. */
 export class SessionEnded extends Error {}
@@ -42,10 +77,20 @@ async function within(work) {
 
 /** Request a path. Returns the response; throws `Refused` with the gateway's reason, or `SessionEnded`. */
 export async function request(path, options = {}) {
-  const headers = { ...options.headers, ...(token() && { Authorization: `Bearer ${token()}` }) };
-  const answer = await within(() => fetch(path, { ...options, headers }));
+  let answer = await within(() => send(path, options));
+  if (answer.status === 401 && await within(renewed)) answer = await within(() => send(path, options));
   if (answer.ok) return answer;
   throw new Refused(answer.status, await within(() => answer.json().catch(() => ({}))));
+}
+
+async function send(path, options) {
+  const headers = { ...options.headers, ...(token() && { Authorization: `Bearer ${token()}` }) };
+  try {
+    return await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error instanceof TypeError) throw new Unreachable(t("gateway.unreachable"));  // the browser's text is English
+    throw error;
+  }
 }
 
 export function getJson(path, options) {

@@ -94,7 +94,7 @@ function Client({ client, changed }) {
     ${!over && html`<p dir="auto">${summary(rights)}</p>`}
     ${(end || oscore) && html`<p><small>${[end, oscore && t("access.oscore")].filter(Boolean).join(" · ")}</small></p>`}
     <${Fold} text=${t(over ? "access.allow" : "access.change")} label=${identity}>${(close) => html`<${Change} client=${client} saved=${() => { close(); changed(); }} />`}<//>
-    ${HAS_TOKENS.includes(state) && !identity.includes(" ") && html`<${Fold} text=${t("access.token")} label=${identity}>${() => html`<${Token} identity=${identity} changed=${changed} />`}<//>`}
+    ${HAS_TOKENS.includes(state) && !identity.includes(" ") && identity !== access.value?.client && html`<${Fold} text=${t("access.token")} label=${identity}>${() => html`<${Token} identity=${identity} changed=${changed} />`}<//>`}
     ${!own && state !== "revoked" && html`<${Fold} text=${t("access.revoke")} label=${identity}>${() => html`<${Revoke} identity=${identity} changed=${changed} />`}<//>`}</li>`;
 }
 

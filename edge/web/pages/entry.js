@@ -2,7 +2,7 @@
 // code that the gateway shows.
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { connect, connection, lock } from "../model/connection.js";
-import { register, removeToken, setToken, token, tokenOf } from "../model/gateway.js";
+import { register, setToken, signIn, signOut, token } from "../model/gateway.js";
 import { t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 
@@ -10,7 +10,7 @@ const REASONS = ["invalid_request", "invalid_grant", "invalid_client", "forbidde
 
 /** Remove the token, and hide what it allowed. */
 export function leave() {
-  removeToken();
+  signOut();
   lock({ error: "invalid_request" });
 }
 
@@ -63,9 +63,9 @@ function SignIn() {
   const [act, problem] = useAction();
   const enter = (event) => {
     event.preventDefault();
-    const { id, secret } = event.target.elements;
+    const { id, secret, stay } = event.target.elements;
     act(async () => {
-      setToken(await tokenOf({ client_id: id.value.trim(), client_secret: secret.value.trim() }));
+      await signIn({ client_id: id.value.trim(), client_secret: secret.value.trim() }, stay.checked);
       connect();
     });
   };
@@ -75,8 +75,13 @@ function SignIn() {
       <input id="sign-in-id" name="id" autocomplete="username" spellcheck="false" maxlength="200" required />
       <label for="sign-in-secret">${t("credentials.secret")}</label>
       <input id="sign-in-secret" name="secret" type="password" autocomplete="current-password" maxlength="200" required />
+      <${Stay} />
       <button type="submit">${t("entry.client.do")}</button>
     </form>${problem}</details>`;
+}
+
+function Stay() {
+  return html`<label class="choice"><input type="checkbox" name="stay" /> ${t("entry.stay")}</label>`;
 }
 
 /** `kind`: open or closed on a gateway without an operator; invited with a code from the address. */
@@ -85,12 +90,12 @@ function Enrolment({ kind, code, issued }) {
   const invited = kind === "invited";
   const enrol = (event) => {
     event.preventDefault();
-    const given = event.target.elements.code.value.trim().toUpperCase();
+    const given = event.target.elements.code.value.trim().toUpperCase(), stay = event.target.elements.stay.checked;
     act(async () => {
       const client = await register(given);
       // Before the next request: the code is valid once, so an error must not lose the credentials.
       issued({ ...client, invited });
-      setToken(await tokenOf(client));
+      await signIn(client, stay);
       connect();
     });
   };
@@ -100,6 +105,7 @@ function Enrolment({ kind, code, issued }) {
     <form id="enrolment-form" onSubmit=${enrol}>
       <label for="code">${t("enrolment.code")}</label>
       <input id="code" name="code" defaultValue=${code ?? ""} autocomplete="off" spellcheck="false" maxlength="200" required />
+      <${Stay} />
       <button type="submit">${t(invited ? "enrolment.invited.do" : "enrolment.do")}</button>
     </form>
     ${problem}

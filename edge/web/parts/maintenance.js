@@ -6,6 +6,7 @@ import { formatBytes, formatNumber, formatTime, t } from "../model/text.js";
 import { useAction } from "./action.js";
 import { announce } from "./announcer.js";
 import { Fold } from "./fold.js";
+import { Restore } from "./restore.js";
 
 const AGAIN = 3000;  // ms
 const LINES = 300;
@@ -103,37 +104,22 @@ function Shipping() {
 }
 
 function Backup() {
-  const busy = useSignal(""), restored = useSignal("");
+  const busy = useSignal(false);
   const [act, problem] = useAction();
-  const during = (name, work) => act(async () => {
-    busy.value = name;
+  const download = () => act(async () => {
+    busy.value = true;
     try {
-      await work();
+      const answer = await request("/api/backup");
+      const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
+      save(await answer.blob(), name);
+      announce(t("backup.done", { name }));
     } finally {
-      busy.value = "";
+      busy.value = false;
     }
   });
-  const download = () => during("backup", async () => {
-    const answer = await request("/api/backup");
-    const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
-    save(await answer.blob(), name);
-    announce(t("backup.done", { name }));
-  });
-  const restore = (event) => {
-    event.preventDefault();
-    const [file] = event.target.elements.file.files;
-    restored.value = "";
-    during("restore", async () => {
-      const body = new Blob([file], { type: "application/gzip" });
-      restored.value = (await (await request("/api/restore", { method: "POST", headers: { "Content-Type": "application/gzip" }, body })).json()).restored.text;
-    });
-  };
   return html`<section class="panel wide" id="backup"><h2>${t("backup.title")}</h2><p>${t("backup.text")}</p>
-    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value === "backup" ? "backup.busy" : "backup.do")}</button>${problem}
-    <${Fold} text=${t("restore.title")} label="">${() => html`<p>${t("restore.text")}</p>
-      <form class="bar" onSubmit=${restore}><label class="choice">${t("restore.file")} <input type="file" name="file" required accept=".gz,application/gzip" /></label>
-        <button type="submit" class="danger" disabled=${busy.value}>${t(busy.value === "restore" ? "restore.busy" : "restore.do")}</button></form>
-      <p role="status">${restored.value && t("restore.done", { text: restored.value })}</p>`}<//></section>`;
+    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value ? "backup.busy" : "backup.do")}</button>${problem}
+    <${Restore} /></section>`;
 }
 
 function save(content, name) {
