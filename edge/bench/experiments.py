@@ -29,6 +29,7 @@ EXPERIMENTS: Final = {
     "serial": "a gateway process that reads 100 KB of line noise a second, and one good frame among it",
     "fairness": "a gateway process: small updates of one client, alone and while another attacks (--attack), once",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
+    "application": "the web application in Chromium: bytes and time until values show, cost of many changes",
     "peers": "eKuiper, Node-RED, SEPA (--peer) and a gateway process behind Mosquitto: rate, loss, CPU, latency",
     "work": "counts of work for fixed small loads, compared with the recorded ones (--record)",
 }

@@ -2,11 +2,9 @@
 // Values from the graph go into the page as text, never as markup.
 import { computed, html, render, signal, useEffect, useSignal, useSignalEffect } from "./ui.js";
 import { may } from "./model/access.js";
-import { connect, connection } from "./model/connection.js";
+import { connect, connection, leave } from "./model/connection.js";
 import { token } from "./model/gateway.js";
-import { formatNumber, t } from "./model/text.js";
-import { Device } from "./pages/device.js";
-import { Credentials, Entry, leave } from "./pages/entry.js";
+import { formatNumber, loadTexts, t } from "./model/text.js";
 import { Overview } from "./pages/overview.js";
 import { announce } from "./parts/announcer.js";
 
@@ -16,7 +14,10 @@ const PAGES = [
   ["engine", "engine.title", ["administer"]], ["access", "access.title", ["administer"]], ["system", "system.title"],
 ];
 // Pages that the first view does not show are loaded when they are opened.
+const ENTRY = () => import("./pages/entry.js");
 const LATER = {
+  device: () => import("./pages/device.js"),
+  value: () => import("./pages/device.js"),
   console: () => import("./pages/console.js"),
   automation: () => import("./pages/automation.js"),
   engine: () => import("./pages/engine.js"),
@@ -52,20 +53,19 @@ function issued(client) {
 
 function Page() {
   const { page, name, value } = route();
-  if (state.value === "locked") return html`<${Entry} invitation=${page === "join" ? name : ""} issued=${issued} />`;
-  if (page === "device") return html`<${Device} key=${name} device=${name} value=${value} />`;
-  if (page === "value") return html`<${Device} key=${name} device="" value=${name} />`;
-  if (Object.hasOwn(LATER, page)) return html`<${Later} key=${`${page} ${name}`} load=${LATER[page]} name=${name} />`;
+  if (state.value === "locked") return html`<${Later} key="entry" load=${ENTRY} part="Entry" invitation=${page === "join" ? name : ""} issued=${issued} />`;
+  if (Object.hasOwn(LATER, page)) return html`<${Later} key=${`${page} ${name}`} load=${LATER[page]} part=${page === "value" ? "Value" : "Page"} name=${name} value=${value} />`;
   return html`<${Overview} />`;
 }
 
-function Later({ load, name }) {
+/** `part` of the module that `load` imports. */
+function Later({ load, part, ...properties }) {
   const found = useSignal({});
-  const attempt = () => load().then((module) => { found.value = module; }, () => { found.value = { failed: true }; });
+  const attempt = () => Promise.all([load(), loadTexts()]).then(([module]) => { found.value = { Part: module[part] }; }, () => { found.value = { failed: true }; });
   useEffect(() => { attempt(); }, []);
-  const { Page: Found, failed } = found.value;
+  const { Part, failed } = found.value;
   if (failed) return html`<p class="note">${t("shell.failed")} <button type="button" onClick=${attempt}>${t("shell.again")}</button></p>`;
-  return Found && html`<${Found} name=${name} />`;
+  return Part && html`<${Part} ...${properties} />`;
 }
 
 function Navigation() {
@@ -96,7 +96,7 @@ function State() {
 }
 
 function App() {
-  return html`${credentials.value && html`<${Credentials} client=${credentials.value} kept=${() => { credentials.value = undefined; }} />`}
+  return html`${credentials.value && html`<${Later} load=${ENTRY} part="Credentials" client=${credentials.value} kept=${() => { credentials.value = undefined; }} />`}
     <${Page} />`;
 }
 

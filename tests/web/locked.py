@@ -13,7 +13,7 @@ PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/sche
 INSERT DATA { <urn:lamp> a sosa:Observation ; sosa:hasResult <urn:r> .
   <urn:r> a qudt:QuantityValue ; qudt:numericValue 21 }
 """
-LOCKED = "document.getElementById('state')?.dataset.state === 'locked'"
+LOCKED = "document.getElementById('state')?.dataset.state === 'locked' && document.getElementById('entry') !== null"
 SHOWN = "document.querySelectorAll('.observation').length === 1"
 STORED = "sessionStorage.getItem('sepa-edge.token')"
 

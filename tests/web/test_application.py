@@ -49,10 +49,24 @@ def first_view() -> set[str]:
     return found
 
 
-def catalogue(language: str) -> dict[str, str]:
+def texts_of(file: str) -> dict[str, str]:
     """Texts by key; plural forms as one text."""
-    text = (WEB / "texts" / f"{language}.js").read_text(encoding="utf-8")
-    return dict(re.findall(r'^  "([a-z0-9_.]+)": (.*),$', text, re.MULTILINE))
+    text = (WEB / "texts" / file).read_text(encoding="utf-8")
+    return dict(re.findall(r'^  "([a-z0-9_.-]+)": (.*),$', text, re.MULTILINE))
+
+
+def catalogue(language: str) -> dict[str, str]:
+    """All texts of a language: those of the first view, and those of the pages that are loaded later."""
+    first, later = texts_of(f"{language}.js"), texts_of(f"pages/{language}.js")
+    assert not first.keys() & later.keys()
+    return first | later
+
+
+def used_in(keys: set[str], code: str) -> set[str]:
+    """The keys that occur in code, literally or with a variable part."""
+    families = [re.escape(found) for found in re.findall(r"\b(?:t|has)\(`([a-z.]+)\$\{", code)]
+    families += [re.escape(prefix) + r"\." for prefix in re.findall(r'prefix="(\w+)"', code)]
+    return {key for key in keys if f'"{key}"' in code or any(re.match(family, key) for family in families)}
 
 
 async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
@@ -149,9 +163,24 @@ def test_each_catalogue_has_every_text_with_the_same_placeholders(language):
 def test_the_pages_use_exactly_the_texts_of_the_catalogues():
     code = "\n".join(text for path, text in sources().items() if not path.startswith("/texts/"))
     keys = set(catalogue("en"))
-    used = {key for key in keys if f'"{key}"' in code}
-    families = [re.escape(found) for found in re.findall(r"t\(`([a-z.]*)\$\{", code)]
-    families += [re.escape(prefix) + r"\." for prefix in re.findall(r'prefix="(\w+)"', code)]
-    assert {key for key in keys - used if not any(re.match(family, key) for family in families)} == set(), "unused"
+    assert keys - used_in(keys, code) == set(), "unused"
     asked = set(re.findall(r'\bt\("([^"]+)"', code))
     assert asked <= keys
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_view_has_its_texts_and_no_others(language):
+    modules = sources()
+    code = "\n".join(modules[path] for path in first_view() if path in modules)
+    assert set(texts_of(f"{language}.js")) == used_in(set(catalogue(language)), code)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [("it-CH,it;q=0.9,en;q=0.8", "it"), ("fr-FR, de;q=0.5", "de"), ("fr", "en"), ("", "en"), (",;q=1,../x", "en")],
+)
+async def test_the_browser_loads_the_texts_of_its_language_early(served, accepted, language):
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        answer = await http.get("/", headers={"Accept-Language": accepted})
+    assert answer.headers["link"] == f"</texts/{language}.js>; rel=modulepreload"
+    assert "Accept-Language" in answer.headers["vary"]

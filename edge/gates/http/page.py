@@ -72,6 +72,9 @@ def page_response(request: Request, ws_endpoint: str | None) -> Response:
         "Vary": "Accept-Encoding",
     }
     if FILES[path].startswith(_DOCUMENTS):
+        headers["Vary"] += ", Accept-Language"
+        # The page learns its language from the browser only when its modules run.
+        headers["Link"] = f"</texts/{_language(request.headers.get('accept-language', ''))}.js>; rel=modulepreload"
         headers["Content-Security-Policy"] = _policy(request.headers.get("host", ""), ws_endpoint)
         headers["Referrer-Policy"] = "no-referrer"
     # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.
@@ -80,6 +83,12 @@ def page_response(request: Request, ws_endpoint: str | None) -> Response:
     if compressed:
         headers["Content-Encoding"] = "gzip"
     return Response(file.compressed if compressed else file.content, headers=headers, media_type=FILES[path])
+
+
+def _language(header: str) -> str:
+    """Return the language of the page, as it chooses it: the first one of the browser that has a catalogue."""
+    tags = (entry.split(";")[0].strip()[:2].lower() for entry in header.split(","))
+    return next((tag for tag in tags if f"/texts/{tag}.js" in FILES), "en")
 
 
 def _accepts_gzip(header: str) -> bool:

@@ -1,6 +1,6 @@
 // The WebSocket connection of the page: its subscriptions, and their renewal after a loss.
 import { signal } from "../ui.js";
-import { endSession, renewed, token } from "./gateway.js";
+import { endSession, renewed, signOut, token } from "./gateway.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
@@ -67,6 +67,12 @@ export function lock(error) {
   current = undefined;
   endSession();
   connection.value = { state: "locked", error };
+}
+
+/** Forget the token and the credentials, and hide what they allowed. */
+export function leave() {
+  signOut();
+  lock({ error: "invalid_request" });
 }
 
 /** Give up a connection that no longer carries anything, such as that of a phone after its sleep. */

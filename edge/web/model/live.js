@@ -11,7 +11,8 @@ const NAMES = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
 SELECT ?device ?name WHERE { ?device a sosa:Platform ; rdfs:label ?name }`;
 
-const PAUSE = 50;  // ms; the page changes once for all notifications within this time
+const PAUSE = 50, LONG_PAUSE = 100;  // ms; the page changes once for all notifications within this time
+const MANY = 20;  // changes at a time from which the pause is long: drawing takes most of the time
 
 /** Observation IRI -> entry: {key, id, label, place, sensor, device, property, unit, reading}. `unit` is a symbol, the
  *  others are IRIs or ""; `reading` is a signal of {value, datatype, time}, with the time in milliseconds or NaN. A component with the
@@ -31,6 +32,7 @@ const observations = new Observations();
 let changed = new Set();
 let created = 0;
 let timer;
+let pause = PAUSE;
 
 function begin() {
   changed = new Set(entries.keys());
@@ -41,13 +43,14 @@ function change(removed, added) {
   for (const id of observations.apply(removed, added)) changed.add(id);
   if (!known.peek()) return publish();
   // A timer also runs in a hidden tab, unlike requestAnimationFrame.
-  timer ??= setTimeout(publish, PAUSE);
+  timer ??= setTimeout(publish, pause);
 }
 
 function publish() {
   timer = undefined;
   const ids = changed;
   changed = new Set();
+  pause = ids.size < MANY ? PAUSE : LONG_PAUSE;
   let moved = !known.peek();
   batch(() => {
     for (const id of ids) moved = publishOne(id) || moved;

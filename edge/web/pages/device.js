@@ -12,8 +12,17 @@ import { RecentValues } from "../parts/recent_values.js";
 import { Tiles } from "../parts/rows.js";
 import { marksOf } from "./overview.js";
 
-/** `device` is an IRI or ""; `value` is the IRI of the observation in the chart. */
-export function Device({ device, value }) {
+/** `name` is the IRI of the device, and `value` that of the observation in the chart. */
+export function Page({ name, value }) {
+  return html`<${Device} device=${name} value=${value} />`;
+}
+
+/** An observation without a device. */
+export function Value({ name }) {
+  return html`<${Device} device="" value=${name} />`;
+}
+
+function Device({ device, value }) {
   version.value;
   const members = (device ? devices.value.get(device) : [entries.get(value)].filter(Boolean)) ?? [];
   const told = about(members), facts = new Set(Object.values(told));

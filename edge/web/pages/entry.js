@@ -1,18 +1,12 @@
 // The way in: a token, the credentials of a client, an invitation, or on a new gateway the enrolment of its operator by the
 // code that the gateway shows.
 import { html, useEffect, useRef, useSignal } from "../ui.js";
-import { connect, connection, lock } from "../model/connection.js";
-import { register, setToken, signIn, signOut, token } from "../model/gateway.js";
+import { connect, connection } from "../model/connection.js";
+import { register, setToken, signIn, token } from "../model/gateway.js";
 import { t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 
 const REASONS = ["invalid_request", "invalid_grant", "invalid_client", "forbidden"];
-
-/** Remove the token, and hide what it allowed. */
-export function leave() {
-  signOut();
-  lock({ error: "invalid_request" });
-}
 
 /** Forms instead of a page while the gateway is locked. `invitation` is a code from the address. `issued` is called with
  *  the credentials of a new client. */

@@ -4,7 +4,7 @@ import { deviceName, isDiagnostic, placeOf, troubles } from "../model/devices.js
 import { endTour, hasDevice, touring } from "../model/first_visit.js";
 import { entries, known, now, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
-import { ago, compare, t } from "../model/text.js";
+import { ago, compare, loadTexts, t } from "../model/text.js";
 import { propertyName } from "../model/values.js";
 import { Strip } from "../parts/strip.js";
 import { Tiles, width } from "../parts/rows.js";
@@ -94,7 +94,7 @@ export function Overview() {
 /** The tour, whose code is loaded only on a new gateway. */
 function Guide() {
   const found = useSignal({});
-  useEffect(() => { import("../parts/tour.js").then((module) => { found.value = module; }, (error) => console.warn(error)); }, []);
+  useEffect(() => { Promise.all([import("../parts/tour.js"), loadTexts()]).then(([module]) => { found.value = module; }, (error) => console.warn(error)); }, []);
   const { Tour } = found.value;
   return Tour && html`<${Tour} arrived=${hasDevice.value} end=${endTour} />`;
 }

@@ -104,7 +104,7 @@ function Fields({ draft, change, save }) {
       ${draft.watched === "query" && html`<p>${t("rule.query.text")}</p><${SparqlEditor} text=${draft.query} label=${t("rule.watched.query")} change=${(query) => change({ query })} run=${save} />
         <div class="fields"><label for="key">${t("rule.key")}</label><input id="key" value=${draft.key} onInput=${set("key")} autocomplete="off" aria-describedby="key-help" /></div><p id="key-help"><small>${t("rule.key.help")}</small></p>`}
       <div class="fields"><label for="test">${t("rule.test")}</label><span class="bar"><select id="test" onChange=${set("test")}>
-          ${tests.map((each) => html`<option value=${each} selected=${each === draft.test}>${t(each ? `rule.test.${each}` : "rule.test.row")}</option>`)}</select>
+          ${tests.map((each) => html`<option value=${each} selected=${each === draft.test}>${each ? t(`rule.test.${each}`) : t("rule.test.row")}</option>`)}</select>
           <${Compared} draft=${draft} change=${change} set=${set} /></span>
         ${draft.test !== "silent" && html`<label for="lasts">${t("rule.lasts")}</label><${Duration} id="lasts" value=${draft.lasts} change=${(lasts) => change({ lasts })} />`}
       </div></section>
