@@ -3,8 +3,8 @@
 import { computed, html, render, signal, useEffect, useSignal, useSignalEffect } from "./ui.js";
 import { may } from "./model/access.js";
 import { connect, connection, leave } from "./model/connection.js";
-import { token } from "./model/gateway.js";
 import { formatNumber, loadTexts, t } from "./model/text.js";
+import { token } from "./model/token.js";
 import { Overview } from "./pages/overview.js";
 import { announce } from "./parts/announcer.js";
 

@@ -1,6 +1,7 @@
 // The WebSocket connection of the page: its subscriptions, and their renewal after a loss.
 import { signal } from "../ui.js";
-import { endSession, renewed, signOut, token } from "./gateway.js";
+import { first, socketAddress, subscription, VALUES } from "./first_connection.js";
+import { endSession, renewed, signOut } from "./gateway.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
@@ -12,25 +13,12 @@ const subscriptions = new Map();  // alias -> {sparql, begin, change}
 let wait = FIRST_WAIT;
 let current;  // the newest attempt to connect; events of earlier ones are ignored
 let timer;  // of the next attempt
+let untaken = first;
 
 /** Subscribe from the next connection on. `begin` is called before the first result of each connection; `change`
  *  with the removed and the added bindings of each notification. */
 export function subscribe(alias, sparql, { begin, change }) {
   subscriptions.set(alias, { sparql, begin, change });
-}
-
-/** URL of the WebSocket gate, from here. */
-export async function socketAddress() {
-  // Without the token, which it does not need: index.html lets the browser ask before the modules are there.
-  const answer = await fetch("/api/endpoints");
-  if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
-  const { ws, wss } = await answer.json();
-  const socket = location.protocol === "https:" ? wss : ws;
-  if (!socket) throw new Error("/api/endpoints has no address for WebSocket");
-  const url = new URL(socket);
-  // A loopback address names the gateway's machine, which may not be the user's. The host of this page is the gateway.
-  if (/^(localhost|127\.|0\.0\.0\.0$|\[::1?\]$)/.test(url.hostname)) url.hostname = location.hostname;
-  return url.href;
 }
 
 /** Connect, and again after each loss. */
@@ -39,25 +27,35 @@ export async function connect() {
   connection.value = { state: lost ? "lost" : "connecting" };
   clearTimeout(timer);
   const attempt = current = {};
-  let socket;
+  let begun;
   try {
-    const url = await socketAddress();
-    if (current !== attempt) return;
-    socket = new WebSocket(url);
+    begun = await takeFirst() ?? { socket: new WebSocket(await socketAddress()), waiting: [] };
+    if (current !== attempt) return begun.socket.close();
   } catch (error) {
     console.warn(error);
     if (current === attempt) connectLater();
     return;
   }
+  const { socket, waiting, asked } = begun;
   attempt.close = () => socket.close();
-  socket.onopen = () => {
-    for (const [alias, { sparql }] of subscriptions) {
-      const authorization = token() && { authorization: `Bearer ${token()}` };
-      socket.send(JSON.stringify({ subscribe: { sparql, alias, ...authorization } }));
-    }
-  };
   socket.onmessage = (event) => current === attempt && receive(JSON.parse(event.data));
   socket.onclose = () => current === attempt && connectLater();
+  const open = () => {
+    for (const [alias, { sparql }] of subscriptions) if (alias !== asked) socket.send(subscription(alias, sparql));
+  };
+  if (socket.readyState === WebSocket.OPEN) open();
+  else socket.onopen = open;
+  waiting.forEach(socket.onmessage);
+}
+
+/** The connection that began with the page, once. */
+async function takeFirst() {
+  const begun = untaken;
+  untaken = undefined;
+  const found = await begun;
+  // If it is open, it has subscribed to the values.
+  if (found?.socket.readyState === WebSocket.OPEN) return { ...found, asked: VALUES };
+  return found?.socket.readyState === WebSocket.CONNECTING ? found : undefined;
 }
 
 /** End the connection. `error` is the gateway's reason, or that of the user. */

@@ -2,17 +2,9 @@
 // only, and is never part of a URL. The credentials of a client are stored with it, or, if the user wishes, for this
 // browser: a token lasts an hour, and they give the next one.
 import { t } from "./text.js";
+import { removeToken, setToken, token } from "./token.js";
 
-const KEY = "sepa-edge.token";
 const CLIENT = "sepa-edge.client";
-
-export function token() {
-  return sessionStorage.getItem(KEY);
-}
-
-export function setToken(text) {
-  sessionStorage.setItem(KEY, text);
-}
 
 /** Sign in with credentials. `stay`: also after this tab was closed. */
 export async function signIn(client, stay) {
@@ -22,7 +14,7 @@ export async function signIn(client, stay) {
 
 export function signOut() {
   for (const storage of [sessionStorage, localStorage]) storage.removeItem(CLIENT);
-  sessionStorage.removeItem(KEY);
+  removeToken();
 }
 
 let renewal;

@@ -2,8 +2,9 @@
 // pages are made again if an entry appears, goes, or gets another place, device, property, unit or label.
 import { batch, signal } from "../ui.js";
 import { connection, subscribe } from "./connection.js";
+import { QUERY, VALUES } from "./first_connection.js";
 import { deviceOf, localName } from "./names.js";
-import { Observations, QUERY } from "./observations.js";
+import { Observations } from "./observations.js";
 import { language } from "./text.js";
 import { unitSymbol } from "./values.js";
 
@@ -124,7 +125,7 @@ function labelKey(name) {
   return `${name.value}@${name["xml:lang"] ?? ""}`;
 }
 
-subscribe("observations", QUERY, { begin, change });
+subscribe(VALUES, QUERY, { begin, change });
 subscribe("devices", NAMES, { begin: beginNames, change: changeNames });
 connection.subscribe(({ state }) => state === "locked" && forgetAll());
 setInterval(() => { now.value = Date.now(); }, 5000);

@@ -1,7 +1,7 @@
 // A subscription of the console, on a connection of its own: an error in it does not disturb the rest of the page.
 import { batch, signal } from "../ui.js";
-import { connection, socketAddress } from "./connection.js";
-import { token } from "./gateway.js";
+import { connection } from "./connection.js";
+import { socketAddress, subscription } from "./first_connection.js";
 
 const PAUSE = 200;  // ms; the page changes once for all notifications within this time
 const CHANGES = 100;  // notifications that the page shows
@@ -33,10 +33,7 @@ export class LiveQuery {
       return this.fail(error.message);
     }
     const current = this.socket;
-    current.onopen = () => {
-      const authorization = token() && { authorization: `Bearer ${token()}` };
-      current.send(JSON.stringify({ subscribe: { sparql: this.sparql, alias: "console", ...authorization } }));
-    };
+    current.onopen = () => current.send(subscription("console", this.sparql));
     current.onmessage = ({ data }) => this.socket === current && this.receive(JSON.parse(data));
     current.onclose = () => {
       if (this.socket !== current) return;

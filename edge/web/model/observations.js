@@ -1,20 +1,5 @@
 // Current observations: the rows of one subscription, kept up to date by its notifications. Independent of the page.
 
-export const QUERY = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
-PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
-PREFIX time: <http://www.w3.org/2006/time#>
-PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
-SELECT ?observation ?label ?place ?sensor ?property ?value ?unit ?time WHERE {
-  ?observation a sosa:Observation ; sosa:hasResult ?quantity .
-  ?quantity a qudt:QuantityValue ; qudt:numericValue ?value .
-  OPTIONAL { ?observation rdfs:label ?label }
-  OPTIONAL { ?observation sosa:hasFeatureOfInterest ?place }
-  OPTIONAL { ?observation sosa:madeBySensor ?sensor }
-  OPTIONAL { ?observation sosa:observedProperty ?property }
-  OPTIONAL { ?quantity qudt:unit ?unit }
-  OPTIONAL { ?quantity time:hasTime ?instant . ?instant time:inXSDDateTimeStamp ?time }
-}`;
-
 const VARIABLES = ["value", "time", "label", "place", "sensor", "property", "unit"];
 
 /** The rows of the subscription, as a bag: a row counts as often as it was added more than removed. */

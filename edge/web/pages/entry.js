@@ -2,8 +2,9 @@
 // code that the gateway shows.
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { connect, connection } from "../model/connection.js";
-import { register, setToken, signIn, token } from "../model/gateway.js";
+import { register, signIn } from "../model/gateway.js";
 import { t } from "../model/text.js";
+import { setToken, token } from "../model/token.js";
 import { useAction } from "../parts/action.js";
 
 const REASONS = ["invalid_request", "invalid_grant", "invalid_client", "forbidden"];

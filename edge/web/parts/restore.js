@@ -1,8 +1,9 @@
 // Restore of a backup: the gateway checks it, starts again with it, and the page says how that ended.
 import { html, useSignal } from "../ui.js";
-import { getJson, request, token } from "../model/gateway.js";
+import { getJson, request } from "../model/gateway.js";
 import { lookNow } from "../model/health.js";
 import { formatBytes, formatTime, t } from "../model/text.js";
+import { token } from "../model/token.js";
 import { useAction } from "./action.js";
 import { announce } from "./announcer.js";
 import { Fold } from "./fold.js";
