@@ -150,7 +150,8 @@ def _renderer(page: Chromium) -> psutil.Process:
 
 
 async def _growth(page: Chromium, client: SparqlConnection, changes: int) -> float:
-    await _change(client, 1.0, updates=10, size=_SHOWN)
+    # The first changes let the browser compile what they need.
+    await _change(client, 0, updates=changes // _SHOWN // 4, size=_SHOWN)
     before = await _heap(page)
     await _change(client, 0, updates=changes // _SHOWN, size=_SHOWN)
     return await _heap(page) / before
