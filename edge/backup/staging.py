@@ -240,7 +240,7 @@ def _finish(data_dir: Path) -> None:
 
 
 def _immovable(data_dir: Path) -> Iterator[Path]:
-    """Yield what this user cannot move to another directory, and what of an earlier restore it cannot remove."""
+    """Yield the entries that this user cannot move, and the directories of an earlier restore that it cannot remove."""
     for entry in sorted(data_dir.iterdir()):
         # The name of the directory above is in a directory itself: to move it, one must be able to write it.
         own = entry.is_symlink() or not entry.is_dir() or os.access(entry, os.W_OK | os.X_OK)

@@ -1,4 +1,4 @@
-"""A real Chromium without a screen, and what tests ask it."""
+"""A real Chromium without a screen, with the questions of tests."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _DOWNLOAD: Final = 3600.0
 """Seconds for a whole backup."""
 _GZIP: Final = "application/gzip"
 _CLIENTS: Final = ("replace", "keep")
-"""What a restore does with clients and certificates."""
+"""Choices for the clients and certificates of a restore."""
 _FIX: Final = '{"fix": true}'
 
 

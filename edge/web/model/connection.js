@@ -93,9 +93,14 @@ async function renewOrLock(message) {
   const attempt = current;
   const again = await renewed().catch(() => undefined);
   if (current !== attempt) return;  // another refusal of the same connection has done it
-  if (again) connect();
-  else if (again === undefined) current?.close?.();  // unreachable
-  else lock(message);
+  if (again) {
+    connect();
+    attempt?.close?.();
+  } else if (again === undefined) {
+    attempt?.close?.();  // unreachable
+  } else {
+    lock(message);
+  }
 }
 
 function receive(message) {

@@ -70,7 +70,7 @@ async function within(work) {
 /** Request a path. Returns the response; throws `Refused` with the gateway's reason, or `SessionEnded`. */
 export async function request(path, options = {}) {
   let answer = await within(() => send(path, options));
-  if (answer.status === 401 && await within(renewed)) answer = await within(() => send(path, options));
+  if (answer.status === 401 && await within(() => renewed().catch(() => false))) answer = await within(() => send(path, options));
   if (answer.ok) return answer;
   throw new Refused(answer.status, await within(() => answer.json().catch(() => ({}))));
 }
