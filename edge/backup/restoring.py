@@ -208,8 +208,8 @@ def check_clients(draft: Path, caller: str | None = None) -> None:
             raise _unusable(draft, error.description.partition(". ")[0]) from error
     if caller is not None and caller not in registered:
         raise BackupRefused(
-            f"The backup does not have the client {caller}, so that client could not sign in afterwards. Restore it with "
-            "the clients and certificates that the gateway has now (`clients=keep`, --keep-clients)"
+            f"The backup does not have the client {caller}, so that client could not sign in afterwards. Restore it "
+            "with the clients and certificates that the gateway has now (`clients=keep`, --keep-clients)"
         )
 
 
