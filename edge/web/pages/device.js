@@ -53,7 +53,7 @@ function About({ manufacturer, model, firmware }) {
   const text = (entry) => entry?.reading.value.value ?? "";
   const version = text(firmware);
   const parts = [`${text(manufacturer)} ${text(model)}`.trim(), version && t("device.firmware", { version })].filter(Boolean);
-  return parts.length > 0 && html`<p class="note" id="about" dir="auto">${parts.join(" · ")}</p>`;
+  return parts.length > 0 && html`<p class="path" id="about" dir="auto">${parts.join(" · ")}</p>`;
 }
 
 /** Switches and sliders, whose code is not in the first view. */
