@@ -27,7 +27,7 @@ Exit codes:
 """
 _PIPE = "-"
 _LEFT = 64 * 1024 * 1024
-"""Bytes that a backup leaves free on the disk, for the running gateway."""
+"""Bytes that a staged backup leaves free on the disk, for the running gateway."""
 
 
 @click.command(epilog=_CODES)
@@ -130,7 +130,7 @@ def restore(
 
     with _opened(source) as archive:
         try:
-            most = _room(settings.data_dir.resolve().parent)
+            most = _room(settings.data_dir.resolve().parent, 0)
             restored = put_back(archive, settings.data_dir, replace=replace, remove=remove, most=most)
         except EdgeError as error:
             raise refused(printable(error.description)) from None
@@ -147,7 +147,7 @@ def _stage(source: Path, data_dir: Path, *, as_json: bool, keep_clients: bool, c
 
     with _opened(source) as archive:
         try:
-            manifest = stage(archive, data_dir, _room(data_dir), keep_clients=keep_clients, caller=caller)
+            manifest = stage(archive, data_dir, _room(data_dir, _LEFT), keep_clients=keep_clients, caller=caller)
         except EdgeError as error:
             raise refused(printable(error.description)) from None
     if as_json:
@@ -166,12 +166,15 @@ def _unstage(data_dir: Path) -> None:
     click.echo("the staged backup is removed" if found else "no backup is staged")
 
 
-def _room(directory: Path) -> int:
-    """Return the bytes that a backup may take below a directory, or below the nearest one that exists."""
+def _room(directory: Path, left: int) -> int:
+    """Return the bytes that a backup may take below a directory, or below the nearest one that exists.
+
+    `left`: bytes that stay free.
+    """
     from edge.host_state import disk_space
 
     existing = next(each for each in (directory, *directory.parents) if each.exists())
-    return max(0, disk_space(existing)[0] - _LEFT)
+    return max(0, disk_space(existing)[0] - left)
 
 
 @contextlib.contextmanager
