@@ -74,7 +74,7 @@ def stage(
     """
     place = data_dir / STAGE
     phase = _Phase.read(place)
-    if phase is not None and phase.name != "staged":
+    if phase is not None and phase.name not in ("staged", "done"):
         raise BackupRefused("Another restore is being completed: start the gateway, then try again")
     try:
         for entry in _immovable(data_dir):
@@ -115,7 +115,8 @@ def unstage(data_dir: Path) -> bool:
 
 def is_staged(data_dir: Path) -> bool:
     """Return whether a backup waits for the next start."""
-    return _Phase.read(data_dir / STAGE) is not None
+    phase = _Phase.read(data_dir / STAGE)
+    return phase is not None and phase.name == "staged"
 
 
 def complete(data_dir: Path) -> bool:
@@ -139,11 +140,13 @@ def complete(data_dir: Path) -> bool:
         elif phase.name == "placed":
             tries = int(phase.detail or 1)
             if tries < _TRIES:
-                _Phase("placed", str(tries + 1)).write(place)
+                with contextlib.suppress(OSError):  # a full disk must not prevent the start
+                    _Phase("placed", str(tries + 1)).write(place)
             else:
                 _undo(data_dir, phase, f"the gateway did not become ready in {_TRIES} starts")
         elif phase.name == "done":
-            _finish(data_dir)
+            with contextlib.suppress(OSError):  # the restore is complete; the next start tries to clean up again
+                _finish(data_dir)
         else:
             try:
                 _put_in_place(data_dir, phase)

@@ -200,6 +200,41 @@ def test_a_gateway_that_never_becomes_ready_gets_its_data_back(backup, tmp_path)
     assert not complete(place)
 
 
+def test_a_restore_that_cannot_be_cleaned_up_does_not_prevent_the_start(backup, tmp_path, monkeypatch):
+    place = data_of(tmp_path / "data", 2)
+    stage(io.BytesIO(backup), place, GIB)
+    complete(place)
+    rename = Path.rename
+
+    def renamed(path: Path, target: Path) -> Path:
+        if target == place / "before-restore":
+            raise OSError(39, "Directory not empty", str(target))
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", renamed)
+        with pytest.raises(OSError, match="not empty"):
+            confirm(place)
+        assert complete(place)
+    assert content(place)["note"] == b"1"
+    assert not is_staged(place)
+    stage(io.BytesIO(backup), place, GIB)
+    assert is_staged(place)
+
+
+def test_a_full_disk_does_not_prevent_a_start_on_trial(backup, tmp_path, monkeypatch):
+    place = data_of(tmp_path / "data", 2)
+    stage(io.BytesIO(backup), place, GIB)
+    complete(place)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(staging.durable, "write", full)
+    assert complete(place)
+    assert content(place)["note"] == b"1"
+
+
 def test_what_belongs_to_another_user_is_named_before_anything_happens(backup, tmp_path, monkeypatch):
     place = data_of(tmp_path / "data", 2)
     before, access = content(place), os.access
