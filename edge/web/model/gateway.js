@@ -32,8 +32,9 @@ async function renew() {
     setToken(await tokenOf(JSON.parse(stored)));
     return true;
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    if (error.status === 400 || error.status === 401) signOut();  // revoked
+    // Others say nothing about the credentials: the gateway does not answer, or has too many requests.
+    if (!(error instanceof Refused) || ![400, 401].includes(error.status)) throw error;
+    signOut();  // revoked
     return false;
   }
 }
