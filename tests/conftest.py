@@ -23,6 +23,7 @@ from tests.support.parameter_ids import parameter_id
 # A shell lets its background jobs ignore Ctrl-C, and the processes that tests start inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest_plugins = ("tests.support.browser",)
 ROOT = Path(__file__).parent
 KINDS = {
     "spark": ("history/",),

@@ -18,7 +18,7 @@ from typing import Final
 
 import psutil
 
-from edge.bench.chromium import BrowserError, Chromium
+from edge.bench.chromium import BrowserError, Chromium, Page
 from edge.bench.experiment import ExperimentError, ExperimentOptions, ExperimentReport, Figure, steps
 from edge.bench.gateway import BenchGateway, SparqlConnection
 
@@ -87,31 +87,31 @@ async def _measure(*, small: bool) -> dict[str, float]:
         with BenchGateway(directory / "data", **settings) as gateway:
             async with SparqlConnection(gateway.endpoints["http"]) as client:
                 await _observe(client, range(_FIRST))
-                async with _browser(directory / "first") as page:
+                async with _browser(directory / "first") as (_, page):
                     found = await _first_view(page, gateway)
                 await _observe(client, range(_FIRST, _SHOWN))
                 await _change(client, 1, updates=100, size=1)  # the first ones take longer
                 idle = await _cost(gateway, client, seconds)
-                async with _browser(directory / "shown") as page:
+                async with _browser(directory / "shown") as (chromium, page):
                     await page.size(1280, 900)
                     await page.open(gateway.endpoints["http"])
                     await page.wait_for(_DRAWN, 60)
                     found["gateway_percent"] = await _cost(gateway, client, seconds) - idle
-                    found |= await _changes(page, client, seconds)
+                    found |= await _changes(chromium, page, client, seconds)
                     found["heap_growth"] = await _growth(page, client, _GROWTH // 100 if small else _GROWTH)
     return found
 
 
 @asynccontextmanager
-async def _browser(profile: Path) -> AsyncIterator[Chromium]:
-    browser = await Chromium.launch(profile)
+async def _browser(profile: Path) -> AsyncIterator[tuple[Chromium, Page]]:
+    browser = Chromium.start(profile)
     try:
-        yield browser
+        yield browser, await Page.new(browser)
     finally:
-        await browser.quit()
+        browser.quit()
 
 
-async def _first_view(page: Chromium, gateway: BenchGateway) -> dict[str, float]:
+async def _first_view(page: Page, gateway: BenchGateway) -> dict[str, float]:
     await page.size(1280, 900)
     await page.command("Emulation.setCPUThrottlingRate", rate=_SLOWER)
     await page.command("Page.enable")
@@ -132,8 +132,8 @@ async def _cost(gateway: BenchGateway, client: SparqlConnection, seconds: float)
     return 100 * (gateway.cpu_seconds - before) / seconds
 
 
-async def _changes(page: Chromium, client: SparqlConnection, seconds: float) -> dict[str, float]:
-    renderer = _renderer(page)
+async def _changes(chromium: Chromium, page: Page, client: SparqlConnection, seconds: float) -> dict[str, float]:
+    renderer = _renderer(chromium)
     await page.evaluate(_FRAMES)
     before = renderer.cpu_times()
     await _change(client, seconds, updates=1000 // _BATCH, size=_BATCH)
@@ -142,14 +142,14 @@ async def _changes(page: Chromium, client: SparqlConnection, seconds: float) -> 
     return {"core_percent": 100 * cpu / seconds, "frame_ms": float(await page.evaluate("longest"))}
 
 
-def _renderer(page: Chromium) -> psutil.Process:
+def _renderer(chromium: Chromium) -> psutil.Process:
     """Return the process of the page: the one of its kind that has worked most."""
-    children = psutil.Process(page.process.pid).children(recursive=True)
+    children = psutil.Process(chromium.process.pid).children(recursive=True)
     renderers = [child for child in children if "--type=renderer" in child.cmdline()]
     return max(renderers, key=lambda child: child.cpu_times().user)
 
 
-async def _growth(page: Chromium, client: SparqlConnection, changes: int) -> float:
+async def _growth(page: Page, client: SparqlConnection, changes: int) -> float:
     # The first changes let the browser compile what they need.
     await _change(client, 0, updates=changes // _SHOWN // 4, size=_SHOWN)
     before = await _heap(page)
@@ -157,7 +157,7 @@ async def _growth(page: Chromium, client: SparqlConnection, changes: int) -> flo
     return await _heap(page) / before
 
 
-async def _heap(page: Chromium) -> float:
+async def _heap(page: Page) -> float:
     await asyncio.sleep(0.5)
     await page.command("HeapProfiler.collectGarbage")
     return float((await page.command("Runtime.getHeapUsage"))["usedSize"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
+import time
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -30,68 +32,93 @@ _ANSWER: Final = 20.0
 """Time limit for an answer to a command (s)."""
 
 
+_CLOSE: Final = 1.0
+"""Time limit for the end of a connection (s): the browser does not always answer."""
+_LINES: Final = 2
+"""Lines of the file in which the browser writes where it listens: port and path."""
+_REPLACED: Final = ("Inspected target navigated or closed", "Cannot find context with specified id")
+
+
 class BrowserError(Exception):
     """The browser is missing, or did not do what it should."""
 
 
-class Chromium:
-    """One page of a browser."""
+class PageReplaced(BrowserError):
+    """Another document replaced the one that a command was for."""
 
-    def __init__(self, process: asyncio.subprocess.Process, socket: ClientConnection, session: str) -> None:
+
+class Chromium:
+    """The processes of a browser."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
+        """`url`: of its DevTools."""
         self.process = process
+        self.url = url
+
+    @classmethod
+    def start(cls, profile: Path, *options: str) -> Self:
+        """Start a browser with a new profile directory. Raises `BrowserError` if there is none."""
+        program = next((path for name in _NAMES if (path := shutil.which(name))), None)
+        if program is None:
+            raise BrowserError("no browser: install the package chromium")
+        command = [program, *options, f"--user-data-dir={profile}", *_OPTIONS]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        written, end = profile / "DevToolsActivePort", time.monotonic() + _START
+        while not written.exists() or len(lines := written.read_text(encoding="ascii").splitlines()) < _LINES:
+            if process.poll() is not None or time.monotonic() > end:
+                process.kill()
+                raise BrowserError("the browser does not listen")
+            time.sleep(0.05)
+        return cls(process, f"ws://127.0.0.1:{lines[0]}{lines[1]}")
+
+    def quit(self) -> None:
+        """End the browser and wait until it has ended."""
+        self.process.terminate()
+        self.process.wait()
+
+
+class Page:
+    """A page without anything of another page: cookies, storage and cached files are its own."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        """`socket`: a connection to the browser's DevTools for this page alone."""
         self.socket = socket
-        self.session = session
+        self.session = ""
+        self.context = ""
+        """The identifier of its browser context."""
         self.events: list[dict[str, Any]] = []
         """Events of the enabled domains since the start."""
         self._last = 0
 
     @classmethod
-    async def launch(cls, profile: Path, *options: str) -> Self:
-        """Start a browser with a new profile directory. Raises `BrowserError` if there is none."""
-        program = next((path for name in _NAMES if (path := shutil.which(name))), None)
-        if program is None:
-            raise BrowserError("no browser: install the package chromium")
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *options,
-            f"--user-data-dir={profile}",
-            *_OPTIONS,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        if process.stderr is None:
-            raise BrowserError("the browser has no standard error")
-        async with asyncio.timeout(_START):
-            while b"DevTools listening on " not in (line := await process.stderr.readline()):
-                if not line:
-                    raise BrowserError("the browser ended before it listened")
-        socket = await connect(line.split()[-1].decode(), max_size=None)
-        browser = cls(process, socket, "")
-        await socket.send(json.dumps({"id": 0, "method": "Target.getTargets"}))
-        target = next(t for t in json.loads(await socket.recv())["result"]["targetInfos"] if t["type"] == "page")
-        attach = {"targetId": target["targetId"], "flatten": True}
-        await socket.send(json.dumps({"id": 0, "method": "Target.attachToTarget", "params": attach}))
-        while "result" not in (answer := json.loads(await socket.recv())):
-            pass
-        browser.session = answer["result"]["sessionId"]
-        return browser
+    async def new(cls, browser: Chromium) -> Self:
+        """Make an empty page."""
+        page = cls(await connect(browser.url, max_size=None, close_timeout=_CLOSE))
+        page.context = (await page.command("Target.createBrowserContext"))["browserContextId"]
+        target = await page.command("Target.createTarget", url="about:blank", browserContextId=page.context)
+        attached = await page.command("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        page.session = attached["sessionId"]
+        return page
 
-    async def quit(self) -> None:
-        """End the browser and wait until it has ended."""
+    async def close(self) -> None:
+        """Close the page, and remove what it has stored."""
+        self.session = ""
+        await self.command("Target.disposeBrowserContext", browserContextId=self.context)
         await self.socket.close()
-        self.process.terminate()
-        await self.process.wait()
 
     async def command(self, method: str, **parameters: Any) -> Any:  # noqa: ANN401 - any JSON
         """Send a command, and return its result. Raises `BrowserError`."""
         self._last += 1
-        request = {"id": self._last, "method": method, "params": parameters, "sessionId": self.session}
+        request = {"id": self._last, "method": method, "params": parameters}
+        if self.session:
+            request["sessionId"] = self.session
         await self.socket.send(json.dumps(request))
         while True:
             message = json.loads(await asyncio.wait_for(self.socket.recv(), _ANSWER))
             if message.get("id") == self._last:
                 if "error" in message:
-                    raise BrowserError(f"{method}: {message['error']}")
+                    kind = PageReplaced if message["error"]["message"] in _REPLACED else BrowserError
+                    raise kind(f"{method}: {message['error']}")
                 return message["result"]
             self.events.append(message)
 
@@ -112,11 +139,17 @@ class Chromium:
         """Wait until a JavaScript expression is true. Raises `BrowserError` with the content of the page."""
         try:
             async with asyncio.timeout(seconds):
-                while not await self.evaluate(expression):  # noqa: ASYNC110 - what is waited for is in the browser
+                while not await self._holds(expression):  # noqa: ASYNC110 - what is waited for is in the browser
                     await asyncio.sleep(0.05)
         except TimeoutError:
             shown = await self.evaluate("document.body.innerText")
             raise BrowserError(f"not true within {seconds} s: {expression}\n{shown}\n{self.problems()}") from None
+
+    async def _holds(self, expression: str) -> bool:
+        try:
+            return bool(await self.evaluate(expression))
+        except PageReplaced:
+            return False
 
     def problems(self) -> list[str]:
         """Return the problems that the page's console and the browser's policies reported."""

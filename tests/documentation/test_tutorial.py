@@ -8,7 +8,7 @@ import shutil
 import pytest
 from page import DOCS, Reader, blocks
 
-from tests.support.browser import Browser, launch, quit_browser
+from tests.support.browser import Browser
 from tests.support.waiting import eventually
 
 PAGE = "start/tutorial.md"
@@ -49,13 +49,14 @@ async def show(browser: Browser, image: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.timeout(300)
-async def test_the_steps_give_what_the_page_says(tmp_path):
+async def test_the_steps_give_what_the_page_says(browser, tmp_path):
     for program in ("mosquitto_pub", "curl"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} here; install the packages mosquitto-clients and curl")
     home = tmp_path / "home"
     home.mkdir()
-    browser = await launch(tmp_path / "profile", "--window-size=900,700", "--hide-scrollbars")
+    await browser.size(900, 700)
+    await browser.command("Emulation.setScrollbarsHidden", hidden=True)
     reader = Reader(home)
     try:
         await browser.open(reader.endpoints["http"])
@@ -67,7 +68,6 @@ async def test_the_steps_give_what_the_page_says(tmp_path):
         assert browser.problems() == []
     finally:
         reader.close()
-        await quit_browser(browser)
 
 
 def test_the_pictures_exist_and_are_small():

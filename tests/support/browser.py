@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import AsyncIterator, Iterator
 from importlib import resources
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from edge.bench.chromium import BrowserError, Chromium
+from edge.bench.chromium import BrowserError, Chromium, Page
 
 
-class Browser(Chromium):
+class Browser(Page):
     """One page."""
 
     async def screenshot(self) -> bytes:
         """Return the page as PNG."""
         image = await self.command("Page.captureScreenshot", format="png")
         return base64.b64decode(image["data"])
+
+    async def language(self, code: str) -> None:
+        """Prefer a language, as a user does in the settings of the browser."""
+        agent = (await self.command("Browser.getVersion"))["userAgent"]
+        await self.command("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage=code)
 
     async def violations(self) -> list[str]:
         """Return what axe-core finds wrong with the accessibility of the page."""
@@ -36,16 +41,22 @@ class Browser(Chromium):
         return {urlsplit(each["request"]["url"]).hostname or "" for each in sent}
 
 
-async def launch(profile: Path, *options: str) -> Browser:
-    """Start a browser with a new profile directory; skip the test if no browser is installed."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory) -> Iterator[Chromium]:
+    """One browser for all pages. Tests are skipped if none is installed."""
     try:
-        return await Browser.launch(profile, *options)
+        started = Chromium.start(tmp_path_factory.mktemp("chromium") / "profile", "--ignore-certificate-errors")
     except BrowserError as error:
         if str(error).startswith("no browser"):
             pytest.skip(str(error))
         raise
+    yield started
+    started.quit()
 
 
-async def quit_browser(browser: Browser) -> None:
-    """End the browser and wait until it has ended."""
-    await browser.quit()
+@pytest.fixture
+async def browser(chromium) -> AsyncIterator[Browser]:
+    """An empty page."""
+    page = await Browser.new(chromium)
+    yield page
+    await page.close()

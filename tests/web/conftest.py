@@ -19,7 +19,7 @@ from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.gateway import Gateway
 from edge.metrics import Metrics
-from tests.support.browser import Browser, launch, quit_browser
+from tests.support.browser import Browser
 
 
 @dataclass
@@ -67,18 +67,14 @@ def house(tmp_path_factory) -> Iterator[House]:
 
 
 @pytest.fixture
-async def page(house, tmp_path) -> AsyncIterator[Browser]:
+async def page(house, browser) -> AsyncIterator[Browser]:
     """The Overview. The test fails if the browser reports a problem, or a request to another host."""
-    browser = await launch(tmp_path / "profile")
-    try:
-        await browser.size(*SIZES[0])
-        await browser.open(f"{house.url}/")
-        await browser.wait_for(f"{LIVE} && document.querySelectorAll('.observation').length >= 5")
-        yield browser
-        assert browser.problems() == []
-        assert browser.hosts() <= {"127.0.0.1", ""}
-    finally:
-        await quit_browser(browser)
+    await browser.size(*SIZES[0])
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(f"{LIVE} && document.querySelectorAll('.observation').length >= 5")
+    yield browser
+    assert browser.problems() == []
+    assert browser.hosts() <= {"127.0.0.1", ""}
 
 
 @pytest.fixture
@@ -94,9 +90,7 @@ async def gateway(tmp_path) -> AsyncIterator[Gateway]:
 
 
 @pytest.fixture
-async def locked_page(gateway, tmp_path) -> AsyncIterator[Browser]:
+async def locked_page(gateway, browser) -> Browser:
     """Its page, which asks for a token."""
-    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
     await browser.open(gateway.endpoints["http"])
-    yield browser
-    await quit_browser(browser)
+    return browser

@@ -7,7 +7,6 @@ from locked import LOCKED, SHOWN, STORED, enter, member
 from test_overview import LIVE, text_of
 
 from edge.security.clients import Rights
-from tests.support.browser import launch, quit_browser
 
 
 @pytest.fixture
@@ -112,28 +111,24 @@ async def test_an_administrator_sees_why_the_gateway_was_started(gateway, page):
     assert "nothing ran before" not in await page.evaluate("document.body.innerText")
 
 
-async def test_the_operator_enrols_with_the_code_of_the_page(gateway, tmp_path):
+async def test_the_operator_enrols_with_the_code_of_the_page(gateway, browser, tmp_path):
     file = tmp_path / "code"
     file.write_text(gateway._security.clients.invite("operator", Rights(), 60))
-    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
-    try:
-        await browser.open(gateway.endpoints["https"])
-        await browser.wait_for("document.getElementById('code')?.value")
-        assert await browser.evaluate("document.getElementById('code').value") == file.read_text()
-        await browser.evaluate("document.querySelector('#enrolment-form button').click()")
-        await browser.wait_for(f"{LIVE} && {SHOWN}")
-        assert await browser.evaluate("document.getElementById('enrolment')") is None
-        credentials = [await browser.evaluate(text_of(f"#client-{word}")) for word in ("id", "secret")]
-        assert gateway._security.clients.authenticate(*credentials).identity == "operator"
-        await browser.evaluate("document.getElementById('credentials-kept').click()")
-        await browser.wait_for("document.getElementById('credentials') === null")
-        assert credentials[1] not in await browser.evaluate("document.documentElement.outerHTML")
-        await browser.evaluate("document.getElementById('leave').click()")
-        await browser.wait_for(LOCKED)
-        assert await browser.evaluate("document.getElementById('enrolment')") is None
-        assert browser.problems() == []
-    finally:
-        await quit_browser(browser)
+    await browser.open(gateway.endpoints["https"])
+    await browser.wait_for("document.getElementById('code')?.value")
+    assert await browser.evaluate("document.getElementById('code').value") == file.read_text()
+    await browser.evaluate("document.querySelector('#enrolment-form button').click()")
+    await browser.wait_for(f"{LIVE} && {SHOWN}")
+    assert await browser.evaluate("document.getElementById('enrolment')") is None
+    credentials = [await browser.evaluate(text_of(f"#client-{word}")) for word in ("id", "secret")]
+    assert gateway._security.clients.authenticate(*credentials).identity == "operator"
+    await browser.evaluate("document.getElementById('credentials-kept').click()")
+    await browser.wait_for("document.getElementById('credentials') === null")
+    assert credentials[1] not in await browser.evaluate("document.documentElement.outerHTML")
+    await browser.evaluate("document.getElementById('leave').click()")
+    await browser.wait_for(LOCKED)
+    assert await browser.evaluate("document.getElementById('enrolment')") is None
+    assert browser.problems() == []
 
 
 async def test_a_registered_client_signs_in_with_its_secret(gateway, page):

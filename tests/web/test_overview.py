@@ -10,18 +10,15 @@ from edge.gates.settings import WsGateSettings
 from edge.gates.ws import WsGate
 from edge.mapping.unit_symbols import UNIT_CODES, unit_symbols
 from edge.mapping.unit_symbols_js import javascript
-from tests.support.browser import launch, quit_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
 
 
 @pytest.fixture
-async def page(served, tmp_path):
-    browser = await launch(tmp_path / "profile")
+async def page(served, browser):
     await browser.open(served.url)
-    yield browser
-    await quit_browser(browser)
+    return browser
 
 
 def observe(iri: str, value: str, *, label: str = "", place: str = "", unit: str = "", time: str = "") -> str:

@@ -9,7 +9,7 @@ import signal
 import pytest
 from house import KITCHEN, LIVE, SIZES, device_address, names, press
 
-from tests.support.browser import Browser, launch, quit_browser
+from tests.support.browser import Browser
 from tests.support.waiting import eventually
 
 SOSA, QUDT, TIME = "http://www.w3.org/ns/sosa/", "http://qudt.org/1.1/schema/qudt#", "http://www.w3.org/2006/time#"
@@ -218,14 +218,11 @@ async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
 
 
 @pytest.mark.parametrize(("language", "text"), [("de-AT", "Übersicht"), ("it", "Panoramica"), ("fr", "Overview")])
-async def test_the_language_is_that_of_the_browser(house, tmp_path, language, text):
-    browser = await launch(tmp_path / "profile", f"--accept-lang={language}")
-    try:
-        await browser.open(f"{house.url}/")
-        await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
-        assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
-    finally:
-        await quit_browser(browser)
+async def test_the_language_is_that_of_the_browser(house, browser, language, text):
+    await browser.language(language)
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(f"document.querySelector('nav [aria-current]')?.textContent === {text!r}")
+    assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
 
 
 async def test_devices_with_slashes_in_their_names_are_different_devices(house, page):

@@ -12,7 +12,6 @@ import pytest
 
 import edge.client
 import edge.jsap
-from tests.support.browser import launch, quit_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = {"src", "srcset", "data", "poster", "background"}
@@ -79,22 +78,18 @@ def test_the_public_names_are_described(site, package):
     assert set(package.__all__) - shown == set()
 
 
-async def test_the_search_works_from_the_file_system(site, tmp_path):
-    browser = await launch(tmp_path / "profile")
-    try:
-        await browser.open(f"file://{site}/index.html")
-        await browser.wait_for("document.querySelector('[data-md-component=search-query]') !== null")
-        await browser.evaluate(
-            "document.getElementById('__search').click();"
-            "const query = document.querySelector('[data-md-component=search-query]');"
-            "query.focus(); query.value = 'conflation'; query.dispatchEvent(new Event('input', {bubbles: true}));"
-            "query.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
-        )
-        await browser.wait_for("document.querySelector('.md-search-result__link[href*=glossary]') !== null")
-        requests = [event["params"] for event in browser.events if event["method"] == "Network.requestWillBeSent"]
-        addresses = {request["request"]["url"] for request in requests}
-        assert addresses
-        assert {address for address in addresses if not address.startswith(("file://", "data:", "blob:"))} == set()
-        assert browser.problems() == []
-    finally:
-        await quit_browser(browser)
+async def test_the_search_works_from_the_file_system(site, browser):
+    await browser.open(f"file://{site}/index.html")
+    await browser.wait_for("document.querySelector('[data-md-component=search-query]') !== null")
+    await browser.evaluate(
+        "document.getElementById('__search').click();"
+        "const query = document.querySelector('[data-md-component=search-query]');"
+        "query.focus(); query.value = 'conflation'; query.dispatchEvent(new Event('input', {bubbles: true}));"
+        "query.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
+    )
+    await browser.wait_for("document.querySelector('.md-search-result__link[href*=glossary]') !== null")
+    requests = [event["params"] for event in browser.events if event["method"] == "Network.requestWillBeSent"]
+    addresses = {request["request"]["url"] for request in requests}
+    assert addresses
+    assert {address for address in addresses if not address.startswith(("file://", "data:", "blob:"))} == set()
+    assert browser.problems() == []

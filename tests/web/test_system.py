@@ -9,8 +9,11 @@ from pathlib import Path
 import httpx
 from house import LIVE, House, names, press
 
-from tests.support.browser import Browser, launch, quit_browser
+from tests.support.browser import Browser
 from tests.support.waiting import eventually
+
+EXAMINATION = 120.0
+"""Limit of the gateway for an examination (s). It runs at a low priority."""
 
 
 async def open_page(page: Browser) -> None:
@@ -25,7 +28,7 @@ async def test_an_examination_lists_findings_with_their_remedies(house, page):
     try:
         await open_page(page)
         await press(page, "#doctor button", "Examine")
-        await page.wait_for("document.querySelectorAll('#doctor li').length > 10")
+        await page.wait_for("document.querySelectorAll('#doctor li').length > 10", EXAMINATION)
         assert f"process {house.process.pid}" in await page.evaluate(names("#doctor li"))
         assert "Remedy: " in await page.evaluate(names("#doctor li"))
         # Problems come first.
@@ -50,7 +53,9 @@ async def test_the_log_is_filtered_by_text_and_level(page):
 
 
 async def test_a_backup_is_downloaded(page, tmp_path):
-    await page.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    await page.command(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path), browserContextId=page.context
+    )
     await open_page(page)
     await press(page, "#backup button", "Download a backup")
 
@@ -83,10 +88,9 @@ async def test_settings_that_differ_are_shown_first(page):
     await page.wait_for("document.querySelector('#settings pre').textContent.includes('query_timeout')")
 
 
-async def test_a_backup_is_restored(tmp_path):
+async def test_a_backup_is_restored(browser, tmp_path):
     # Another variable than a setting: a fork of this process would repeat the command of the tests.
     house = House(tmp_path / "data", PYTHONUNBUFFERED="1")
-    browser = await launch(tmp_path / "profile")
     try:
         house.update("INSERT DATA { <urn:kept> a <http://www.w3.org/ns/sosa/Observation> }")
         file = tmp_path / "backup.tar.gz"
@@ -105,7 +109,6 @@ async def test_a_backup_is_restored(tmp_path):
         await browser.wait_for(LIVE)
         assert await browser.evaluate("document.querySelector('#backup input').files.length") == 0
     finally:
-        await quit_browser(browser)
         house.process.stop()
 
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import pytest
 from house import LIVE, House, names, press
 
-from tests.support.browser import launch, quit_browser
-
 STEP = "document.querySelector('#tour [aria-current=step] h3')?.textContent"
 
 
 @pytest.fixture
-async def new(tmp_path):
+async def new(browser, tmp_path):
     """A gateway that has only the observations of its own machine, and its page."""
     house = House(tmp_path / "data", EDGE__HOST__ENABLED="true")
-    browser = await launch(tmp_path / "profile")
     try:
         await browser.open(f"{house.url}/")
         await browser.wait_for(f"{LIVE} && document.getElementById('tour') !== null")
         yield house, browser
         assert browser.problems() == []
     finally:
-        await quit_browser(browser)
         house.process.stop()
 
 
