@@ -5,20 +5,22 @@ The table is the only state. After a crash at any time, the next round reads the
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_offload.commit import alone, append
 from spark_offload.errors import IngestFailed, Overtaken
-from spark_offload.intake import Gap, examine, look
-from spark_offload.landing import LandingZone, PendingSegment, Quarantined
+from spark_offload.intake import Gap, look, put_aside, unreadable
+from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
 from spark_offload.positions import place
+from spark_offload.refused import first_line, refused
 from spark_offload.rows import rows
 from spark_offload.table import make_table
 
@@ -50,6 +52,8 @@ class IngestRound:
     newer: list[PendingSegment] = field(default_factory=list)
     more: bool = False
     """Whether segments are left for another round."""
+    problems: list[str] = field(default_factory=list)
+    """Files of single gateways that could not be read, moved or written, with the reason and the remedy."""
 
     def __str__(self) -> str:
         dropped = f", gateways dropped {self.lost:,} others" if self.lost else ""
@@ -101,9 +105,10 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
     make_table(spark, path)
     version, positions = place(spark, path)
     # An earlier round may have died between its commit and the acknowledgement.
-    landing.acknowledge(positions, version)
+    problems = _acknowledge(landing, positions, version)
     found = look(landing, positions, most)
     done = IngestRound(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
+    done.problems = problems + found.problems
     done.more = found.more and bool(found.taken or found.damaged)
     if found.taken:
         after = found.positions(positions)
@@ -113,13 +118,14 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
             raise
         except Exception as error:
             # Spark does not say which file it could not read: look for damaged segments and retry without them.
-            blamed = examine(landing, found.taken)
-            if not blamed:
-                raise IngestFailed(f"Spark could not add to {path}: {_line(error)}") from error
-            done.damaged += blamed
+            blamed = unreadable(landing, found.taken) or refused(spark, found.taken)
+            for one, reason in blamed:
+                put_aside(landing, one.segment, reason, done.damaged, done.problems)
+            if not done.damaged:
+                raise IngestFailed(f"Spark could not add to {path}: {first_line(error)}") from error
             done.more = True
             return done
-        landing.acknowledge(after, done.version)
+        done.problems += _acknowledge(landing, after, done.version)
         positions = after
         done.segments = len(found.taken)
         for one in found.taken:
@@ -132,6 +138,12 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
     return done
 
 
-def _line(error: Exception) -> str:
-    """Return the first line of an error of Spark, without the stack trace."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _acknowledge(landing: LandingZone, positions: Mapping[OutboxEpoch, int], version: int) -> list[str]:
+    """Acknowledge, and return the problems. In a full landing zone, segments that are in the table make room."""
+    failed = landing.acknowledge(positions, version)
+    if any(error.errno in (errno.ENOSPC, errno.EDQUOT) for _, error in failed) and landing.clean(positions, 0):
+        failed = landing.acknowledge(positions, version)
+    return [
+        f"{path} cannot be written ({error}), so this gateway keeps its observations: let the ingester write it"
+        for path, error in failed
+    ]

@@ -1,27 +1,26 @@
 """Choice of the segments of a round: for each outbox, those that continue the numbers of the table, up to a gap.
 
-The module verifies the checksum and the row count of each segment. This costs little compared with the work of Spark.
+Outboxes take turns, so that the backlog of one does not delay the others. The checksum, the number of rows and their
+order are checked for each segment; this costs little compared with the work of Spark.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
+import heapq
+from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from edge.outbox.segment import SegmentDamaged, SegmentManifest, SegmentNewer, unpacked
-from spark_offload.errors import LandingRefused
+from edge.outbox.segment import SegmentDamaged, SegmentManifest, SegmentNewer
+from edge.outbox.segment_validation import check_rows, validate_rows
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined, age
 
 _THREADS: Final = 8
-_BLOCK: Final = 1 << 20
-_LONGEST: Final = 1 << 63
-"""First time in microseconds that does not fit into a signed 64-bit integer."""
+_SEGMENTS: Final = 20_000
+"""Most segments of a round, however few rows they have."""
 
 
 class Taken(NamedTuple):
@@ -63,6 +62,8 @@ class Intake:
     """Segments in a newer schema, which stay in the landing zone."""
     more: bool = False
     """Whether segments are left for another round."""
+    problems: list[str] = field(default_factory=list)
+    """Files that could not be read or moved, with the reason and the remedy."""
 
     def positions(self, before: Mapping[OutboxEpoch, int]) -> dict[OutboxEpoch, int]:
         """Return the last number of each outbox after the ingestion of all taken segments."""
@@ -73,7 +74,7 @@ class Intake:
 
 
 def look(landing: LandingZone, positions: Mapping[OutboxEpoch, int], most: int) -> Intake:
-    """Choose segments with about `most` rows in total, and quarantine damaged ones. Raises `LandingRefused`.
+    """Choose segments with about `most` rows in total, and quarantine damaged ones.
 
     `positions` are the last numbers in the table.
     """
@@ -82,40 +83,71 @@ def look(landing: LandingZone, positions: Mapping[OutboxEpoch, int], most: int) 
         outbox: [one for one in landing.segments(outbox) if one.last > positions.get(outbox, 0)]
         for outbox in landing.outboxes()
     }
-    near: list[PendingSegment] = []
-    rows_left = most
-    for outbox, behind in waiting.items():
-        reached = positions.get(outbox, 0)
-        for segment in behind:
-            if segment.first > reached + 1:
-                break
-            if rows_left <= 0:
-                found.more = True
-                break
-            near.append(segment)
-            rows_left -= max(0, segment.last - reached)
-            reached = max(reached, segment.last)
+    chosen = _take_turns(landing, waiting, positions, most, found)
     # Threads help here: reading, hashing and unpacking release the interpreter lock.
     with ThreadPoolExecutor(_THREADS) as pool:
-        verdicts = list(pool.map(lambda segment: _checked(landing, segment), near))
+        verdicts = list(pool.map(lambda one: _rows_checked(landing, *one), chosen))
     sound: dict[OutboxEpoch, dict[PendingSegment, SegmentManifest]] = {}
-    for segment, verdict in zip(near, verdicts, strict=True):
-        if isinstance(verdict, SegmentManifest):
-            sound.setdefault(segment.outbox, {})[segment] = verdict
-        elif isinstance(verdict, SegmentNewer):
-            found.newer.append(segment)
+    for (segment, manifest), verdict in zip(chosen, verdicts, strict=True):
+        if verdict is None:
+            sound.setdefault(segment.outbox, {})[segment] = manifest
         else:
-            # From here on its numbers are a gap, until the gateway has sent it again.
-            waiting[segment.outbox].remove(segment)
-            if verdict is not None:
-                found.damaged.append(put_aside(landing, segment, str(verdict)))
+            _sort_out(landing, segment, verdict, found)
     for segments in sound.values():
         found.taken += _chain(segments, positions)
     after = found.positions(positions)
-    for outbox, behind in waiting.items():
-        if missing := gap(behind, after.get(outbox, 0)):
-            found.gaps.append(missing)
+    # The numbers of a damaged segment are a gap, until the gateway has sent it again.
+    missing = (
+        gap([one for one in behind if one.manifest.exists()], after.get(outbox, 0))
+        for outbox, behind in waiting.items()
+    )
+    found.gaps = [one for one in missing if one is not None]
     return found
+
+
+def _take_turns(
+    landing: LandingZone,
+    waiting: Mapping[OutboxEpoch, list[PendingSegment]],
+    positions: Mapping[OutboxEpoch, int],
+    most: int,
+    found: Intake,
+) -> list[tuple[PendingSegment, SegmentManifest]]:
+    """Choose segments with readable manifests: one of each outbox in turn, up to its first gap."""
+    chosen: list[tuple[PendingSegment, SegmentManifest]] = []
+    reached = dict(positions)
+    turns = deque((outbox, iter(behind)) for outbox, behind in waiting.items())
+    rows_left = most
+    while turns:
+        outbox, behind = turns.popleft()
+        segment = next(behind, None)
+        if segment is None or segment.first > reached.get(outbox, 0) + 1:
+            continue
+        if rows_left <= 0 or len(chosen) >= _SEGMENTS:
+            found.more = True
+            break
+        turns.append((outbox, behind))
+        try:
+            manifest = landing.manifest(segment)
+        except FileNotFoundError:
+            continue
+        except (SegmentDamaged, SegmentNewer, OSError) as fault:
+            _sort_out(landing, segment, fault, found)
+            continue
+        chosen.append((segment, manifest))
+        new = segment.last - reached.get(outbox, 0)
+        rows_left -= 1 if manifest.tombstone else max(0, new)
+        reached[outbox] = segment.last if new > 0 else reached[outbox]
+    return chosen
+
+
+def _sort_out(landing: LandingZone, segment: PendingSegment, fault: Exception, found: Intake) -> None:
+    """Quarantine a damaged segment, and report one that must stay where it is."""
+    if isinstance(fault, SegmentNewer):
+        found.newer.append(segment)
+    elif isinstance(fault, SegmentDamaged):
+        put_aside(landing, segment, str(fault), found.damaged, found.problems)
+    elif not isinstance(fault, FileNotFoundError):
+        found.problems.append(f"{segment} cannot be read ({fault}): let the ingester read it")
 
 
 def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
@@ -131,19 +163,34 @@ def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
     return None
 
 
-def examine(landing: LandingZone, taken: Iterable[Taken]) -> list[Quarantined]:
-    """Read the segments of a failed commit row by row, and quarantine the damaged ones."""
-    return [
-        put_aside(landing, one.segment, fault)
-        for one in taken
-        if (fault := _fault(one.manifest, one.segment)) is not None
-    ]
+def put_aside(
+    landing: LandingZone, segment: PendingSegment, reason: str, damaged: list[Quarantined], problems: list[str]
+) -> None:
+    """Move a segment to quarantine and add it to `damaged`, or to `problems` if it cannot be moved."""
+    try:
+        landing.quarantine(segment, reason)
+    except OSError as error:
+        problems.append(
+            f"{segment} is damaged ({reason}) and cannot be moved to quarantine ({error}): move or remove it"
+        )
+    else:
+        damaged.append(Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason))
 
 
-def put_aside(landing: LandingZone, segment: PendingSegment, reason: str) -> Quarantined:
-    """Move a segment to quarantine."""
-    landing.quarantine(segment, reason)
-    return Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason)
+def unreadable(landing: LandingZone, taken: Iterable[Taken]) -> list[tuple[Taken, str]]:
+    """Read the segments of a failed commit cell by cell. Return those that Spark cannot read, with the reason."""
+    found = []
+    for one in taken:
+        if not one.manifest.tombstone:
+            try:
+                validate_rows(one.manifest, landing.rows(one.segment, one.manifest))
+            except SegmentDamaged as fault:
+                found.append((one, str(fault)))
+            except FileNotFoundError:
+                found.append((one, "its rows are missing"))
+            except OSError:  # the next round reports it
+                continue
+    return found
 
 
 def _chain(segments: Mapping[PendingSegment, SegmentManifest], positions: Mapping[OutboxEpoch, int]) -> list[Taken]:
@@ -154,65 +201,29 @@ def _chain(segments: Mapping[PendingSegment, SegmentManifest], positions: Mappin
     """
     chain: list[Taken] = []
     position = positions.get(next(iter(segments)).outbox, 0)
+    later = deque(sorted(segments))
+    fitting: list[tuple[bool, int, PendingSegment]] = []
     while True:
-        fitting = [one for one in segments if one.first <= position + 1 and one.last > position]
+        while later and later[0].first <= position + 1:
+            segment = later.popleft()
+            heapq.heappush(fitting, (segments[segment].tombstone, -segment.last, segment))
+        while fitting and -fitting[0][1] <= position:
+            heapq.heappop(fitting)
         if not fitting:
             return chain
-        best = max(fitting, key=lambda one: (not segments[one].tombstone, one.last))
+        best = heapq.heappop(fitting)[2]
         chain.append(Taken(best, segments[best], position))
         position = best.last
 
 
-def _checked(landing: LandingZone, segment: PendingSegment) -> SegmentManifest | SegmentDamaged | SegmentNewer | None:
-    """Read and verify a segment. Returns its manifest, its fault, or None if its files have gone."""
-    try:
-        manifest = landing.manifest(segment)
-    except FileNotFoundError:
-        return None
-    except (SegmentDamaged, SegmentNewer) as fault:
-        return fault
-    except OSError as error:
-        raise LandingRefused(f"{segment.manifest} cannot be read ({error}): let the ingester read it") from error
-    if manifest.tombstone:
-        return manifest
-    try:
-        packed = segment.rows.read_bytes()
-        manifest.check(packed)
-        if (lines := _lines(packed)) != manifest.rows:
-            return SegmentDamaged(f"it has {lines} rows, and its manifest states {manifest.rows}")
-    except SegmentDamaged as fault:
-        return fault
-    except FileNotFoundError:
-        return SegmentDamaged("its rows are missing") if segment.manifest.exists() else None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        return SegmentDamaged(f"its rows cannot be unpacked: {error}")
-    except OSError as error:
-        raise LandingRefused(f"{segment.rows} cannot be read ({error}): let the ingester read it") from error
-    return manifest
-
-
-def _lines(packed: bytes) -> int:
-    with gzip.open(io.BytesIO(packed)) as file:
-        # In blocks: unpacked, a damaged or hostile file may be many times larger than packed.
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
-
-
-def _fault(manifest: SegmentManifest, segment: PendingSegment) -> str | None:
-    """Return why a segment cannot be read: damage after its verification, or invalid data from the gateway."""
+def _rows_checked(landing: LandingZone, segment: PendingSegment, manifest: SegmentManifest) -> Exception | None:
+    """Return the fault of the rows of a segment, or None."""
     if manifest.tombstone:
         return None
     try:
-        packed = segment.rows.read_bytes()
-        manifest.check(packed)
-        for expected, (seq, context, cells) in enumerate(unpacked(packed), manifest.first):
-            if seq != expected:
-                return f"row {expected} has the number {seq}"
-            if context not in manifest.contexts:
-                return f"row {seq} has the context {context}, which is not in its manifest"
-            if not -_LONGEST <= cells.time < _LONGEST:
-                return f"the time of row {seq} does not fit into 64 bits"
-    except SegmentDamaged as error:
-        return str(error)
-    except FileNotFoundError:
-        return "its rows are missing"
+        check_rows(manifest, landing.rows(segment, manifest))
+    except FileNotFoundError as gone:
+        return SegmentDamaged("its rows are missing") if segment.manifest.exists() else gone
+    except (SegmentDamaged, OSError) as fault:
+        return fault
     return None

@@ -12,13 +12,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, SegmentDamaged, SegmentManifest
+from edge.outbox.segment import (
+    EPOCH,
+    GATEWAY,
+    MANIFEST,
+    MOST_MANIFEST_BYTES,
+    ROWS,
+    STEM,
+    SegmentDamaged,
+    SegmentManifest,
+)
 from spark_offload.errors import LandingRefused
 
 ACKNOWLEDGED: Final = "ack.json"
@@ -26,6 +36,8 @@ QUARANTINE: Final = "quarantine"
 REASON: Final = ".reason"
 SCHEMA: Final = 1
 """Schema of the acknowledgements."""
+_MOST_ACKNOWLEDGED: Final = 1 << 20
+"""Bytes of a file of acknowledgements."""
 
 
 class OutboxEpoch(NamedTuple):
@@ -45,6 +57,9 @@ class PendingSegment(NamedTuple):
     first: int
     last: int
     manifest: Path
+
+    def __str__(self) -> str:
+        return f"{self.outbox}/{self.manifest.name.removesuffix(MANIFEST)}"
 
     @property
     def rows(self) -> Path:
@@ -88,14 +103,18 @@ class LandingZone:
         return sorted(found)
 
     def manifest(self, segment: PendingSegment) -> SegmentManifest:
-        """Read the manifest of a segment. Raises `SegmentDamaged`, `SegmentNewer`, `FileNotFoundError`."""
-        manifest = SegmentManifest.from_json(segment.manifest.read_bytes())
+        """Read the manifest of a segment. Raises `SegmentDamaged`, `SegmentNewer`, `OSError`."""
+        manifest = SegmentManifest.from_json(_content(segment.manifest, MOST_MANIFEST_BYTES))
         if (manifest.gateway, manifest.epoch, manifest.first, manifest.last) != (*segment.outbox, *segment[1:3]):
             raise SegmentDamaged(f"its manifest is that of {manifest.folder}/{manifest.stem}")
         return manifest
 
+    def rows(self, segment: PendingSegment, manifest: SegmentManifest) -> bytes:
+        """Read the rows file of a segment. Raises `SegmentDamaged`, `OSError`."""
+        return _content(segment.rows, manifest.size)
+
     def quarantine(self, segment: PendingSegment, reason: str) -> None:
-        """Move a damaged segment to quarantine, for inspection. Its gateway then sends it again.
+        """Move a damaged segment to quarantine, for inspection. Its gateway then sends it again. Raises `OSError`.
 
         The manifest is moved last. A crash in between leaves a manifest without rows, which the next round finds to be
         damaged again. Rows without a manifest would block their numbers forever.
@@ -125,19 +144,20 @@ class LandingZone:
         Returns an empty mapping if the file is missing or damaged; the next round of the ingester writes it again.
         """
         try:
-            body: Any = json.loads((self.folder / gateway / ACKNOWLEDGED).read_bytes())
+            body: Any = json.loads(_content(self.folder / gateway / ACKNOWLEDGED, _MOST_ACKNOWLEDGED))
             return {
                 str(epoch): {"last": int(entry["last"]), "table_version": int(entry["table_version"])}
                 for epoch, entry in body["acknowledged"].items()
             }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return {}
 
-    def acknowledge(self, positions: Mapping[OutboxEpoch, int], version: int) -> None:
-        """Acknowledge to gateways the numbers that are in a version of the table.
+    def acknowledge(self, positions: Mapping[OutboxEpoch, int], version: int) -> list[tuple[Path, OSError]]:
+        """Acknowledge to gateways the numbers that are in a version of the table. Returns the files that failed.
 
         An acknowledgement never decreases: the gateway may have deleted the acknowledged observations.
         """
+        failed = []
         for gateway in {outbox.gateway for outbox in positions}:
             if not (self.folder / gateway).is_dir():  # this gateway ships to another landing zone
                 continue
@@ -148,21 +168,45 @@ class LandingZone:
                     after[outbox.epoch] = {"last": last, "table_version": version}
             if after != before:
                 body = {"schema": SCHEMA, "acknowledged": dict(sorted(after.items()))}
-                write(self.folder / gateway / ACKNOWLEDGED, json.dumps(body).encode())
+                try:
+                    write(self.folder / gateway / ACKNOWLEDGED, json.dumps(body).encode())
+                except OSError as error:
+                    failed.append((self.folder / gateway / ACKNOWLEDGED, error))
+        return failed
 
     def clean(self, positions: Mapping[OutboxEpoch, int], keep: float) -> int:
-        """Remove the files of ingested segments that are older than `keep` seconds. Returns the number of files."""
+        """Remove the files of ingested segments that are older than `keep` seconds. Returns the number of files.
+
+        A file that cannot be removed stays.
+        """
         removed = 0
         for outbox, position in positions.items():
             for path in _files(self._folder(outbox)):
                 name = STEM.fullmatch(path.name.removesuffix(MANIFEST).removesuffix(ROWS))
                 if name and int(name[2]) <= position and age(path) > keep:
-                    path.unlink(missing_ok=True)
-                    removed += 1
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+                        removed += 1
         return removed
 
     def _folder(self, outbox: OutboxEpoch) -> Path:
         return self.folder / outbox.gateway / outbox.epoch
+
+
+def _content(path: Path, most: int) -> bytes:
+    """Read a regular file. Raises `SegmentDamaged` if it is another kind of file or larger, `OSError`."""
+    # A gateway with access to the directory may make anything there; opening a pipe would wait forever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise SegmentDamaged(f"{path.name} is not a regular file")
+        if status.st_size > most:
+            raise SegmentDamaged(f"{path.name} has {status.st_size} bytes, and the most are {most}")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 def age(path: Path) -> float:

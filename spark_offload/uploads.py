@@ -20,7 +20,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, SegmentDamaged, SegmentManifest, held, stem
+from edge.outbox.segment import (
+    EPOCH,
+    GATEWAY,
+    MANIFEST,
+    MOST_MANIFEST_BYTES,
+    ROWS,
+    STEM,
+    SegmentDamaged,
+    SegmentManifest,
+    held,
+    stem,
+)
+from edge.outbox.segment_validation import validate_rows
 from spark_offload.errors import LandingRefused
 from spark_offload.landing import QUARANTINE, LandingZone, sync
 
@@ -155,10 +167,9 @@ class Uploads:
 
         Concurrent uploads of the same file are safe: the second part for the same offset raises `OffsetWrong`.
         """
-        if offset + len(part) > self._largest:
-            raise UploadTooLarge(
-                f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments"
-            )
+        largest = min(self._largest, MOST_MANIFEST_BYTES) if name.is_manifest else self._largest
+        if offset + len(part) > largest:
+            raise UploadTooLarge(f"{name.file} exceeds {largest} bytes (--max-segment-bytes): send smaller segments")
         with self._locked(name), _disk_full_as_full():
             if self._space_left() < len(part):
                 raise Full(f"the landing zone has its {self._most} bytes (--max-landing-bytes): run the ingester")
@@ -227,7 +238,7 @@ class Uploads:
             return
         rows = self._landing.folder / manifest.folder / (manifest.stem + ROWS)
         try:
-            manifest.check(rows.read_bytes())
+            validate_rows(manifest, rows.read_bytes())
         except FileNotFoundError:
             raise Differs(f"{rows.name} is missing: send it first") from None
         except SegmentDamaged as error:

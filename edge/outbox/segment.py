@@ -22,7 +22,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edge.outbox.observation import EPOCH_LENGTH, Cells, ObservationContext
 
@@ -37,6 +39,17 @@ GATEWAY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 EPOCH: Final = re.compile(rf"[0-9a-f]{{{EPOCH_LENGTH}}}")
 STEM: Final = re.compile(r"(\d{12,18})-(\d{12,18})")
 """File name of a segment without its suffix."""
+
+
+MOST_ROWS: Final = 100_000
+"""Most observations in the range of a segment."""
+MOST_MANIFEST_BYTES: Final = 8 << 20
+_SHOWN: Final = 100
+"""Characters of the names of members in a message."""
+
+_Number = Annotated[int, Field(ge=1, lt=10**18)]
+_Time = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+"""Microseconds since 1970 that Spark can store."""
 
 
 class SegmentDamaged(ValueError):
@@ -105,22 +118,27 @@ class SegmentManifest:
     @classmethod
     def from_json(cls, text: bytes) -> SegmentManifest:
         """Parse a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
+        if len(text) > MOST_MANIFEST_BYTES:
+            raise SegmentDamaged(f"its manifest has {len(text)} bytes, and the most are {MOST_MANIFEST_BYTES}")
         try:
-            body = json.loads(text)
-        except ValueError as error:
-            raise SegmentDamaged(f"its manifest cannot be read, it is not JSON: {error}") from None
-        try:
-            if body["schema"] > SCHEMA:
-                raise SegmentNewer(f"it has schema {body['schema']}, and this program knows {SCHEMA}; update it")
-            contexts = {int(number): ObservationContext(**members) for number, members in body.pop("contexts").items()}
-            manifest = cls(contexts=contexts, **body)
-        except SegmentNewer:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise SegmentDamaged("its manifest cannot be read: it has other members than manifests have") from None
-        if fault := _fault(manifest):
-            raise SegmentDamaged(f"its manifest makes no sense: {fault}")
-        return manifest
+            version = _Version.model_validate_json(text)
+            if version.schema_ > SCHEMA:
+                raise SegmentNewer(f"it has schema {version.schema_}, and this program knows {SCHEMA}; update it")
+            members = _Members.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(str(step) for step in first["loc"])[:_SHOWN]
+            raise SegmentDamaged(
+                f"its manifest cannot be read: {place + ': ' if place else ''}{first['msg']}"
+            ) from None
+        if not members.last - MOST_ROWS < members.first <= members.last:
+            raise SegmentDamaged(
+                f"its manifest states {members.first} to {members.last}: that is no range of 1 to"
+                f" {MOST_ROWS} observations"
+            )
+        contexts = {int(number): ObservationContext(**dict(context)) for number, context in members.contexts.items()}
+        own = {name: value for name, value in members if name not in ("schema_", "contexts")}
+        return cls(contexts=contexts, schema=members.schema_, **own)
 
     def check(self, rows: bytes) -> None:
         """Check size and checksum of the rows file. Raises `SegmentDamaged`."""
@@ -205,26 +223,43 @@ def _is_tombstone(path: Path) -> bool:
         return False
 
 
-def _fault(manifest: SegmentManifest) -> str:
-    """Return the problem of a manifest; empty if it is valid."""
-    numbers: tuple[object, ...] = (
-        manifest.first,
-        manifest.last,
-        manifest.start,
-        manifest.end,
-        manifest.size,
-        manifest.schema,
-    )
-    texts: tuple[object, ...] = (manifest.gateway, manifest.epoch, manifest.sha256, manifest.reason)
-    if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
-        return "a member has the wrong type"
-    if not GATEWAY.fullmatch(manifest.gateway) or not EPOCH.fullmatch(manifest.epoch):
-        return "it names no outbox"
-    if not 1 <= manifest.first <= manifest.last:
-        return "it has no range"
-    if manifest.sha256 and not re.fullmatch("[0-9a-f]{64}", manifest.sha256):
-        return "it has no checksum"
-    return ""
+class _Version(BaseModel):
+    """The member that all versions of the format have."""
+
+    model_config = ConfigDict(strict=True)
+    schema_: int = Field(alias="schema", ge=1, lt=1 << 31)
+
+
+class _Context(BaseModel):
+    """Members of `ObservationContext`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    series: str | None = None
+    topic: str | None = None
+    feature: str | None = None
+    property: str | None = None
+    sensor: str | None = None
+    unit: str | None = None
+    datatype: str = ObservationContext._field_defaults["datatype"]
+    time_datatype: str = ObservationContext._field_defaults["time_datatype"]
+    graph: str | None = None
+
+
+class _Members(_Version):
+    """Members of a manifest in the current schema."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    gateway: Annotated[str, Field(pattern=f"^{GATEWAY.pattern}$")]
+    epoch: Annotated[str, Field(pattern=f"^{EPOCH.pattern}$")]
+    first: _Number
+    last: _Number
+    start: _Time
+    end: _Time
+    size: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    contexts: dict[Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")], _Context]
+    replayed: bool = False
+    reason: str = ""
 
 
 def _escaped(cell: str) -> str:

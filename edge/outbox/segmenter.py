@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from edge.outbox.observation import ObservationContext
-from edge.outbox.segment import SegmentManifest, packed
+from edge.outbox.segment import MOST_MANIFEST_BYTES, SegmentManifest, packed
 from edge.outbox.sqlite_tables import DamagedDatabase, Lost, Row
 
 
@@ -41,7 +41,8 @@ class Segment(NamedTuple):
 
 
 def cut(stored: Stored, first: int, last: int) -> Segment:
-    """Build the segment from `first` to `last`. It ends earlier where stored and dropped rows meet.
+    """Build the segment from `first` to `last`. It ends earlier where stored and dropped rows meet, or where the
+    contexts of its rows would make the manifest too large.
 
     Equal rows give equal bytes. Raises `DamagedDatabase`.
     """
@@ -54,20 +55,20 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
         return _tombstone(stored, first, last)
     data = packed(f"{seq}\t{context}\t{body}" for seq, context, body in rows)
     times = [int(body.partition("\t")[0]) for _, _, body in rows]
-    return Segment(
-        SegmentManifest(
-            gateway=stored.gateway,
-            epoch=stored.epoch,
-            first=first,
-            last=first + len(rows) - 1,
-            start=min(times),
-            end=max(times),
-            size=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
-            contexts=stored.contexts({context for _, context, _ in rows}),
-        ),
-        data,
+    manifest = SegmentManifest(
+        gateway=stored.gateway,
+        epoch=stored.epoch,
+        first=first,
+        last=first + len(rows) - 1,
+        start=min(times),
+        end=max(times),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        contexts=stored.contexts({context for _, context, _ in rows}),
     )
+    if len(manifest.contexts) > 1 and len(manifest.to_json()) > MOST_MANIFEST_BYTES:
+        return cut(stored, first, first + len(rows) // 2 - 1)
+    return Segment(manifest, data)
 
 
 def _tombstone(stored: Stored, first: int, last: int) -> Segment:

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, ValidationInfo, field_validator
 
+from edge.outbox.segment import MOST_ROWS
 from edge.section import KIB, MIB, Section, key
 from edge.section_types import OptionalPath, absolute, web_url
 
@@ -85,7 +86,7 @@ class OffloadSettings(Section):
         "Most observations in a segment. The gateway ships as soon as so many wait. 10,000 take a few MiB of memory "
         "for a short time.",
         minimum=1,
-        maximum=100_000,
+        maximum=MOST_ROWS,
     )
     retry_min: float = key(
         1.0,

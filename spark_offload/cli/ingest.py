@@ -97,6 +97,8 @@ def _run(
         for segment in done.damaged:
             name = f"{segment.outbox}/{segment.stem}"
             click.echo(f"edge-history: {name} is damaged and in quarantine: {segment.reason}", err=True)
+        for problem in done.problems:
+            click.echo(f"edge-history: {problem}", err=True)
         if ended.is_set():
             break
     if done is not None:

@@ -19,10 +19,10 @@ from ingest_sender import EPOCH, Sender, rows_of
 from edge.outbox.observation import XSD, Cells, ObservationContext
 from edge.outbox.segment import SegmentManifest, packed
 from spark_offload.commit import append
-from spark_offload.errors import LandingRefused, Overtaken, TableBusy, TableRefused
+from spark_offload.errors import IngestFailed, LandingRefused, Overtaken, TableBusy, TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.intake import look
-from spark_offload.landing import LandingZone, OutboxEpoch
+from spark_offload.landing import LandingZone, OutboxEpoch, write
 from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.table import SCHEMA, make_table, open_table
@@ -188,8 +188,10 @@ def test_times_out_of_range_are_bounded(spark: SparkSession, tmp_path: Path) -> 
     ("text", "reason"),
     [
         ("1\t1\t0\t1\n2\t7\t0\t1\n", "row 2 has the context 7"),
-        ("1\t1\t0\t1\nx\t1\t0\t1\n", "a row cannot be read"),
-        ("1\t1\t0\t1\n2\t1\t99999999999999999999\t1\n", "does not fit into 64 bits"),
+        ("1\t1\t0\t1\nx\t1\t0\t1\n", "row 2 begins with"),
+        ("1\t1\t0\t1\n2\t1_0\t0\t1\n", "row 2 cannot be read"),
+        ("1\t1\t0\t1\n2\t1\t1e3\t1\n", "row 2 cannot be read"),
+        ("1\t1\t0\t1\n2\t1\t9999999999999999999\t1\n", "does not fit into 64 bits"),
     ],
 )
 def test_segment_with_invalid_rows_is_quarantined(spark: SparkSession, tmp_path: Path, text: str, reason: str) -> None:
@@ -201,10 +203,54 @@ def test_segment_with_invalid_rows_is_quarantined(spark: SparkSession, tmp_path:
     Sender(landing, OBSERVATIONS).put(
         SegmentManifest("box-1", EPOCH, 1, 2, 0, 0, len(bad), checksum, {1: ObservationContext()}), bad
     )
-    first, second = ingest(spark, landing, table)
-    assert reason in first.damaged[0].reason
-    assert second.observations == 10
+    done = ingest(spark, landing, table)
+    assert [reason in fault.reason for one in done for fault in one.damaged] == [True]
+    assert sum(one.observations for one in done) == 10
     assert len(LandingZone(landing).quarantined()) == 1
+
+
+def test_segments_that_only_spark_refuses_are_found(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
+    """A defect of the validation would otherwise let one segment stop all gateways."""
+    monkeypatch.setattr("spark_offload.intake.validate_rows", lambda manifest, packed: None)
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    for number in range(6):
+        Sender(landing, OBSERVATIONS, gateway=f"box-{number}").send(1, 10)
+    bad = packed(["1\t1_0\t0"])
+    checksum = hashlib.sha256(bad).hexdigest()
+    manifest = SegmentManifest("box-9", EPOCH, 1, 1, 0, 0, len(bad), checksum, {1: ObservationContext()})
+    Sender(landing, OBSERVATIONS, gateway="box-9").put(manifest, bad)
+    first, second = ingest(spark, landing, table)
+    (fault,) = first.damaged
+    assert fault.outbox.gateway == "box-9"
+    assert fault.reason.startswith("Spark cannot read it: ")
+    assert second.observations == 60
+
+
+def test_a_failure_of_the_table_is_no_fault_of_the_segments(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    Sender(tmp_path / "landing", OBSERVATIONS).send(1, 10)
+    monkeypatch.setattr("spark_offload.ingest.append", full)
+    with pytest.raises(IngestFailed, match="No space left"):
+        ingest(spark, tmp_path / "landing", tmp_path / "table")
+    assert LandingZone(tmp_path / "landing").quarantined() == []
+
+
+def test_a_full_landing_zone_is_emptied(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
+    """An acknowledgement needs space: segments that are in the table make room for it."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    sender = Sender(landing, OBSERVATIONS)
+    sender.send(1, 10)
+
+    def limited(path: Path, body: bytes) -> None:
+        if path.name == "ack.json" and list(landing.glob("*/*/*.gz")):
+            raise OSError(28, "No space left on device")
+        write(path, body)
+
+    monkeypatch.setattr("spark_offload.landing.write", limited)
+    (done,) = ingest(spark, landing, table)
+    assert (done.observations, done.problems, sender.acknowledged) == (10, [], 10)
 
 
 def test_second_commit_on_the_same_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 import time
@@ -92,6 +94,108 @@ def test_damaged_segments_are_quarantined_and_accepted_when_sent_again(
     assert not list(sender.folder.glob("000000000011-*"))
     sender.send(11, 20)
     assert ranges(look(landing, {BOX: 10}, 1000).taken) == [(10, 20), (20, 30)]
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def state(path: Path, **members: object) -> None:
+    """Change members of a manifest."""
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}))
+
+
+def rewrite(manifest: Path, packed: bytes) -> None:
+    """Replace the rows of a segment, with the checksum of the new ones."""
+    rows_of(manifest).write_bytes(packed)
+    state(manifest, size=len(packed), sha256=hashlib.sha256(packed).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: path.write_bytes(b"[" * 200_000), "recursion limit"),
+        (lambda path: path.write_bytes(b" " * (9 << 20)), "the most are"),
+        (lambda path: state(path, contexts={"99999999999": {}}), "contexts.99999999999"),
+        (lambda path: state(path, replayed="yes"), "replayed: "),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":1e400')), "schema: "),
+        (lambda path: path.rename(path.with_name("000000000001-1000000000000.json")), "manifest is that of"),
+        (lambda path: replace_by_directory(rows_of(path)), "is not a regular file"),
+        (lambda path: replace_by_pipe(rows_of(path)), "is not a regular file"),
+        (lambda path: rewrite(path, rows_of(path).read_bytes() + b"\0"), "other data after the rows"),
+        (lambda path: rewrite(path, gzip.compress(b"1" * (33 << 20))), "larger than"),
+        (lambda path: rewrite(path, gzip.compress(b"1\t1\t0\n" * 10)), "row 2 begins with"),
+    ],
+)
+def test_one_gateway_never_stops_the_others(tmp_path: Path, sender: Sender, harm, reason: str) -> None:
+    """Whatever one writes, it is put aside in the same round that takes the segments of the others."""
+    others = [Sender(tmp_path, OBSERVATIONS, gateway=name) for name in ("box-0", "box-2")]
+    harm(sender.send(1, 10))
+    for other in others:
+        other.send(1, 10)
+    landing = LandingZone(tmp_path)
+    found = look(landing, {}, 1000)
+    assert [one.segment.outbox.gateway for one in found.taken] == ["box-0", "box-2"]
+    assert [reason in one.reason for one in found.damaged] == [True]
+    assert landing.quarantined() == found.damaged
+    assert found.problems == []
+
+
+def test_segments_of_a_newer_schema_take_no_room_of_others(tmp_path: Path, sender: Sender) -> None:
+    for first in range(1, 100, 10):
+        state(sender.send(first, first + 9), schema=2)
+    other = Sender(tmp_path, OBSERVATIONS, gateway="box-2")
+    other.send(1, 10)
+    found = look(LandingZone(tmp_path), {}, 10)
+    assert [one.segment.outbox.gateway for one in found.taken] == ["box-2"]
+
+
+def test_outboxes_take_turns(tmp_path: Path, sender: Sender) -> None:
+    for first in range(1, 100, 10):
+        sender.send(first, first + 9)
+    Sender(tmp_path, OBSERVATIONS, gateway="box-2").send(1, 10)
+    found = look(LandingZone(tmp_path), {}, 30)
+    taken = [(one.segment.outbox.gateway, one.segment.last) for one in found.taken]
+    assert taken == [("box-1", 10), ("box-1", 20), ("box-2", 10)]
+    assert found.more
+
+
+def test_a_segment_that_cannot_be_put_aside_is_reported(tmp_path: Path, sender: Sender) -> None:
+    (tmp_path / "quarantine").touch()
+    rows_of(sender.send(1, 10)).unlink()
+    Sender(tmp_path, OBSERVATIONS, gateway="box-2").send(1, 10)
+    found = look(LandingZone(tmp_path), {}, 1000)
+    assert [one.segment.outbox.gateway for one in found.taken] == ["box-2"]
+    (problem,) = found.problems
+    assert problem.startswith(f"box-1/{EPOCH}/000000000001-000000000010 is damaged (its rows are missing) and cannot")
+
+
+def test_an_acknowledgement_that_cannot_be_written_stops_no_other(tmp_path: Path, sender: Sender) -> None:
+    other = Sender(tmp_path, OBSERVATIONS, gateway="box-2")
+    sender.send(1, 10)
+    other.send(1, 10)
+    (tmp_path / "box-1" / "ack.json").mkdir()
+    landing = LandingZone(tmp_path)
+    assert landing.acknowledged("box-1") == {}
+    failed = landing.acknowledge({BOX: 10, OutboxEpoch("box-2", EPOCH): 10}, 1)
+    assert [path for path, _ in failed] == [tmp_path / "box-1" / "ack.json"]
+    assert other.acknowledged == 10
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b'{"acknowledged":{"a":{"last":1e400,"table_version":1}}}', b"\xff"]
+)
+def test_damaged_acknowledgements_are_written_again(tmp_path: Path, sender: Sender, content: bytes) -> None:
+    sender.send(1, 10)
+    (tmp_path / "box-1" / "ack.json").write_bytes(content)
+    assert LandingZone(tmp_path).acknowledge({BOX: 10}, 1) == []
+    assert sender.acknowledged == 10
 
 
 def test_observations_of_a_damaged_segment_may_arrive_in_another(tmp_path: Path, sender: Sender) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 
 import pyoxigraph as ox
@@ -52,17 +53,36 @@ def test_quads_are_canonical(context: ObservationContext, time: int, value: str)
     assert len(set(lines)) == len(lines)
 
 
+def manifest_with(**members: object) -> bytes:
+    """Return a manifest with other members than the gateway writes."""
+    return json.dumps({**json.loads(SegmentManifest("a", EPOCH, 1, 2, 3, 4).to_json()), **members}).encode()
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (b"", "cannot be read"),
         (b"[]", "cannot be read"),
         (b'{"schema":1,"contexts":{}}', "cannot be read"),
-        (replace(SegmentManifest("a", EPOCH, 1, 2, 3, 4), first=0).to_json(), "no range"),
-        (SegmentManifest("../a", EPOCH, 1, 2, 3, 4).to_json(), "no outbox"),
-        (SegmentManifest("a", "E", 1, 2, 3, 4).to_json(), "no outbox"),
-        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, sha256="x").to_json(), "no checksum"),
-        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, size="x").to_json(), "wrong type"),  # type: ignore[arg-type]
+        (replace(SegmentManifest("a", EPOCH, 1, 2, 3, 4), first=0).to_json(), "first: "),
+        (SegmentManifest("../a", EPOCH, 1, 2, 3, 4).to_json(), "gateway: "),
+        (SegmentManifest("a", "E", 1, 2, 3, 4).to_json(), "epoch: "),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, sha256="x").to_json(), "sha256: "),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, size="x").to_json(), "size: "),  # type: ignore[arg-type]
+        (SegmentManifest("a", EPOCH, 3, 2, 3, 4).to_json(), "no range"),
+        (SegmentManifest("a", EPOCH, 1, 10**17, 3, 4, reason="full").to_json(), "no range"),
+        (SegmentManifest("a", EPOCH, 1, 10**18, 3, 4).to_json(), "last: "),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 1 << 63).to_json(), "end: "),
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, replayed="yes").to_json(), "replayed: "),  # type: ignore[arg-type]
+        (SegmentManifest("a", EPOCH, 1, 2, 3, 4, contexts={10**10: ObservationContext()}).to_json(), r"contexts\."),
+        (manifest_with(contexts={"1_0": {}}), r"contexts\.1_0"),
+        (manifest_with(contexts={"1": {"unit": 5}}), r"contexts\.1\.unit: "),
+        (manifest_with(contexts={"1": {"colour": "red"}}), r"contexts\.1\.colour: "),
+        (manifest_with(schema=True), "schema: "),
+        (manifest_with(schema="1"), "schema: "),
+        (b'{"schema":1e400}', "schema: "),
+        (b'{"contexts":' + b"[" * 200_000, "recursion limit"),
+        (b" " * (8 << 20) + b"{}", "the most are"),
     ],
 )
 def test_a_damaged_manifest_is_refused(text: bytes, reason: str) -> None:
