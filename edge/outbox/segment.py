@@ -133,8 +133,7 @@ class SegmentManifest:
             ) from None
         if not members.last - MOST_ROWS < members.first <= members.last:
             raise SegmentDamaged(
-                f"its manifest states {members.first} to {members.last}: that is no range of 1 to"
-                f" {MOST_ROWS} observations"
+                f"its manifest states {members.first} to {members.last}, and a segment has at most {MOST_ROWS} rows"
             )
         contexts = {int(number): ObservationContext(**dict(context)) for number, context in members.contexts.items()}
         own = {name: value for name, value in members if name not in ("schema_", "contexts")}
