@@ -197,6 +197,11 @@ class Uploads:
                         f"{name.file} exists with other content, and segments never change: begin a new epoch"
                     )
                 return False
+            if state is not None and state.offset > offset:
+                # The received bytes are of other content, which is longer: the gateway was restarted during an upload
+                # and has cut the segment again. They would refuse each further attempt.
+                self._part(name).unlink()
+                raise OffsetWrong("0 bytes are received")
             if state is None and offset == 0:
                 # An empty file has no part that would have created it.
                 self._part(name).touch()

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edge.outbox.over_http import HttpLanding
 from edge.outbox.segment import MANIFEST, ROWS, SegmentManifest, stem
+from edge.outbox.segmenter import Segment
 from edge.security import certificates
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.uploads import Name, State, Uploads
@@ -324,6 +327,22 @@ def test_an_interrupted_part_is_continued(receiver: Receiver, client: httpx.Clie
         answer = send(client, path(manifest), rows)
     assert answer.status_code in (200, 201)
     assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_a_segment_that_was_cut_again_replaces_the_received_bytes(receiver: Receiver, epoch: str) -> None:
+    """The receiver was killed before the last part of a manifest, and the restarted gateway calls the segment late."""
+    manifest, rows = segment(1, 50, epoch=epoch)
+    late = replace(manifest, replayed=True)
+    assert len(late.to_json()) < len(manifest.to_json())
+    name = path(manifest, MANIFEST)
+    with receiver.client() as client:
+        send(client, path(manifest, ROWS), rows)
+        content = manifest.to_json()
+        headers = {"Upload-Offset": "0", "Upload-Complete": "?0"}
+        assert client.patch(name, content=content, headers=headers).status_code == 204
+    token = receiver.tokens["g1"]
+    HttpLanding(receiver.url, timeout=20, token=lambda: token, ca_file=None).put(Segment(late, rows))
+    assert there(receiver, manifest, MANIFEST).read_bytes() == late.to_json()
 
 
 def test_the_same_file_sent_by_many_at_once_is_there_once(receiver: Receiver, epoch: str) -> None:
