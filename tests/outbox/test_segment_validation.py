@@ -66,7 +66,7 @@ def test_rows_that_spark_reads_otherwise_are_refused(text: str, reason: str) -> 
         check(gzip.compress(text.encode()), 1, 2)
 
 
-GOOD = gzip.compress(b"1\t7\t0\n2\t7\t0\n")
+GOOD = gzip.compress(b"1\t7\t0\n2\t7\t0\n", mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,10 @@ GOOD = gzip.compress(b"1\t7\t0\n2\t7\t0\n")
         (GOOD + b"\0", "other data after the rows"),
         (GOOD + GOOD, "other data after the rows"),
         (zlib.compress(b"1\t7\t0\n2\t7\t0\n"), "cannot be unpacked"),
-        (gzip.compress(b"1\t7\t0\n2\t7\t0\t\xff\n"), "not UTF-8"),
-        (gzip.compress(b"1\t7\t0\t" + b"0" * (MOST_ROW_BYTES + 1)), "larger than"),
+        (gzip.compress(b"1\t7\t0\n2\t7\t0\t\xff\n", mtime=0), "not UTF-8"),
+        (gzip.compress(b"1\t7\t0\t" + b"0" * (MOST_ROW_BYTES + 1), mtime=0), "larger than"),
     ],
+    ids=["empty", "cut off", "byte after it", "two members", "zlib", "not UTF-8", "large row"],
 )
 def test_other_files_are_refused(packed: bytes, reason: str) -> None:
     with pytest.raises(SegmentDamaged, match=reason):
