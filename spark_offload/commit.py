@@ -12,6 +12,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -32,11 +33,18 @@ _DAYS: Final = 8
 """
 
 
-def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[OutboxEpoch, int]) -> int:
+def append(
+    spark: SparkSession,
+    path: str,
+    rows: DataFrame,
+    version: int,
+    positions: Mapping[OutboxEpoch, int],
+    note: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Append rows to a version of the table. Returns the new version, which is durable then.
 
-    `positions` are the last numbers of all outboxes after this commit. Raises `Overtaken` if another ingester
-    committed first.
+    `positions` are the last numbers of all outboxes after this commit; `note` is stored with them. Raises `Overtaken`
+    if another ingester committed first.
     """
     run = uuid.uuid4().hex
     try:
@@ -47,7 +55,7 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
             .partitionBy(PARTITION)
             .option("txnAppId", _APPLICATION)
             .option("txnVersion", version + 1)
-            .option("userMetadata", commit_metadata(run, positions))
+            .option("userMetadata", commit_metadata(run, positions, note))
             .save(path)
         )
     except Exception as error:

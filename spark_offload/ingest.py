@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_offload.commit import alone, append
 from spark_offload.errors import IngestFailed, Overtaken
+from spark_offload.gaps import acknowledged_but_missing, refuse_new_table
 from spark_offload.intake import Gap, look, put_aside, unreadable
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
 from spark_offload.positions import place
@@ -102,13 +103,20 @@ def _with_patience(spark: SparkSession, landing: LandingZone, path: str, keep: f
 
 
 def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
+    refuse_new_table(spark, landing, path)
     make_table(spark, path)
     version, positions = place(spark, path)
     # An earlier round may have died between its commit and the acknowledgement.
     problems = _acknowledge(landing, positions, version)
     found = look(landing, positions, most)
     done = IngestRound(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
-    done.problems = problems + found.problems
+    lacking = [
+        f"{one} were acknowledged, but are not in the table: it was restored from an older state, or is another one."
+        f" Restore the newer one, or accept: edge-history gaps accept {one.outbox.gateway} --landing {landing.folder}"
+        f" --table {path}"
+        for one in acknowledged_but_missing(landing, positions)
+    ]
+    done.problems = [*problems, *found.problems, *lacking]
     done.more = found.more and bool(found.taken or found.damaged)
     if found.taken:
         after = found.positions(positions)

@@ -85,13 +85,16 @@ class LandingZone:
         if not folder.is_dir():
             raise LandingRefused(f"{folder} is not a directory: create or mount it before gateways ship to it")
 
+    def gateways(self) -> list[str]:
+        """Return the gateways with a directory, sorted by name."""
+        return [path.name for path in _folders(self.folder) if GATEWAY.fullmatch(path.name) and path.name != QUARANTINE]
+
     def outboxes(self) -> Iterator[OutboxEpoch]:
         """Yield the outboxes that have sent data, sorted by name."""
-        for gateway in _folders(self.folder):
-            if GATEWAY.fullmatch(gateway.name) and gateway.name != QUARANTINE:
-                for epoch in _folders(gateway):
-                    if EPOCH.fullmatch(epoch.name):
-                        yield OutboxEpoch(gateway.name, epoch.name)
+        for gateway in self.gateways():
+            for epoch in _folders(self.folder / gateway):
+                if EPOCH.fullmatch(epoch.name):
+                    yield OutboxEpoch(gateway, epoch.name)
 
     def segments(self, outbox: OutboxEpoch) -> list[PendingSegment]:
         """Return the segments with a manifest, sorted by first number."""

@@ -43,9 +43,10 @@ class TablePlace(NamedTuple):
     positions: dict[OutboxEpoch, int]
 
 
-def commit_metadata(run: str, positions: Mapping[OutboxEpoch, int]) -> str:
-    """Return the `userMetadata` of a commit: its run id and the positions after it, as JSON."""
-    body = {"edge_history": FORMAT, "run": run, "positions": {str(outbox): last for outbox, last in positions.items()}}
+def commit_metadata(run: str, positions: Mapping[OutboxEpoch, int], note: Mapping[str, str]) -> str:
+    """Return the `userMetadata` of a commit: its run id, the positions after it, and a note for people, as JSON."""
+    numbers = {str(outbox): last for outbox, last in positions.items()}
+    body = {**note, "edge_history": FORMAT, "run": run, "positions": numbers}
     return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
 

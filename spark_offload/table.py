@@ -116,6 +116,13 @@ def _why_none(path: str) -> str:
     return f"table {path} does not exist; `edge-history ingest` creates it"
 
 
+def exists(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a Delta table at a path."""
+    jvm = spark._jvm
+    assert jvm is not None  # noqa: S101  only Spark Connect sessions have none
+    return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path))
+
+
 def make_table(spark: SparkSession, path: str) -> None:
     """Create the table if it does not exist. Raises `TableRefused` if it exists with another schema version."""
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in SCHEMA)

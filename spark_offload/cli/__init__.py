@@ -13,6 +13,7 @@ COMMANDS = (
     "analyse",
     "bench",
     "export",
+    "gaps",
     "gateways",
     "ingest",
     "jars",
