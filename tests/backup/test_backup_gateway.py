@@ -71,7 +71,7 @@ def edge(gateway: GatewayProcess, *arguments: object) -> subprocess.CompletedPro
 def shipped(landing: Path) -> dict[str, set[int]]:
     """Return the shipped numbers of each epoch."""
     found: dict[str, set[int]] = {}
-    for path in landing.rglob(f"*{MANIFEST}"):
+    for path in landing.rglob(f"[!.]*{MANIFEST}"):
         manifest = SegmentManifest.from_json(path.read_bytes())
         found.setdefault(manifest.epoch, set()).update(range(manifest.first, manifest.last + 1))
     return found

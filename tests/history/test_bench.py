@@ -34,7 +34,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_segments_are_whole_and_leave_nothing_out(landing: Path) -> None:
     found: dict[str, list[int]] = {}
-    for path in sorted(landing.rglob(f"*{MANIFEST}")):
+    for path in sorted(landing.rglob(f"[!.]*{MANIFEST}")):
         manifest = SegmentManifest.from_json(path.read_bytes())
         rows = path.with_name(manifest.stem + ROWS).read_bytes()
         manifest.check(rows)

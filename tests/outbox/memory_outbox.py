@@ -80,7 +80,7 @@ class Zone:
     def manifests(self):
         """Return all manifests by their first number, checked against their rows."""
         found = []
-        for file in sorted(self.folder.glob(f"*{MANIFEST}")):
+        for file in sorted(self.folder.glob(f"[!.]*{MANIFEST}")):
             manifest = SegmentManifest.from_json(file.read_bytes())
             assert file.name == manifest.stem + MANIFEST
             if not manifest.tombstone:
