@@ -326,6 +326,19 @@ class TripleIndex:
                 self.unmoved = None
             yield
 
+    def free(self) -> Iterator[None]:
+        """Free an index that is not used any more. Yields after each piece: 100,000 triples at once take 30 ms."""
+        left = _MOVED
+        for index in (self.spo, self.pos):
+            while index:
+                _, branch = index.popitem()
+                while branch:
+                    branch.popitem()
+                    left -= 1
+                    if not left:
+                        left = _MOVED
+                        yield
+
     def settle_at_once(self) -> None:
         """Move all these triples."""
         for _ in self.settle():

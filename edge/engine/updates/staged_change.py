@@ -97,6 +97,8 @@ class StagedChange:
         self._joined = 0
         self._disturbed = False
         """Whether other updates have changed so much since the merges began that the merges must start again."""
+        self._freeing: Iterator[None] = iter(())
+        """Frees the last comparison while a new one replaces it."""
         self._spare: list[object] = []
         """Terms and quads that would all be freed together with the update. `release` frees them piece by piece."""
         self._stale: set[Quad] = set()
@@ -243,22 +245,22 @@ class StagedChange:
                     dictionary.release_triple(s, p, o)
             if len(wanted) % _PIECE == 0:
                 yield
-        for merge in self._merges.values():
-            yield from merge.release()
-        # The lists of statements may have other users, so they must not be changed.
-        for statements in (self._added, self._removed):
-            for first in range(0, len(statements), _PIECE):
-                self._spare += statements[first : first + _PIECE]
-                yield
-        del statements
-        held = [*self.ids, self._added_index, self._removed_index, self._added, self._removed]
-        self._reset()
-        while held:
-            held.pop()
-            yield
+        yield from self._freeing
+        yield from self._drop(applied=applied)
         while self._spare:
             del self._spare[-_PIECE:]
             yield
+
+    def _drop(self, *, applied: bool) -> Iterator[None]:
+        """Drop the comparison. The iterator frees it piece by piece.
+
+        `applied`: the graph took over the index of the added quads.
+        """
+        indexes = [*self._removed_index.values(), *(() if applied else self._added_index.values())]
+        others: list[object] = [self.net, *self.ids]
+        freeing = _freed([*self._merges.values()], indexes, [self._added, self._removed], others)
+        self._reset()
+        return freeing
 
     def _search(self) -> None:
         """Look up a piece of the quads of other large changes."""
@@ -408,11 +410,13 @@ class StagedChange:
 
     def _compare(self) -> Iterator[None]:
         """Compare the goal with the graph, and build and encode the difference."""
+        if self._compared:
+            self._freeing = self._drop(applied=False)
+            yield from self._freeing
         self._compared += 1
         self._stale.clear()
         self._unsearched.clear()
         self._turned.clear()
-        self._reset()
         quads = self._order
         for first in range(0, len(quads), _ENCODED):
             added, removed = len(self._added), len(self._removed)
@@ -504,3 +508,26 @@ class StagedChange:
         for quad in quads:
             (added if self.net[quad] else removed).append(self._statement(quad))
         return added, removed
+
+
+def _freed(
+    merges: list[TripleMerge], indexes: list[TripleIndex], statements: list[list[Statement]], others: list[object]
+) -> Iterator[None]:
+    """Free the parts of a comparison. Yields after each piece. It empties all lists that it gets."""
+    while merges:
+        yield from merges.pop().release()
+    while indexes:
+        yield from indexes.pop().free()
+    spare: list[Statement] = []
+    while statements:
+        each = statements.pop()  # it may have other users, so it must not be changed
+        for first in range(0, len(each), _PIECE):
+            spare += each[first : first + _PIECE]
+            yield
+    del each
+    while spare:
+        del spare[-_PIECE:]
+        yield
+    while others:
+        others.pop()
+        yield
