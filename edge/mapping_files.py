@@ -21,10 +21,13 @@ def is_mapping_file(path: Path) -> bool:
     return path.suffix in _ENDINGS and not path.name.startswith(".")
 
 
-def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack:
-    """Return the pack of a file. Raises `MappingError` with every problem, `OSError` for an unreadable file."""
+def load_file(path: Path, *, limits: MappingLimits | None = None, strict: bool = True) -> MappingPack:
+    """Return the pack of a file. `strict`: see `load_pack`.
+
+    Raises `MappingError` with every problem, `OSError` for an unreadable file.
+    """
     if path.suffix not in _PROFILES:
-        return load_pack(path, limits=limits)
+        return load_pack(path, limits=limits, strict=strict)
     # Imported here: without a profile among the mapping files, the gateway saves the memory and start-up time.
     from edge.jsap import Profile, ProfileError
 
@@ -35,7 +38,7 @@ def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack
         raise MappingError(faults) from None
     # As Listing 17 of the paper, so that both forms of files have one loader.
     table = {mapping.topic: _entry(mapping) for mapping in profile.mappings}
-    pack = load_pack(json.dumps({"semantic-mappings": table}), path.stem, limits=limits)
+    pack = load_pack(json.dumps({"semantic-mappings": table}), path.stem, limits=limits, strict=strict)
     return replace(pack, file=str(path))
 
 

@@ -139,7 +139,7 @@ class MappingFiles:
 
     def _load(self, path: Path, stamp: Stamp, known: _File | None) -> bool:
         try:
-            pack = load_file(path, limits=self.limits)
+            pack = load_file(path, limits=self.limits, strict=False)
         except (MappingError, OSError) as error:
             previous = known.pack if known is not None else None
             # With the stamp of the invalid version, so that it is not read again until it changes.
@@ -151,6 +151,8 @@ class MappingFiles:
             return False
         self._files[path] = _File(stamp, pack, None)
         _log.info("mappings.file_read", extra={"file": str(path), "mappings": len(pack.mappings)})
+        for warning in pack.warnings:
+            _log.warning("mappings.doubtful", extra={"file": str(path), "reason": str(warning)})
         return True
 
     def _stamps(self) -> dict[Path, Stamp] | None:

@@ -28,18 +28,24 @@ def mapping() -> None:
 @mapping.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(files: tuple[Path, ...]) -> None:
-    """Check mapping files. Prints a line for each problem, with exit code 2."""
-    from edge.mapping import check_file
+    """Check mapping files. Prints a line for each problem, with exit code 2; warnings do not change the exit code."""
+    from edge.mapping import MappingError
     from edge.mapping_files import load_file
 
     faulty = False
     for file in files:
-        if faults := check_file(file, load_file):
-            faulty = True
-            for fault in faults:
-                click.echo(f"edge: {fault}", err=True)
-        else:
+        try:
             pack = load_file(file)
+        except MappingError as error:
+            faulty = True
+            for fault in error.faults:
+                click.echo(f"edge: {fault}", err=True)
+        except OSError as error:
+            faulty = True
+            click.echo(f"edge: {file} cannot be read: {error.strerror or error}", err=True)
+        else:
+            for warning in pack.warnings:
+                click.echo(f"edge: warning: {warning}", err=True)
             others = ((pack.actuators, "actuator"), (pack.ports, "serial port"))
             counts = [_counted(len(found), what) for found, what in others if found]
             if pack.mappings or not counts:
@@ -111,6 +117,34 @@ def test(
         click.echo("\n".join(_as_text(explanation)))
     if not explanation.outcome.matched or explanation.outcome.problems:
         sys.exit(REFUSED)
+
+
+@mapping.command()
+@click.argument("text", required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="All units of QUDT 1.1 and 2, not only those that payloads can name."
+)
+def units(text: str | None, every: bool) -> None:
+    """List units: symbol, codes, IRI. TEXT: only units with this text in one of them.
+
+    In mapping files, `unit` is a code, a symbol or an IRI of this list, or an IRI of another vocabulary.
+
+    \b
+    edge mapping units
+    edge mapping units pascal
+    """
+    from edge.mapping import all_units
+
+    # A text is searched in all units: whoever looks for a unit does not know whether it is common.
+    found = [unit for unit in all_units() if every or text or unit.common]
+    if text:
+        word = text.casefold()
+        found = [unit for unit in found if word in " ".join((unit.symbol, *unit.codes, unit.iri)).casefold()]
+    if not found:
+        click.echo(f"edge: no unit contains {printable(text or '')}", err=True)
+        sys.exit(REFUSED)
+    for unit in found:
+        click.echo(f"{unit.symbol or '-':<12} {' '.join(unit.codes) or '-':<32} {unit.iri}")
 
 
 @mapping.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edge.adapters.files import MappingFiles
 from edge.gateway.documents import Documents
-from edge.mapping import MappingError, MappingPack, explain, load_pack, to_json
+from edge.mapping import Fault, MappingError, MappingPack, explain, load_pack, to_json
 from edge.mapping_files import is_mapping_file
 from edge.protocol.errors import InvalidRequest
 
@@ -64,17 +64,30 @@ class MappingDocuments:
             self._files.look()
 
     def test(self, topic: str, payload: bytes, name: str, text: str | None) -> Mapping[str, object]:
-        """Return what the gateway would make of a message: `faults` of the text, or an explanation.
+        """Return what the gateway would make of a message: `faults` and `warnings` of the text, and an explanation.
+
+        There is none if the text has faults.
 
         `text`: content of the file `name` instead of its present one; None: the files as they are.
         """
         path, mapper = self._documents.path(name), self._files.mapper
+        warnings: Sequence[Fault] = ()
         if text is not None:
             try:
-                mapper = self._files.mapper_with(path, self._pack(path, text))
+                pack = self._pack(path, text)
             except MappingError as error:
-                return {"faults": [{"line": fault.line, "text": str(fault)} for fault in error.faults]}
-        return {"faults": [], **to_json(explain(mapper, topic, payload, datetime.now(UTC)))}
+                return {"faults": _lines(error.faults), "warnings": []}
+            warnings = pack.warnings
+            mapper = self._files.mapper_with(path, pack)
+        return {
+            "faults": [],
+            "warnings": _lines(warnings),
+            **to_json(explain(mapper, topic, payload, datetime.now(UTC))),
+        }
 
     def _pack(self, path: Path, text: str) -> MappingPack:
         return load_pack(text, path.stem, limits=self._files.limits)
+
+
+def _lines(faults: Sequence[Fault]) -> list[Mapping[str, object]]:
+    return [{"line": fault.line, "text": str(fault)} for fault in faults]

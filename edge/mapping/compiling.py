@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from edge.mapping.binary import layout
-from edge.mapping.errors import BadKeyError, Fault, nearest, under
+from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
-from edge.mapping.places import DOCUMENTS, NAME, find_place
+from edge.mapping.places import DOCUMENTS, NAME, PayloadPlace, find_place
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
@@ -21,8 +21,9 @@ from edge.mapping.store import StoreRules
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
 from edge.mapping.times import time_format
-from edge.mapping.topics import TopicPattern, parse_topic
+from edge.mapping.topics import parse_topic
 from edge.mapping.unit_symbols import UNIT_CODES
+from edge.mapping.units import UnknownUnit, unit_iri
 from edge.mapping.values import KINDS, BadValueError, Converter, literal
 
 TOPIC: Final = "topic"
@@ -39,7 +40,28 @@ _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
 _LEVELS: Final = "..."
 """End of the name of a payload capture that may hold several levels, as in topics."""
+_NO_GROUPS: Final = re.compile("")
 _FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the readings of a mapping have in common."""
+
+    name: str
+    """Name of the mapping with that of its pack."""
+    payload: str
+    names: list[str]
+    """Captures of the topic and of the payload."""
+    many: set[str]
+    """Those that may have several levels."""
+    each: JsonPath | None
+    items: tuple[str, ...]
+    """Captures that differ between the items of `each`."""
+    local_captures: tuple[tuple[str, JsonPath], ...]
+    local_when: tuple[Condition, ...]
+    times: dict[object, TimeRule] = field(default_factory=dict)
+    """Readings with equal time keys share one rule, so that the evaluation parses a message's timestamp only once."""
 
 
 class MappingCompiler:
@@ -54,43 +76,57 @@ class MappingCompiler:
         *,
         own: bool,
         limits: MappingLimits,
+        strict: bool,
+        faults: FaultsOfTable,
     ) -> None:
+        """`strict`: a unit that QUDT does not have is an error, and not a warning. Faults in `units` go to `faults`."""
         self.pack = pack
         self.namespaces = namespaces
-        self.units: dict[str, str | None] = {**UNIT_CODES, **self._units(units)}
+        self.strict = strict
+        self.units: dict[str, str | None] = {**UNIT_CODES, **self._units(units, faults)}
         self.defaults = defaults
         self.own = own
         self.limits = limits
 
-    def compile(self, spec: MappingSpec) -> CompiledMapping:
-        """Compile one mapping. Raises `BadKeyError`."""
+    def compile(self, spec: MappingSpec, faults: FaultsOfTable) -> CompiledMapping | None:
+        """Compile one mapping. Adds all its faults to `faults`, and returns None if it cannot be used."""
+        attempt = faults.attempt
         if spec.topic is None and spec.topic_regex is None:
-            raise BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex")
+            faults.add(BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex"))
         # With a regular expression alone, every topic is a candidate. The expression decides.
-        topic = under("topic", parse_topic, spec.topic or "#")
-        regex = None if spec.topic_regex is None else under("topic_regex", compile_regex, spec.topic_regex)
+        topic = attempt(lambda: under("topic", parse_topic, spec.topic or "#"))
+        regex = None
+        if spec.topic_regex is not None:
+            regex = attempt(lambda: under("topic_regex", compile_regex, spec.topic_regex or ""))
         payload = spec.payload or _payload_kind(spec)
         if (payload == "binary") != (spec.fields is not None):
-            raise BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS)
+            faults.add(BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS))
+        fields = None if spec.fields is None else attempt(lambda: layout(spec.fields or []))
+        captures = attempt(lambda: self._payload_captures(spec, payload))
+        when = attempt(lambda: self._conditions(spec, payload))
+        each = attempt(lambda: self._each(spec, payload))
+        names: list[str] = []
+        many: set[str] = set()
+        if topic is not None and captures is not None:
+            groups = [*(regex.groupindex if regex else ())]
+            names = [*topic.names, *groups, *(name for name, _ in captures[0]), TOPIC]
+            many = {TOPIC, *topic.many, *groups, *captures[1]}
+            attempt(lambda: _check_names(names, [name for name, _ in captures[0]]))
+        # Otherwise templates would seem to use captures that nothing captures.
+        complete = topic is not None and captures is not None and (regex is not None or spec.topic_regex is None)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
-        captures, levels = self._payload_captures(spec, payload)
-        from_payload = [capture for capture, _ in captures]
-        names = [*topic.names, *(regex.groupindex if regex else ()), *from_payload, TOPIC]
-        if reserved := {MEMBER, NAME, TOPIC}.intersection(names[:-1]):
-            word = min(reserved)
-            key = "captures" if word in from_payload else "topic"
-            raise BadKeyError(f"The capture {{{word}}} is built in. Choose another name.", key=key)
-        if doubled := {each for each in names if names.count(each) > 1}:
-            word = min(doubled)
-            key = "captures" if word in from_payload else "topic"
-            raise BadKeyError(f"The capture {{{word}}} is defined twice.", key=key)
-        many = {TOPIC, *topic.many, *(regex.groupindex if regex else ()), *levels}
+        absolute, local = _parted(when or ())
+        fixed, moving = _parted_captures(captures[0] if captures is not None else ())
         ignore = bool(spec.ignore)
         rules: tuple[Rule, ...] = ()
         if ignore:
-            _only_routing_keys(spec)
+            attempt(lambda: _only_routing_keys(spec, local))
         else:
-            rules = self._rules(spec, name, payload, topic, names, many)
+            items = tuple(key for key, _ in fixed) if each is not None else ()
+            known = _Known(name, payload, names, many, each, items, moving, local)
+            rules = self._rules(spec, known, faults, complete=complete)
+        if faults.fatal or topic is None:
+            return None
         return CompiledMapping(
             name,
             self.pack,
@@ -98,38 +134,48 @@ class MappingCompiler:
             topic,
             regex,
             payload,
-            None if spec.fields is None else layout(spec.fields),
-            self._conditions(spec),
-            captures,
+            fields,
+            absolute,
+            fixed,
             ignore,
             spec.also,
-            self._each(spec, payload),
+            each,
             rules,
         )
 
-    def _rules(
-        self, spec: MappingSpec, name: str, payload: str, topic: TopicPattern, names: list[str], many: set[str]
-    ) -> tuple[Rule, ...]:
-        # Readings with equal time keys share one rule, so that the evaluation parses a message's timestamp only once.
-        times: dict[object, TimeRule] = {}
+    def _rules(self, spec: MappingSpec, known: _Known, faults: FaultsOfTable, *, complete: bool) -> tuple[Rule, ...]:
         if spec.readings is None:
-            return (self._rule(spec, spec, name, payload, names, many, times, only=True),)
-        for key, field in (
+            rule = self._rule(spec, spec, known, faults, only=True, complete=complete)
+            return () if rule is None else (rule,)
+        for key, field_ in (
             *((key, key) for key in ("path", "record", "record_unit", "pattern", "required")),
             ("set", "setter"),
         ):
-            if getattr(spec, field) is not None:
-                raise BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key)
+            if getattr(spec, field_) is not None:
+                faults.add(BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key))
         if not spec.readings:
-            raise BadKeyError("The list of readings is empty.", key="readings")
-        rules = []
+            faults.add(BadKeyError("The list of readings is empty.", key="readings"))
+        rules: list[Rule] = []
+        observations: dict[object, int] = {}
         for index, reading in enumerate(spec.readings):
-            try:
-                only = len(spec.readings) == 1
-                rules.append(self._rule(reading, spec, name, payload, names, many, times, only=only))
-            except BadKeyError as error:
-                error.fault = _in_reading(error, index)
-                raise
+            own = FaultsOfTable()
+            rule = self._rule(reading, spec, known, own, only=len(spec.readings) == 1, complete=complete)
+            if rule is not None:
+                rules.append(rule)
+                if (earlier := observations.setdefault(_observation(rule, known.names) or index, index)) != index:
+                    own.warn(
+                        BadKeyError(
+                            f"readings[{earlier}] has the same observation: the later value replaces the earlier one.",
+                            key="observation",
+                        )
+                    )
+            for error in own.found:
+                # A fault in a key of the mapping or of [defaults] would come once for each reading.
+                if _is_own(error, reading):
+                    error.fault = _in_reading(error, index)
+                elif any(error.fault == known_.fault for known_ in faults.found):
+                    continue
+                faults.found.append(error)
         return tuple(rules)
 
     def _get(self, key: str, reading: ReadingSpec, mapping: MappingSpec) -> object:
@@ -144,35 +190,52 @@ class MappingCompiler:
         self,
         reading: ReadingSpec,
         mapping: MappingSpec,
-        name: str,
-        payload: str,
-        names: list[str],
-        many: set[str],
-        times: dict[object, TimeRule],
+        known: _Known,
+        faults: FaultsOfTable,
         *,
         only: bool,
-    ) -> Rule:
-        place, known, several = find_place(reading, payload, names, many)
+        complete: bool,
+    ) -> Rule | None:
+        """Compile one reading. `complete`: whether all captures of the mapping are known."""
+        attempt = faults.attempt
+        found = attempt(lambda: find_place(reading, known.payload, known.names, known.many))
+        place = found[0] if found is not None else PayloadPlace()
         terms = None
-        if not reading.ignore:
-            terms = self._terms(reading, mapping, known, several)
+        if not reading.ignore and found is not None and complete:
+            terms = self._terms(reading, mapping, found[1], found[2], faults)
+        elif not reading.ignore and (unit := self._get("unit", reading, mapping)) is not None and "{" not in str(unit):
+            attempt(lambda: under("unit", lambda text: self._unit(text, self.units, faults, "unit"), str(unit)))
+        convert = attempt(lambda: self._converter(reading, mapping))
+        unit_from = self._get("unit_from", reading, mapping)
+        unit_path = None
+        if unit_from is not None:
+            unit_path = attempt(lambda: under("unit_from", parse_path, str(unit_from)))
+        units = self._unit_table(reading, mapping, faults)
+        time = None
+        if found is not None:
+            stamp = self._get("time", reading, mapping)
+            time = attempt(lambda: self._time(stamp, known.payload, place.regex, known.times))
+        store = attempt(lambda: self._store(self._get("store", reading, mapping)))
+        when = () if reading is mapping else attempt(lambda: self._conditions(reading, known.payload))
+        setter = None
+        if reading.setter is not None and reading.ignore:
+            faults.add(BadKeyError("A value without a reading cannot be set.", key="set"))
+        elif reading.setter is not None and terms is not None and convert is not None:
+            # A command has no payload to capture from: only its topic and the IRI of the observation are known.
+            from_payload = {name.removesuffix(_LEVELS) for name in mapping.captures or ()}
+            available = {*known.names} - {TOPIC, *from_payload} | terms.observation.names
+            setting, converter = reading.setter, convert
+            setter = attempt(lambda: compile_setter(setting, converter, available, self.limits.payload))
+        if faults.fatal or convert is None or when is None or not complete:
+            return None
+        absolute, local = _parted(when)
         required = reading.required
         # A single reading is required by default: a message without it is probably of another kind. A mapping with
         # several readings accepts messages that have only some of them.
         if required is None:
             required = only and (place.path is None or not place.path.wild)
-        unit_from = self._get("unit_from", reading, mapping)
-        convert = self._converter(reading, mapping)
-        setter = None
-        if reading.setter is not None:
-            if terms is None:
-                raise BadKeyError("A value without a reading cannot be set.", key="set")
-            # A command has no payload to capture from: only its topic and the IRI of the observation are known.
-            from_payload = {name.removesuffix(_LEVELS) for name in mapping.captures or ()}
-            available = {*names} - {TOPIC, *from_payload} | terms.observation.names
-            setter = compile_setter(reading.setter, convert, available, self.limits.payload)
-        return Rule(
-            mapping=name,
+        rule = Rule(
+            mapping=known.name,
             what=reading.path or reading.record or "value",
             terms=terms,
             convert=convert,
@@ -180,18 +243,28 @@ class MappingCompiler:
             record=place.record,
             record_unit=place.record_unit,
             regex=place.regex,
-            unit_path=under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
-            units=self._unit_table(reading, mapping),
-            time=self._time(self._get("time", reading, mapping), payload, place.regex, times),
+            unit_path=unit_path,
+            units=units,
+            time=time,
             required=required,
-            store=self._store(self._get("store", reading, mapping)),
-            when=() if reading is mapping else self._conditions(reading),
+            store=store,
+            when=absolute,
+            local_when=(*known.local_when, *local),
+            local_captures=known.local_captures,
             setter=setter,
         )
+        if several := _several_values(rule, known):
+            faults.warn(BadKeyError(several, key="observation"))
+        return rule
 
     def _terms(
-        self, reading: ReadingSpec, mapping: MappingSpec, known: Collection[str], many: set[str]
-    ) -> TermTemplates:
+        self,
+        reading: ReadingSpec,
+        mapping: MappingSpec,
+        known: Collection[str],
+        many: set[str],
+        faults: FaultsOfTable,
+    ) -> TermTemplates | None:
         templates: dict[str, Template | None] = {}
         for key in ("observation", *_IRI_KEYS, *_TEXT_KEYS):
             value = self._get(key, reading, mapping)
@@ -201,14 +274,30 @@ class MappingCompiler:
                 elif key in _TEXT_KEYS:
                     templates[key] = text_template(str(value), known)
                 else:
-                    templates[key] = iri_template(str(value), self.namespaces, known, many)
+                    text = str(value)
+                    # The name of a unit with captures is known only when a message has come.
+                    if key == "unit" and "{" not in text:
+                        text = f"<{self._unit(text, self.units, faults, key)}>"
+                    templates[key] = iri_template(text, self.namespaces, known, many)
             except BadKeyError as error:
-                raise error.under(key) from None
-        observation = templates.pop("observation")
-        if observation is None:
-            raise BadKeyError("A reading needs an observation.", key="observation", allowed="an IRI or CURIE")
+                faults.add(error.under(key))
+        observation = templates.pop("observation", None)
+        if self._get("observation", reading, mapping) is None:
+            faults.add(BadKeyError("A reading needs an observation.", key="observation", allowed="an IRI or CURIE"))
+        if observation is None or len(templates) < len(_IRI_KEYS) + len(_TEXT_KEYS):
+            return None
         used = set(observation.names).union(*(each.names for each in templates.values() if each is not None))
         return TermTemplates(observation, tuple(templates.values()), tuple(sorted(used)))
+
+    def _unit(self, text: str, codes: Mapping[str, str | None], faults: FaultsOfTable, key: str) -> str:
+        """Return the IRI of a unit. Raises `BadKeyError`."""
+        try:
+            return unit_iri(text, self.namespaces, codes)
+        except UnknownUnit as error:
+            if self.strict:
+                raise
+            faults.warn(error.under(key))
+            return error.iri
 
     def _converter(self, reading: ReadingSpec, mapping: MappingSpec) -> Converter:
         word = self._get("datatype", reading, mapping)
@@ -254,22 +343,23 @@ class MappingCompiler:
             )
         return "string", iri
 
-    def _units(self, table: dict[str, str]) -> dict[str, str | None]:
+    def _units(self, table: Mapping[str, str], faults: FaultsOfTable) -> dict[str, str | None]:
         resolved: dict[str, str | None] = {}
         for code, unit in table.items():
             try:
-                resolved[code] = constant(unit, self.namespaces) if unit else None
+                resolved[code] = self._unit(unit, UNIT_CODES, faults, f'units."{code}"') if unit else None
             except BadKeyError as error:
-                raise error.under(f'units."{code}"') from None
+                faults.add(error.under(f'units."{code}"'))
         return resolved
 
-    def _unit_table(self, reading: ReadingSpec, mapping: MappingSpec) -> dict[str, str | None]:
-        sources = [source.units for source in (self.defaults, mapping, reading) if source.units]
+    def _unit_table(self, reading: ReadingSpec, mapping: MappingSpec, faults: FaultsOfTable) -> dict[str, str | None]:
+        tables = (self.defaults, mapping) if reading is mapping else (self.defaults, mapping, reading)
+        sources = [source.units for source in tables if source.units]
         if not sources:
             return self.units
         table = dict(self.units)
         for source in sources:
-            table.update(self._units(source))
+            table.update(self._units(source, faults))
         return table
 
     def _time(
@@ -329,9 +419,12 @@ class MappingCompiler:
             raise BadKeyError("The path of the items has no captures, and begins at the document.", key="each")
         return path
 
-    def _conditions(self, spec: ReadingSpec) -> tuple[Condition, ...]:
+    def _conditions(self, spec: ReadingSpec, payload: str) -> tuple[Condition, ...]:
         when = spec.when if isinstance(spec.when, list) else [spec.when] if spec.when is not None else []
-        return tuple(self._condition(each) for each in when)
+        conditions = tuple(self._condition(each) for each in when)
+        if payload not in DOCUMENTS and _parted(conditions)[1]:
+            raise BadKeyError(f'"@" is the object that contains a value, and a {payload} payload has none.', key="when")
+        return conditions
 
     def _condition(self, spec: ConditionSpec) -> Condition:
         one_of = tuple(spec.one_of) if spec.one_of is not None else None
@@ -344,6 +437,64 @@ class MappingCompiler:
             raise BadKeyError('"exists" needs a path.', key="when")
         path = None if spec.path is None else under("when", parse_path, spec.path)
         return Condition(path, spec.exists, one_of, regex, self.limits.regex_text)
+
+
+def _parted(conditions: Sequence[Condition]) -> tuple[tuple[Condition, ...], tuple[Condition, ...]]:
+    """Part conditions on the document from those on the object that contains the value ("@")."""
+    local = tuple(each for each in conditions if each.path is not None and each.path.relative)
+    return tuple(each for each in conditions if each not in local), local
+
+
+def _parted_captures(
+    captures: Sequence[tuple[str, JsonPath | str]],
+) -> tuple[tuple[tuple[str, JsonPath | str], ...], tuple[tuple[str, JsonPath], ...]]:
+    """Part captures from the document from those from the object that contains the value ("@")."""
+    local = tuple((name, path) for name, path in captures if isinstance(path, JsonPath) and path.relative)
+    return tuple(each for each in captures if each not in local), local
+
+
+def _check_names(names: Sequence[str], from_payload: Collection[str]) -> None:
+    """Raise `BadKeyError` if a capture is built in or defined twice. The last of the names is that of the topic."""
+    if reserved := {MEMBER, NAME, TOPIC}.intersection(names[:-1]):
+        word, reason = min(reserved), "is built in. Choose another name."
+    elif doubled := {each for each in names if names.count(each) > 1}:
+        word, reason = min(doubled), "is defined twice."
+    else:
+        return
+    raise BadKeyError(f"The capture {{{word}}} {reason}", key="captures" if word in from_payload else "topic")
+
+
+def _observation(rule: Rule, names: Collection[str]) -> object:
+    """Return the parts of the observation if all values of the rule in a message go into it; None if they do not."""
+    if rule.terms is None or rule.when or rule.local_when or not rule.terms.observation.names <= {*names}:
+        return None
+    return rule.terms.observation.parts
+
+
+def _several_values(rule: Rule, known: _Known) -> str | None:
+    """Return the warning about a rule that puts several values of a message into one observation."""
+    if rule.terms is None or rule.local_when:
+        return None
+    used = rule.terms.observation.names
+    own = {name for name, _ in rule.local_captures}
+    path = rule.path
+    if (
+        path is not None
+        and path.wild
+        and not used & {*path.names, MEMBER, *own, *(rule.regex or _NO_GROUPS).groupindex}
+    ):
+        return f'All values of "{path.text}" go into one observation: use a capture of the path in it.'
+    if known.each is not None and not rule.when and not used & {*known.items, *own, *(path.names if path else ())}:
+        return (
+            f'The values of all items of "{known.each.text}" go into one observation: use a capture of the items in it.'
+        )
+    return None
+
+
+def _is_own(error: BadKeyError, reading: ReadingSpec) -> bool:
+    """Whether a fault is in a key of the reading, and not in one of its mapping or of [defaults]."""
+    key = re.split(r"[.\[]", error.fault.key or "", maxsplit=1)[0]
+    return getattr(reading, "setter" if key == "set" else key, True) is not None
 
 
 def _in_reading(error: BadKeyError, index: int) -> Fault:
@@ -361,7 +512,9 @@ def _payload_kind(spec: MappingSpec) -> str:
     return "json" if paths or spec.captures or spec.each is not None else "text"
 
 
-def _only_routing_keys(spec: MappingSpec) -> None:
+def _only_routing_keys(spec: MappingSpec, local: Sequence[Condition]) -> None:
+    if local:
+        raise BadKeyError('A mapping that ignores its topic has no values, so nothing contains one ("@").', key="when")
     allowed = ("name", "topic", "topic_regex", "payload", "fields", "when", "ignore")
     for key in MappingSpec.model_fields:  # in their order: that of a set is another in each process
         if key not in allowed and key in spec.model_fields_set and getattr(spec, key) is not None:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
@@ -65,12 +65,43 @@ class BadKeyError(ValueError):
         """`line` counts from the first line of the key's text."""
         super().__init__(reason)
         self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest, line=line)
+        self.warning = False
+        """Whether the file can be used in spite of it."""
 
     def under(self, key: str) -> BadKeyError:
         """Return the same error with `key`, if it has no key yet."""
         if self.fault.key is None:
             self.fault = replace(self.fault, key=key)
         return self
+
+
+class FaultsOfTable:
+    """Collects the faults of one table, so that an author sees all of them at once."""
+
+    def __init__(self) -> None:
+        self.found: list[BadKeyError] = []
+
+    def attempt(self, function: Callable[[], Value]) -> Value | None:
+        """Return the value of a function; None if it raises `BadKeyError`, which is added."""
+        try:
+            return function()
+        except BadKeyError as error:
+            self.found.append(error)
+            return None
+
+    def add(self, error: BadKeyError) -> None:
+        """Add a fault."""
+        self.found.append(error)
+
+    def warn(self, error: BadKeyError) -> None:
+        """Add a fault in spite of which the file can be used."""
+        error.warning = True
+        self.found.append(error)
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the table cannot be used."""
+        return any(not error.warning for error in self.found)
 
 
 def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
@@ -104,14 +135,35 @@ def line_of(text: str, keys: Sequence[str], table: str, index: int | None, table
         others = [f"[[{each}]]" for each in tables]
         end = next((number for number, mark in marks if number > start and mark in others), len(lines))
     for key in keys:
-        # A number is the index of a [[mapping.readings]] table.
+        # A number is the index of a [[mapping.readings]] table, or of a table in a list.
         if key.isdigit():
-            readings = [n for n in range(start, end) if lines[n].strip().replace(" ", "") == "[[mapping.readings]]"]
-            if int(key) < len(readings):
-                start = found = readings[int(key)]
+            items = [n for n in range(start, end) if marks[n][1] == "[[mapping.readings]]"]
+            items = items or _inline_tables(lines[start:end], start)
+            if int(key) < len(items):
+                start = found = items[int(key)]
             continue
         pattern = re.compile(rf"""(^|[\s{{,\[."'])["']?{re.escape(key)}["']?\s*(=|\]|\.)""")
         hit = next((number for number in range(start, end) if pattern.search(lines[number])), None)
         if hit is not None:
             start = found = hit
     return None if found is None else found + 1
+
+
+_TOKEN: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'[^']*'|\#.*|[\[\]{}]""")
+
+
+def _inline_tables(lines: Sequence[str], first: int) -> list[int]:
+    """Return the lines of the tables in the list that begins in the first line. `first`: its number."""
+    found: list[int] = []
+    depth = 0
+    for number, line in enumerate(lines, first):
+        for token in _TOKEN.findall(line):
+            if token in ("[", "{"):
+                if token == "{" and depth == 1:  # noqa: S105
+                    found.append(number)
+                depth += 1
+            elif token in ("]", "}"):
+                depth -= 1
+                if depth <= 0:
+                    return found
+    return found

@@ -131,7 +131,8 @@ class MessageEvaluation:
         if bound.members and isinstance(document, dict):
             for key, value in document.items():
                 for ready in bound.members.get(key, ()):
-                    if ready.rule.when and not ready.rule.applies(self.message):
+                    rule = ready.rule
+                    if (rule.when and not rule.applies(self.message)) or (rule.local_when and not rule.takes(document)):
                         continue
                     taken.add((id(document), key))
                     self._json_value(ready, value, document, captures)
@@ -149,7 +150,7 @@ class MessageEvaluation:
             return
         for hit in path.walk(document, taken if path.wild else ()):
             place = (id(hit.parent), hit.key)
-            if path.wild and place in taken:
+            if (path.wild and place in taken) or (ready.rule.local_when and not ready.rule.takes(hit.parent)):
                 continue
             taken.add(place)
             self._json_value(ready, hit.value, hit.parent, {**captures, **hit.captures})
@@ -159,6 +160,11 @@ class MessageEvaluation:
         rule = ready.rule
         if rule.terms is None or value is None or (isinstance(value, dict | list) and not rule.required):
             return
+        if rule.local_captures:
+            found = self._captures_of(rule, parent)
+            if found is None:
+                return
+            captures = {**captures, **found}
         unit_code: object = None
         if rule.unit_path is not None:
             unit_code = rule.unit_path.first(parent if rule.unit_path.relative else self.message.document)
@@ -173,6 +179,17 @@ class MessageEvaluation:
         if rule.time is not None and rule.time.path is not None:
             time = self._json_time(rule, rule.time, parent)
         self._emit(ready, value, captures, unit_code, time)
+
+    def _captures_of(self, rule: Rule, parent: object) -> dict[str, str] | None:
+        """Return the captures from the object that contains the value; None if it lacks one."""
+        found: dict[str, str] = {}
+        for name, path in rule.local_captures:
+            value = path.first(parent)
+            if value is None or isinstance(value, dict | list):
+                self.out.problem(rule.mapping, name, "the object with the value lacks this capture, so it is not read")
+                return None
+            found[name] = plain_text(value)
+        return found
 
     def _json_time(self, rule: Rule, time: TimeRule, parent: object) -> datetime | None:
         path = time.path

@@ -5,15 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
-from edge.mapping.errors import Fault, MappingError
 from edge.mapping.mapper import Mapper, fits
 from edge.mapping.outcome import Mapped
-from edge.mapping.pack import load_pack
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.reading import Reading
 from edge.mapping.values import JsonNumber
@@ -59,17 +55,6 @@ class MessageExplanation:
     """For an unmapped topic: the most similar topic patterns."""
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
-
-
-def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[Fault]:
-    """Return all faults of a mapping file; empty if it is valid. `load` reads it."""
-    try:
-        load(path)
-    except MappingError as error:
-        return list(error.faults)
-    except OSError as error:
-        return [Fault(f"The file cannot be read: {error.strerror or error}.", file=str(path))]
-    return []
 
 
 def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> MessageExplanation:

@@ -68,12 +68,10 @@ class ReadingKeys(Table):
 
     observation: str | None = Field(default=None, description="IRI of the observation: CURIE or IRI, with {captures}.")
     unit: str | None = Field(
-        default=None, description="IRI of the unit; where the payload tells one, the unit if it tells none."
+        default=None, description="Unit: IRI, symbol or code; where the payload tells one, the unit if it tells none."
     )
     unit_from: str | None = Field(default=None, description="JSON path of a unit code in the payload.")
-    units: dict[str, str] | None = Field(
-        default=None, description='Unit codes of payloads to unit IRIs; "" means no unit.'
-    )
+    units: dict[str, str] | None = Field(default=None, description='Unit codes of payloads to units; "" means no unit.')
     location: str | None = Field(default=None, description="IRI of the feature of interest, with {captures}.")
     property: str | None = Field(default=None, description="IRI of the observed property, with {captures}.")
     sensor: str | None = Field(default=None, description="IRI of the sensor, with {captures}.")
@@ -195,7 +193,9 @@ class MappingSpec(ReadingSpec):
         default=None, description="Fields of a binary payload; paths refer to these."
     )
     captures: dict[str, str] | None = Field(
-        default=None, description='Captures from the payload: JSON path or SenML record name; "name..." keeps slashes.'
+        default=None,
+        description='Captures from the payload: JSON path ("@" is the object that contains the value) or SenML record name;'
+        ' "name..." keeps slashes.',
     )
     each: str | None = Field(
         default=None,
@@ -259,7 +259,7 @@ class FileSpec(Table):
     description: str | None = Field(default=None, description="Purpose of the file.")
     namespaces: dict[str, str] = Field(default_factory=dict, description="Prefixes for CURIEs.")
     units: dict[str, str] = Field(
-        default_factory=dict, description="Unit codes of payloads to unit IRIs, for all mappings."
+        default_factory=dict, description="Unit codes of payloads to units, for all mappings."
     )
     defaults: ReadingKeys = Field(
         default_factory=lambda: ReadingKeys(), description="Defaults of all mappings of the file."

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
-from edge.mapping.errors import BadKeyError, Fault, MappingError, line_of, nearest
+from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
 from edge.mapping.model import (
     ActuatorSpec,
     CommandSpec,
@@ -76,15 +77,23 @@ class MappingPack:
     file: str | None = None
     actuators: tuple[Actuator, ...] = ()
     ports: tuple[SerialPort, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+    """Probable mistakes, in spite of which the file can be used."""
 
 
 def load_pack(
-    source: Path | str, name: str | None = None, *, own: bool = True, limits: MappingLimits | None = None
+    source: Path | str,
+    name: str | None = None,
+    *,
+    own: bool = True,
+    limits: MappingLimits | None = None,
+    strict: bool = True,
 ) -> MappingPack:
     """Load a file (a `Path`) or a text (a `str`): TOML, or JSON if it begins with a brace.
 
-    `name`: name of the pack in messages, by default the file name without suffix. Raises `MappingError` with all
-    faults, `OSError` if the file cannot be read.
+    `name`: name of the pack in messages, by default the file name without suffix. `strict`: a unit that QUDT does not
+    have is an error; otherwise it is a warning, so that a gateway goes on with a file that it had before the check.
+    Raises `MappingError` with all faults, `OSError` if the file cannot be read.
     """
     file = None
     if isinstance(source, Path):
@@ -98,7 +107,7 @@ def load_pack(
             raise MappingError([Fault(f"The file is not UTF-8 text (byte {error.start}).", file=file)]) from None
     else:
         text = source
-    loader = _Loader(text, name or "mappings", file, own=own, limits=limits or MappingLimits())
+    loader = _Loader(text, name or "mappings", file, own=own, limits=limits or MappingLimits(), strict=strict)
     return loader.load()
 
 
@@ -119,13 +128,19 @@ def load_builtin(name: str, *, limits: MappingLimits | None = None) -> MappingPa
 
 
 class _Loader:
-    def __init__(self, text: str, name: str, file: str | None, *, own: bool, limits: MappingLimits) -> None:
+    def __init__(
+        self, text: str, name: str, file: str | None, *, own: bool, limits: MappingLimits, strict: bool
+    ) -> None:
         self.text = text
         self.name = name
         self.file = file
         self.own = own
         self.limits = limits
+        self.strict = strict
         self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+        self.numbers: dict[str, list[int]] = {}
+        """By kind of table: the positions in the file of those that were validated; empty: all."""
 
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
@@ -134,7 +149,16 @@ class _Loader:
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
-        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators), tuple(ports))
+        return MappingPack(
+            self.name,
+            tuple(mappings),
+            self.own,
+            description,
+            self.file,
+            tuple(actuators),
+            tuple(ports),
+            tuple(self.warnings),
+        )
 
     def _toml(self) -> FileSpec | None:
         try:
@@ -155,19 +179,52 @@ class _Loader:
             # A table or text gives faults for both alternatives; the fault within the table is the useful one.
             deeper = {(each.mapping, (each.key or "").rpartition(".")[0]) for each in self.faults}
             self.faults = [each for each in self.faults if (each.mapping, each.key) not in deeper]
+            return self._rest(data, error.errors())
+
+    def _rest(self, data: Mapping[str, object], details: Sequence[ErrorDetails]) -> FileSpec | None:
+        """Return the file without unknown keys and without the tables that have other faults, to find further faults.
+
+        None if the faults are not in such tables: they could cause the further ones.
+        """
+        rest = copy.deepcopy(dict(data))
+        faulty: set[tuple[str, int]] = set()
+        for detail in details:
+            place = _place(detail)
+            if detail["type"] == "extra_forbidden":
+                table: Any = rest
+                for step in place[:-1]:
+                    table = table[step]
+                value = table.pop(place[-1], None)
+                # A misspelt key: without its value, others would seem to be missing.
+                if meant := nearest(str(place[-1]), _known_keys(place)):
+                    table.setdefault(meant, value)
+            elif len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int):
+                faulty.add((str(place[0]), place[1]))
+            else:
+                return None
+        for name in _LISTS:
+            entries = rest.get(name)
+            if isinstance(entries, list):
+                self.numbers[name] = [number for number in range(len(entries)) if (name, number) not in faulty]
+                rest[name] = [entries[number] for number in self.numbers[name]]
+        try:
+            return FileSpec.model_validate(rest)
+        except ValidationError:  # a union, whose branches have different faults
             return None
 
+    def _number(self, table: str, index: int) -> int:
+        """Return the position in the file of a table that was validated."""
+        return self.numbers[table][index] if table in self.numbers else index
+
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
-        place = [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
+        place = _place(detail)
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
         steps = place[2:] if listed is not None and len(place) > 2 else place
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
         if detail["type"] == "extra_forbidden":
-            table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
-            known = [field.alias or name for name, field in table.model_fields.items()]
-            word = str(place[-1])
-            fault = Fault("Unknown key.", nearest=nearest(word, known), allowed=", ".join(known))
+            known = _known_keys(place)
+            fault = Fault("Unknown key.", nearest=nearest(str(place[-1]), known), allowed=", ".join(known))
         else:
             message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             if "values" in place or "equals" in place or "one_of" in place:
@@ -203,49 +260,71 @@ class _Loader:
         return line + within - (0 if opens else 1)
 
     def _compile(self, spec: FileSpec) -> tuple[list[CompiledMapping], list[Actuator]]:
-        try:
-            namespaces = namespace_table(spec.namespaces)
-            compiler = MappingCompiler(
-                self.name, namespaces, spec.units, spec.defaults, own=self.own, limits=self.limits
-            )
-        except BadKeyError as error:
-            key = error.fault.key or ""
-            line = self._line([part.strip('"') for part in key.split(".", 1)])
-            self.faults.append(replace(error.fault, file=self.file or self.name, line=line))
+        faults = FaultsOfTable()
+        namespaces = namespace_table(spec.namespaces, faults)
+        if faults.found:  # faults of CURIEs would only repeat them
+            self._report(faults)
             return [], []
+        compiler = MappingCompiler(
+            self.name,
+            namespaces,
+            spec.units,
+            spec.defaults,
+            own=self.own,
+            limits=self.limits,
+            strict=self.strict,
+            faults=faults,
+        )
+        self._report(faults)
         mappings = []
+        observations: dict[str, str] = {}
         for index, mapping in enumerate(spec.mapping):
-            try:
-                mappings.append(compiler.compile(mapping))
-            except BadKeyError as error:
-                self._refuse(error, "mapping", index, mapping.name or mapping.topic)
+            faults = FaultsOfTable()
+            compiled = compiler.compile(mapping, faults)
+            if compiled is not None:
+                mappings.append(compiled)
+                faults.found += _repeated(compiled, observations)
+            for error in faults.found:
+                self._refuse(error, "mapping", self._number("mapping", index), mapping.name or mapping.topic)
         actuators = []
         actuator_compiler = ActuatorCompiler(self.name, namespaces, self.limits)
         for index, actuator in enumerate(spec.actuator):
-            name = actuator.name or actuator.topic
+            name, number = actuator.name or actuator.topic, self._number("actuator", index)
             try:
-                place = self._place("actuator", name, self._line(["query"], "actuator", index))
+                place = self._place("actuator", name, self._line(["query"], "actuator", number))
                 actuators.append(actuator_compiler.compile(actuator, place))
             except BadKeyError as error:
-                self._refuse(error, "actuator", index, name)
+                self._refuse(error, "actuator", number, name)
         return mappings, actuators
 
     def _ports(self, specs: list[SerialSpec]) -> list[SerialPort]:
         ports: list[SerialPort] = []
         for index, spec in enumerate(specs):
+            number = self._number("serial", index)
             try:
                 if spec.name in [port.name for port in ports]:
                     raise BadKeyError("Another port of this file has that name.", key="name")
-                ports.append(serial_port(spec, self._place("serial", spec.name, self._line(["name"], "serial", index))))
+                place = self._place("serial", spec.name, self._line(["name"], "serial", number))
+                ports.append(serial_port(spec, place))
             except BadKeyError as error:
-                self._refuse(error, "serial", index, spec.name)
+                self._refuse(error, "serial", number, spec.name)
         return ports
+
+    def _report(self, faults: FaultsOfTable) -> None:
+        """Add faults outside of the tables of mappings, actuators and ports."""
+        for error in faults.found:
+            keys = [part.strip('"') for part in (error.fault.key or "").split(".", 1)]
+            self._add(replace(error.fault, file=self.file or self.name, line=self._line(keys)), error)
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
         keys = re.findall(r"[^.\[\]]+", error.fault.key or "")
         line = self._line_within(self._line(keys, table, index), error.fault.line)
         label = name or f"number {index + 1}"
-        self.faults.append(replace(error.fault, file=self.file or self.name, mapping=label, line=line, table=table))
+        fault = replace(error.fault, file=self.file or self.name, mapping=label, line=line, table=table)
+        self._add(fault, error)
+
+    def _add(self, fault: Fault, error: BadKeyError) -> None:
+        (self.warnings if error.warning else self.faults).append(fault)
 
     def _listing17(self) -> FileSpec | None:
         try:
@@ -274,6 +353,34 @@ class _Loader:
 
     def _fault(self, reason: str, *, line: int | None = None, key: str | None = None) -> None:
         self.faults.append(Fault(reason, file=self.file or self.name, line=line, key=key))
+
+
+def _place(detail: ErrorDetails) -> list[str | int]:
+    """Return the keys and positions that lead to a fault."""
+    return [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
+
+
+def _known_keys(place: Sequence[str | int]) -> list[str]:
+    """Return the keys of the table in which the last key is."""
+    table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
+    return [field.alias or name for name, field in table.model_fields.items()]
+
+
+def _repeated(mapping: CompiledMapping, observations: dict[str, str]) -> list[BadKeyError]:
+    """Return warnings about observations of other mappings, by name in `observations`; add those of this one."""
+    found = []
+    for rule in mapping.rules:
+        iri = rule.terms.observation.constant if rule.terms is not None else None
+        if iri is None or mapping.when or rule.when or rule.local_when:
+            continue
+        other = observations.setdefault(iri, mapping.name)
+        if other != mapping.name:
+            error = BadKeyError(
+                f'"{other}" has the same observation: its values replace each other.', key="observation"
+            )
+            error.warning = True
+            found.append(error)
+    return found
 
 
 def replace_place(detail: ErrorDetails, topic: str) -> ErrorDetails:

@@ -84,9 +84,15 @@ class Condition:
     def holds(self, message: PayloadMessage) -> bool:
         """Whether the condition holds; it does not for an unreadable payload."""
         try:
-            values = [message.text] if self.path is None else [hit.value for hit in self.path.walk(message.document)]
+            return self._holds([message.text]) if self.path is None else self.holds_in(message.document)
         except PayloadError:
             return False
+
+    def holds_in(self, document: object) -> bool:
+        """Whether the condition on a path holds in a document, or in a part of it."""
+        return self.path is not None and self._holds([hit.value for hit in self.path.walk(document)])
+
+    def _holds(self, values: list[object]) -> bool:
         if self.exists is not None and self.exists != bool(values):
             return False
         if self.one_of is None and self.regex is None:
@@ -124,12 +130,20 @@ class Rule:
     store: StoreRules | None
     """Selects the readings for the history; None: none."""
     when: tuple[Condition, ...]
+    local_when: tuple[Condition, ...] = ()
+    """Conditions on the object that contains the value ("@")."""
+    local_captures: tuple[tuple[str, JsonPath], ...] = ()
+    """Captures from that object."""
     setter: Setter | None = None
     """Sets the value at its device; None: it cannot be set."""
 
     def applies(self, message: PayloadMessage) -> bool:
         """Whether the reading's own conditions hold."""
         return all(condition.holds(message) for condition in self.when)
+
+    def takes(self, parent: object) -> bool:
+        """Whether it takes a value from this object."""
+        return all(condition.holds_in(parent) for condition in self.local_when)
 
 
 def _same(value: object, text: str, wanted: str | bool | Decimal) -> bool:

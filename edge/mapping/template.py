@@ -34,10 +34,10 @@ class CaptureError(ValueError):
 class Template:
     """A compiled template. `names`: the required captures; `constant`: its text if it needs none."""
 
-    __slots__ = ("_iri", "_many", "_parts", "constant", "names")
+    __slots__ = ("_iri", "_many", "constant", "names", "parts")
 
     def __init__(self, parts: Parts, *, iri: bool, many: Collection[str]) -> None:
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
         self._iri = iri
         self._many = frozenset(many)
         self.names = frozenset(part[0] for part in parts if not isinstance(part, str))
@@ -48,7 +48,7 @@ class Template:
         if self.constant is not None:
             return self.constant
         out: list[str] = []
-        for part in self._parts:
+        for part in self.parts:
             if isinstance(part, str):
                 out.append(part)
                 continue
@@ -66,7 +66,7 @@ class Template:
         """
         pattern: list[str] = []
         found: set[str] = set()
-        for part in self._parts:
+        for part in self.parts:
             if isinstance(part, str):
                 pattern.append(re.escape(part))
             elif part[0] in captures:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from edge.mapping.errors import BadKeyError, nearest
+from edge.mapping.errors import BadKeyError, FaultsOfTable, nearest
 
 NAMESPACES: Final[dict[str, str]] = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -78,18 +78,20 @@ def constant(text: str, namespaces: Mapping[str, str]) -> str:
     return iri
 
 
-def namespace_table(declared: Mapping[str, str]) -> dict[str, str]:
+def namespace_table(declared: Mapping[str, str], faults: FaultsOfTable) -> dict[str, str]:
     """Return the predeclared prefixes and those of a file, which may refer to predeclared ones (`z2m =
     "edge:zigbee:"`).
 
-    Raises `BadKeyError`.
+    Faults go to `faults`.
     """
     table = dict(NAMESPACES)
     for prefix, value in declared.items():
         if not _PREFIX.fullmatch(prefix):
-            raise BadKeyError(f'"{prefix}" is not a prefix.', key="namespaces", allowed="letters, digits, _ . -")
+            key = f"namespaces.{prefix}"
+            faults.add(BadKeyError(f'"{prefix}" is not a prefix.', key=key, allowed="letters, digits, _ . -"))
+            continue
         try:
             table[prefix] = constant(value, table)
         except BadKeyError as error:
-            raise error.under(f"namespaces.{prefix}") from None
+            faults.add(error.under(f"namespaces.{prefix}"))
     return table

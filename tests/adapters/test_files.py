@@ -79,6 +79,16 @@ def test_a_broken_file_is_reported_and_its_last_valid_version_stays(folder, capl
     assert observed(files, "a") == ["http://example.org/mended"]
 
 
+def test_a_probable_mistake_is_logged_and_the_file_applies(folder, caplog):
+    write(folder / "one.toml", "a", "one")
+    with (folder / "one.toml").open("a") as file:
+        file.write('unit = "unit:Celcius"\n')
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
+    assert observed(files, "a") == ["http://example.org/one"]
+    assert files.faults() == []
+    assert caplog.messages.count("mappings.doubtful") == 1
+
+
 def test_a_file_that_was_never_valid_blocks_no_other(folder):
     (folder / "bad.toml").write_text("nonsense")
     write(folder / "good.toml", "a", "good")

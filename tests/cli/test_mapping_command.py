@@ -37,6 +37,25 @@ def test_a_wrong_file_is_2_with_a_line_for_each_fault(edge, file):
     assert (tried.returncode, tried.stderr) == (2, done.stderr)
 
 
+def test_a_probable_mistake_is_a_warning(edge, file):
+    file.write_text(MAPPING.replace("celsius", "*.celsius"))
+    done = edge("mapping", "check", file)
+    assert (done.returncode, done.stdout) == (0, f"{file}: good, 1 mapping\n")
+    assert done.stderr.startswith(f"edge: warning: {file}:5: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_units_are_listed(edge):
+    done = edge("mapping", "units")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "°C           Cel °C degC celsius              http://qudt.org/1.1/vocab/unit#DegreeCelsius" in done.stdout
+    assert len(done.stdout.splitlines()) < 150
+    assert len(edge("mapping", "units", "--all").stdout.splitlines()) > 3_500
+    assert "vocab/unit/FT_HG" in edge("mapping", "units", "ft_hg").stdout
+    none = edge("mapping", "units", "no such unit")
+    assert (none.returncode, none.stdout, none.stderr) == (1, "", "edge: no unit contains no such unit\n")
+
+
 def test_a_missing_file_is_2(edge, tmp_path):
     done = edge("mapping", "check", tmp_path / "none.toml")
     assert done.returncode == 2

@@ -111,6 +111,16 @@ def test_a_name_leads_to_no_other_file(documents, name):
     assert sorted(path.name for path in documents.directory.parent.rglob("*")) == before
 
 
+def test_probable_mistakes_are_warnings(documents):
+    text = GOOD + '[[mapping]]\ntopic = "w"\npath = "*.t"\nobservation = "urn:w"\n'
+    answer = documents.test(topic="w", payload='{"a": {"t": 1}}', text=text).json()
+    assert answer["faults"] == []
+    (warning,) = answer["warnings"]
+    assert warning["line"] == text.splitlines().index('observation = "urn:w"') + 1
+    assert 'All values of "*.t"' in warning["text"]
+    assert documents.write("box", text).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from edge.mapping import Mapper, MappingLimits, load_pack
+from edge.mapping import Mapper, MappingError, MappingLimits, load_pack
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -210,6 +210,91 @@ readings = [
   { path = "rssi", observation = "edge:{device}/rssi" },
 ]
 """
+
+
+BEDS = b"""{"name": "house", "beds": [
+  {"name": "north", "kind": "bed", "unit": "Cel", "at": 1700000000, "t": 21.5},
+  {"name": "south", "kind": "bed", "unit": "degF", "at": 1700000060, "t": 70},
+  {"name": "tank", "kind": "tank", "unit": "Cel", "at": 1700000120, "t": 9},
+  {"kind": "bed", "t": 3}]}"""
+
+
+@pytest.mark.parametrize("place", ["mapping", "reading"])
+def test_at_is_the_object_that_contains_the_value(place):
+    """In `when`, `captures`, `time` and `unit_from` alike; in `when` of a mapping and of a reading."""
+    when = 'when = [{ path = "@.kind", equals = "bed" }, { path = "@.name", exists = true }]'
+    mapped = mapper(
+        f"""
+[[mapping]]
+topic = "green"
+captures = {{ house = "$.name", bed = "@.name" }}
+{when if place == "mapping" else ""}
+[[mapping.readings]]
+path = "beds[*].t"
+observation = "edge:{{house}}/{{bed}}"
+unit_from = "@.unit"
+time = "@.at"
+{when if place == "reading" else ""}
+[[mapping.readings]]
+path = "beds[{{i}}].t"
+ignore = true
+"""
+    ).map("green", BEDS)
+    assert mapped.problems == ()
+    assert [
+        (each.observation, each.value, each.unit.rpartition("#")[2], each.time.second) for each in mapped.readings
+    ] == [
+        ("urn:sepa-edge:house/north", "21.5", "DegreeCelsius", 20),
+        ("urn:sepa-edge:house/south", "70", "DegreeFahrenheit", 20),
+    ]
+
+
+def test_a_value_without_the_capture_of_its_object_does_not_hide_the_others():
+    mapped = mapper(
+        """
+[[mapping]]
+topic = "green"
+captures = { bed = "@.name" }
+path = "beds[*].t"
+observation = "edge:{bed}"
+"""
+    ).map("green", BEDS)
+    assert [each.observation[14:] for each in mapped.readings] == ["north", "south", "tank"]
+    (found,) = mapped.problems
+    assert "lacks this capture" in str(found)
+
+
+def test_a_member_is_read_if_the_conditions_on_its_object_hold():
+    text = """
+[[mapping]]
+topic = "a"
+readings = [
+  { path = "t", when = { path = "@.ok", equals = true }, observation = "edge:t" },
+  { path = "{key}", datatype = "auto", observation = "edge:other/{member}" },
+]
+"""
+    assert [each.observation for each in mapper(text).map("a", b'{"t": 1, "ok": true}').readings] == [
+        "urn:sepa-edge:t",
+        "urn:sepa-edge:other/ok",
+    ]
+    # A value that the reading does not take is left for later ones.
+    assert [each.observation for each in mapper(text).map("a", b'{"t": 1, "ok": false}').readings] == [
+        "urn:sepa-edge:other/t",
+        "urn:sepa-edge:other/ok",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'when = { path = "@.a", exists = true }\nobservation = "edge:a"\npattern = "x"\npayload = "text"\n',
+        'when = { path = "@.a", exists = true }\nignore = true\n',
+        'when = { path = "@.a", exists = true }\nobservation = "edge:a"\npayload = "senml"\n',
+    ],
+)
+def test_without_a_value_in_an_object_at_is_refused(text):
+    with pytest.raises(MappingError, match='"@"'):
+        load_pack(f'[[mapping]]\ntopic = "a"\n{text}')
 
 
 def test_each_item_of_a_list_is_read_as_a_document():

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from edge.mapping import Mapper, MappingError, check_file, explain, load_builtin, load_pack, mapping_schema, suggest
+from edge.mapping import (
+    Mapper,
+    MappingError,
+    builtin_names,
+    explain,
+    load_builtin,
+    load_pack,
+    mapping_schema,
+    suggest,
+)
 
 
 def faults(text):
@@ -26,7 +35,7 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         ("x = \n", 1, None, None, "Not TOML"),
         ("a = 1\na = 2\n", 2, None, None, "Not TOML"),
         (HEAD + 'unit = "uint:Volt"\n', 4, "unit", "unit", 'prefix "uint"'),
-        (HEAD + 'unit = "Volt"\n', 4, "unit", None, "neither an IRI nor a CURIE"),
+        (HEAD + 'unit = "Volt"\n', 4, "unit", "unit:Volt", "is not a unit"),
         (HEAD + 'label = "{lin}"\n', 4, "label", "line", "nothing captures"),
         (HEAD + 'label = "{line"\n', 4, "label", None, "brace"),
         (HEAD + 'label = "{line|uper}"\n', 4, "label", "upper", "not a filter"),
@@ -52,7 +61,13 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         (HEAD + "values = { a = [1] }\n", 4, "values.a", None, "true, false, a number or a text"),
         (HEAD + "readings = []\n", 4, "readings", None, "empty"),
         (HEAD + 'readings = [{ path = "a" }, { paht = "b" }]\n', 4, "readings[1].paht", "path", "Unknown key"),
-        (HEAD + 'readings = [{ path = "a" }, { path = "b", unit = "x" }]\n', 4, "readings[1].unit", None, "neither"),
+        (
+            HEAD + 'readings = [{ path = "a" }, { path = "b", unit = "x" }]\n',
+            4,
+            "readings[1].unit",
+            None,
+            "is not a unit",
+        ),
         ('[[mapping]]\ntopic = "a/#/b"\nobservation = "edge:a"\n', 2, "topic", None, "must be the last"),
         ('[[mapping]]\ntopic = "a/b+"\nobservation = "edge:a"\n', 2, "topic", None, "whole level"),
         ('[[mapping]]\ntopic = "{a}/{a}"\nobservation = "edge:a"\n', 2, "topic", None, "twice"),
@@ -73,19 +88,131 @@ def test_faults_of_files(text, line, key, nearest, reason):
 
 def test_all_errors_are_reported_at_once():
     found = faults('[[mapping]]\nname = "one"\ntopic = "a"\nx = 1\n[[mapping]]\nname = "two"\ntopic = 5\n')
-    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7)]
+    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7), ("one", 1)]
 
 
-def test_check_file(tmp_path: Path):
+def test_all_faults_of_one_mapping_are_reported_at_once():
+    """One run of `edge mapping check` must do: each further one takes its author a minute."""
+    found = faults(
+        """
+[namespaces]
+ok = "urn:ok:"
+[units]
+far = "unit:Celcius"
+[[mapping]]
+topic = "a/{line}"
+captures = { name = "a..b" }
+when = { path = "kind" }
+readings = [
+  { path = "a[", observation = "ok:{line}-{nmae}", unit = "unit:Vlot" },
+  { path = "b", observation = "edg:{line}", datatype = "bool", scale = "x" },
+  { path = "c", observation = "ok:{line}/c", time = { path = "t", zone = "Mars/Base" }, store = {}, lable = "C" },
+]
+[[mapping]]
+topic = "b/#/c"
+observation = "ok:b"
+unit = "C"
+[[mapping]]
+topic = "c"
+observation = "ok:c"
+unit = "unit:Volt"
+"""
+    )
+    keys = [(each.mapping, each.key) for each in found]
+    assert keys == [
+        ("a/{line}", "readings[1].scale"),
+        ("a/{line}", "readings[2].lable"),
+        (None, 'units."far"'),
+        ("b/#/c", "topic"),
+        ("b/#/c", "unit"),
+    ]
+    # The table with the wrong type comes next: its other faults could follow from it.
+    found = faults(
+        """
+[[mapping]]
+topic = "a/{line}"
+captures = { room = "b" }
+when = { path = "kind" }
+readings = [
+  { path = "a[", observation = "urn:{line}-{romo}", datatype = "bool" },
+  { path = "b", observation = "edg:{line}", unit = "unit:Vlot", label = "{romo}" },
+  { path = "c", observation = "edge:{line}/c", time = { path = "t", zone = "Mars/Base" }, store = {} },
+]
+"""
+    )
+    assert [(each.line, each.key) for each in found] == [
+        (5, "when"),
+        (7, "readings[0].path"),
+        (7, "readings[0].datatype"),
+        (8, "readings[1].observation"),
+        (8, "readings[1].unit"),
+        (8, "readings[1].label"),
+        (9, "readings[2].time"),
+        (9, "readings[2].store"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        ('path = "rooms[*].t"\nobservation = "edge:t"\n', "observation", 'All values of "rooms[*].t"'),
+        ('path = "{key}"\nobservation = "edge:t"\n', "observation", 'All values of "{key}"'),
+        ('each = "rooms[*]"\npath = "t"\nobservation = "edge:t"\n', "observation", 'all items of "rooms[*]"'),
+        (
+            'readings = [{ path = "a", observation = "edge:t" }, { path = "b", observation = "edge:t" }]\n',
+            "readings[1].observation",
+            "readings[0] has the same observation",
+        ),
+        (
+            'observation = "edge:t"\n[[mapping]]\ntopic = "b"\nobservation = "edge:t"\n',
+            "observation",
+            '"my/a" has the same',
+        ),
+    ],
+)
+def test_values_that_replace_each_other_are_warned_about(text, key, reason):
+    (warning,) = load_pack(f'[[mapping]]\ntopic = "a"\n{text}', "my").warnings
+    assert (warning.key, reason in warning.reason, warning.line is not None) == (key, True, True), warning
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'path = "rooms[*].t"\nwhen = { path = "@.name", equals = "hall" }\nobservation = "edge:t"\n',
+        'path = "rooms[{i}].t"\nobservation = "edge:{i}"\n',
+        'path = "{key}"\nobservation = "edge:{member}"\n',
+        'path = "rooms[*].t"\ncaptures = { room = "@.name" }\nobservation = "edge:{room}"\n',
+        'each = "rooms[*]"\ncaptures = { room = "name" }\npath = "t"\nobservation = "edge:{room}"\n',
+        'readings = [{ path = "a", when = { path = "n", equals = 1 }, observation = "edge:t" },'
+        ' { path = "b", observation = "edge:t" }]\n',
+        'readings = [{ path = "a", observation = "edge:{member}" }, { path = "b", observation = "edge:{member}" }]\n',
+    ],
+)
+def test_values_with_observations_of_their_own_are_not(text):
+    assert load_pack(f'[[mapping]]\ntopic = "a"\n{text}', "my").warnings == ()
+
+
+def test_packs_of_the_gateway_have_no_warnings():
+    assert [load_builtin(name).warnings for name in builtin_names()] == [()] * len(builtin_names())
+
+
+def test_a_gateway_keeps_a_file_whose_unit_is_unknown():
+    """The file was valid before units were checked. Without it, an update of the gateway would stop its values."""
+    text = HEAD + 'unit = "unit:Celcius"\nunits = { far = "unit:Fahrenhiet" }\n'
+    assert {each.nearest for each in faults(text)} == {"unit:DegreeCelsius", "unit:DegreeFahrenheit"}
+    pack = load_pack(text, "my", strict=False)
+    assert [(each.line, each.key) for each in pack.warnings] == [(4, "unit"), (5, 'units."far"')]
+    (reading,) = Mapper([pack]).map("a/1", b"21.5").readings
+    assert reading.unit == "http://qudt.org/1.1/vocab/unit#Celcius"
+
+
+def test_files_have_the_name_of_the_pack_and_utf_8(tmp_path: Path):
     path = tmp_path / "greenhouse.toml"
-    assert "cannot be read" in check_file(path)[0].reason
     path.write_text(HEAD)
-    assert check_file(path) == []
     assert load_pack(path).name == "greenhouse"
-    path.write_text(HEAD + "x = 1")
-    assert str(check_file(path)[0]).startswith(f'{path}:4: mapping "a/{{line}}": x: Unknown key.')
     path.write_bytes(b"\xff")
-    assert "UTF-8" in check_file(path)[0].reason
+    with pytest.raises(MappingError, match="UTF-8"):
+        load_pack(path)
 
 
 LISTING_17 = {

@@ -73,6 +73,6 @@ export function Page({ name }) {
       <div class="fields"><label for="topic">${t("column.topic")}</label><input id="topic" value=${topic.value} list="topics" onInput=${(event) => choose(event.target.value)} />
       <datalist id="topics">${recent.map((each) => html`<option value=${each.topic}></option>`)}</datalist>
       <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; }}></textarea></div>
-      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value }} name=${name || "new"} text=${text.value} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} />
+      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
     </section>`}`;
 }

@@ -92,7 +92,7 @@ function Form({ sample }) {
       <h2>${t("new.values")}</h2>
       <ul class="list" id="values">${values.value.map((each, index) => html`<${Value} key=${each.path} value=${each} index=${index} change=${change} />`)}</ul>
     </section>`}
-    <section class="panel wide"><${MappingPreview} message=${message} name=${name} text=${text} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} /></section>
+    <section class="panel wide"><${MappingPreview} message=${message} name=${name} text=${text} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} /></section>
     <details class="panel wide" open=${!values.value}><summary>${t("new.toml")}</summary>
       <${Editor} mode=${toml} text=${text} label=${t("mapping.text")} change=${(written) => { if (written !== text) byHand.value = written; }} run=${() => {}} marks=${marks.value} />
       ${values.value && byHand.value !== undefined && html`<button type="button" onClick=${() => { byHand.value = undefined; }}>${t("new.form")}</button>`}

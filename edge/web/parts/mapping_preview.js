@@ -34,7 +34,7 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
   return html`<section class="preview" id="preview" aria-label=${t("mapping.preview")} aria-live="polite">
     <h2>${t("mapping.preview")}</h2>
     ${problem.value && html`<p class="problem">${problem}</p>`}
-    ${answer?.faults.map(({ text: fault }) => html`<p class="problem" dir="auto">${fault}</p>`)}
+    ${[...(answer?.faults ?? []), ...(answer?.warnings ?? [])].map(({ text: fault }) => html`<p class="problem" dir="auto">${fault}</p>`)}
     ${answer?.problems?.map((each) => html`<p class="problem" dir="auto">${each.what}: ${each.reason}</p>`)}
     ${answer?.matched === false && html`<p>${t("mapping.unmatched")}</p>`}
     ${answer?.readings?.length > 0 && html`<ul class="list">${answer.readings.map((reading) => html`<${Reading} key=${reading.observation} reading=${reading} />`)}</ul>`}

@@ -1,0 +1,88 @@
+"""Units in mapping files: IRIs, codes and symbols, checked against QUDT."""
+
+from pathlib import Path
+
+import pytest
+
+from edge.mapping import Mapper, MappingError, all_units, load_pack
+from edge.mapping.unit_symbols import QUDT_1_1, QUDT_2, UNIT_CODES
+from edge.mapping.units_page import page
+
+
+def unit(text, more=""):
+    pack = load_pack(f'[[mapping]]\ntopic = "a"\nobservation = "edge:a"\nunit = "{text}"\n{more}', "my")
+    (reading,) = Mapper([pack]).map("a", b"21.5").readings
+    return reading.unit
+
+
+def fault(text):
+    with pytest.raises(MappingError) as error:
+        unit(text)
+    (found,) = error.value.faults
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "iri"),
+    [
+        ("unit:DegreeCelsius", QUDT_1_1 + "DegreeCelsius"),
+        ("°C", QUDT_1_1 + "DegreeCelsius"),
+        ("Cel", QUDT_1_1 + "DegreeCelsius"),
+        ("%", QUDT_1_1 + "Percent"),
+        ("kWh", QUDT_1_1 + "Kilowatthour"),
+        ("unit:Inch", QUDT_1_1 + "Inch"),
+        ("[in_i]", QUDT_2 + "IN"),  # UCUM
+        ("mS/cm", QUDT_2 + "MilliS-PER-CentiM"),
+        ("uS/cm", QUDT_2 + "MicroS-PER-CentiM"),
+        ("\u00b5S/cm", QUDT_2 + "MicroS-PER-CentiM"),  # micro sign
+        ("\u03bcS/cm", QUDT_2 + "MicroS-PER-CentiM"),  # Greek letter
+        ("qudt-unit-2:DEG_C", QUDT_2 + "DEG_C"),
+        ("http://example.org/units#Bed", "http://example.org/units#Bed"),
+    ],
+)
+def test_a_unit_is_an_iri_a_code_or_a_symbol(text, iri):
+    assert unit(text) == iri
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("unit:Celcius", "unit:DegreeCelsius"),
+        ("celcius", "unit:DegreeCelsius"),
+        ("unit:Kilowatts", "unit:Kilowatt"),
+        ("KWh", "unit:Kilowatthour"),
+        ("qudt-unit-2:DEGC", "qudt-unit-2:DEG_C"),
+        ("mph", None),  # similar codes are other units
+        ("xS/cm", None),
+        ("", None),
+    ],
+)
+def test_an_unknown_unit_is_a_fault_with_a_suggestion(text, nearest):
+    found = fault(text)
+    assert (found.line, found.key, found.nearest) == (4, "unit", nearest)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("C", "unit:Coulomb"), ("F", "unit:Farad")])
+def test_a_code_that_often_means_another_unit_is_refused(text, meant):
+    assert meant in fault(text).reason
+    assert unit(text, 'units = {}\n[units]\nC = "°C"\nF = "°F"\n').startswith(QUDT_1_1 + "Degree")
+
+
+def test_a_unit_with_captures_is_not_checked():
+    pack = load_pack('[[mapping]]\ntopic = "a/{u}"\nobservation = "edge:a"\nunit = "unit:{u}"\n', "my")
+    assert Mapper([pack]).map("a/Volt", b"1").readings[0].unit == QUDT_1_1 + "Volt"
+
+
+def test_the_common_units_are_units_of_qudt():
+    names = {each.iri for each in all_units()}
+    assert len(all_units()) == len(names) > 3_500
+    assert set(UNIT_CODES.values()) <= names
+
+
+def test_the_page_of_the_documentation_lists_the_common_units():
+    assert page() == (Path(__file__).parents[2] / "docs/reference/units.md").read_text("utf-8"), "run make docs"
+
+
+def test_each_code_stands_for_one_unit():
+    codes = [code for each in all_units() for code in each.codes]
+    assert len(codes) == len(set(codes))
