@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,7 +60,7 @@ def check(files: tuple[Path, ...]) -> None:
     epilog="""\b
     Exit codes:
       0  mapped, every value is valid
-      1  no mapping matches, or a value is not valid
+      1  no mapping matches, a value is not valid, or the message has no value
       2  wrong command line, settings or mapping file
     """
 )
@@ -94,6 +95,8 @@ def test(
 ) -> None:
     """Show the mapping that matches a message, and the resulting observations. Nothing is sent.
 
+    If no mapping matches, standard output has a mapping to start from, and all else is on standard error.
+
     PAYLOAD is the payload itself, @FILE a file that contains it, - standard input. A solution is a JSON object of
     variables and their values; write an IRI as "<http://...>".
 
@@ -114,9 +117,71 @@ def test(
     if as_json:
         click.echo(json.dumps(to_json(explanation), ensure_ascii=False, indent=2))
     else:
-        click.echo("\n".join(_as_text(explanation)))
-    if not explanation.outcome.matched or explanation.outcome.problems:
+        _show(explanation)
+    outcome = explanation.outcome
+    # An ignored message is as its author wants it, and an empty payload clears a retained message.
+    nothing = not (outcome.readings or outcome.ignored) and payload != ""
+    if not outcome.matched or outcome.problems or nothing:
         sys.exit(REFUSED)
+
+
+@mapping.command(
+    epilog="""\b
+    Exit codes:
+      0  printed, or saved
+      1  a file with that name exists, or the directory cannot be written
+      2  wrong command line or settings
+    """
+)
+@click.argument("topic")
+@click.argument("payload")
+@click.option("--save", is_flag=True, help="Write it into the directory of the mapping files, from where it applies.")
+@click.option("--hex", "as_hex", is_flag=True, help="PAYLOAD is hexadecimal: bytes, for example from a serial port.")
+@config_option
+@data_dir_of_gateway
+def new(topic: str, payload: str, save: bool, as_hex: bool, file: Path | None, data_dir: Path | None) -> None:
+    """Print a mapping for messages like this one, and on standard error the observations of this message.
+
+    The name of a device in the topic and members of equal form become captures. Times are recognised, and metadata is
+    left out. Units are guesses by the names of the values: check them. PAYLOAD is as for `mapping test`.
+
+    \b
+    edge mapping new greenhouse/bed1/state '{"temperature": 21.5}' > greenhouse.toml
+    edge mapping new greenhouse/bed1/state @payload.json --save
+    """
+    from edge.mapping import Mapper, load_pack, members, suggest
+
+    given = read_payload(payload)
+    message = _from_hex(given) if as_hex else given
+    text = suggest(topic, message)
+    if save:
+        _save(text, load_settings(file, data_dir).settings.mappings_dir, topic)
+    else:
+        click.echo(text, nl=False)
+    mapped = Mapper([load_pack(text, "new")]).map(topic, message, datetime.now(UTC))
+    for reading in mapped.readings:
+        click.echo("", err=True)
+        for key, value in members(reading).items():
+            click.echo(f"  {key:<12} {printable(value)}", err=True)
+    for problem in mapped.problems:
+        click.echo(f"! {printable(str(problem))}", err=True)
+
+
+def _save(text: str, directory: Path, topic: str) -> None:
+    """Write a new mapping file; exit code 1 if there is one of that name."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-")[:64] or "new"
+    path = directory / f"{name}.toml"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        click.echo(f"edge: {path} exists; print the mapping without --save, and add it to that file", err=True)
+        sys.exit(REFUSED)
+    except OSError as error:
+        click.echo(f"edge: {error.filename or path} cannot be written: {error.strerror}", err=True)
+        sys.exit(REFUSED)
+    click.echo(path)
 
 
 @mapping.command()
@@ -259,7 +324,7 @@ def _from_hex(text: bytes) -> bytes:
         raise misused("the payload is not hexadecimal, such as 01 00 D7") from None
 
 
-def _as_text(explanation: MessageExplanation) -> list[str]:
+def _show(explanation: MessageExplanation) -> None:
     from edge.mapping import members
 
     outcome = explanation.outcome
@@ -275,11 +340,15 @@ def _as_text(explanation: MessageExplanation) -> list[str]:
         lines += ["", *(f"! {printable(str(problem))}" for problem in outcome.problems)]
     if outcome.matched:
         if not outcome.readings and not outcome.problems:
-            lines.append("no observation")
-        return lines
+            lines += ["no observation", *(f"  {printable(reason)}" for reason in explanation.reasons)]
+        click.echo("\n".join(lines))
+        return
     lines.append(f"no mapping matches {printable(explanation.topic)}")
     if explanation.nearest:
         lines.append(f"most similar:  {', '.join(explanation.nearest)}")
     if explanation.suggestion:
-        lines += ["", "A possible mapping:", "", explanation.suggestion.rstrip()]
-    return lines
+        lines += ["", "A possible mapping:", ""]
+    click.echo("\n".join(lines), err=True)
+    # On standard output, so that it can be redirected into a file.
+    if explanation.suggestion:
+        click.echo(explanation.suggestion, nl=False)

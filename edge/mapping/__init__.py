@@ -6,7 +6,7 @@ The package is pure. It opens no sockets, starts no threads, reads no clock and 
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
-from edge.mapping.explain_message import Candidate, MessageExplanation, explain, members, suggest, to_json
+from edge.mapping.explain_message import Candidate, MessageExplanation, explain, members, to_json
 from edge.mapping.mapper import Mapper
 from edge.mapping.model import mapping_schema
 from edge.mapping.outcome import Declared, Mapped, MessageProblem
@@ -14,6 +14,7 @@ from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pac
 from edge.mapping.reading import Reading
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, SolutionTerm
+from edge.mapping.suggestion import suggest
 from edge.mapping.units import Unit, all_units
 
 __all__ = [

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from edge.mapping.evaluate import BoundMapping
 from edge.mapping.mapper import Mapper, fits
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.places import DOCUMENTS
 from edge.mapping.reading import Reading
-from edge.mapping.values import JsonNumber
+from edge.mapping.rules import Rule
+from edge.mapping.suggestion import suggest
 
-_MOST_READINGS = 40
 _KEYS = (
     "observation",
     "value",
@@ -53,6 +54,8 @@ class MessageExplanation:
     """In order of precedence."""
     nearest: tuple[str, ...] = ()
     """For an unmapped topic: the most similar topic patterns."""
+    reasons: tuple[str, ...] = ()
+    """For a message without readings and problems: why each reading of the applied mappings yields nothing."""
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
@@ -79,10 +82,50 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     if not candidates and (writer := mapper.writer(topic)) is not None:
         candidates.append(Candidate(*writer, {}, True, "what this actuator sends itself"))
     if outcome.matched:
-        return MessageExplanation(topic, outcome, tuple(candidates))
+        reasons: list[str] = []
+        if payload and not (outcome.readings or outcome.problems or outcome.ignored):
+            for bound in (each for group in mapper.groups(topic) for each in group):
+                if bound.mapping.name in outcome.mappings:
+                    reasons += _reasons(bound, message.read_by(bound.mapping.layout))
+        return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
-    return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggest(topic, payload))
+    return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggestion=suggest(topic, payload))
+
+
+def _reasons(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
+    mapping = bound.mapping
+    try:
+        documents = [message.document] if mapping.payload in DOCUMENTS else []
+    except PayloadError:
+        return
+    if mapping.each is not None:
+        documents = [hit.value for hit in mapping.each.walk(message.document)]
+        if not documents:
+            yield f'{mapping.name}: the payload has no items at "{mapping.each.text}"'
+    for rule in mapping.rules:
+        yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents)}"
+
+
+def _reason(rule: Rule, message: PayloadMessage, documents: Sequence[object]) -> str:
+    if rule.terms is None:
+        return "it is ignored"
+    if not rule.applies(message):
+        return "its condition does not hold"
+    hits = [hit for document in documents for hit in (rule.path.walk(document) if rule.path is not None else ())]
+    if rule.path is not None and not hits:
+        return "the payload has no such value"
+    taken = [hit for hit in hits if rule.takes(hit.parent)]
+    if hits and not taken:
+        return "its condition on the object that contains the value does not hold"
+    if any(isinstance(hit.value, dict | list) for hit in taken):
+        return "it is an object or a list, and not a value"
+    if taken and all(hit.value is None for hit in taken):
+        return "it is null"
+    texts = [hit.value for hit in taken] if rule.path is not None else [message.text]
+    if any(text in rule.convert.absent for text in texts if isinstance(text, str)):
+        return "`absent` lists it"
+    return "it has no value of the datatype"
 
 
 def members(reading: Reading) -> dict[str, str]:
@@ -109,69 +152,3 @@ def to_json(explanation: MessageExplanation) -> dict[str, object]:
         ],
         "suggestion": explanation.suggestion,
     }
-
-
-def suggest(topic: str, payload: bytes) -> str:
-    """Return a mapping (TOML) for this message, to paste into a file and adapt."""
-    lines = ["[[mapping]]", f"topic = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
-    base = "edge:" + re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-")
-    message = PayloadMessage(topic, payload)
-    try:
-        document = message.document
-    except PayloadError:
-        document = None
-    if isinstance(document, list) and any(isinstance(each, dict) and {"n", "bn"} & each.keys() for each in document):
-        return "\n".join([*lines, 'payload = "senml"', f'observation = "{base}-{{name}}"', 'label = "{name}"']) + "\n"
-    if isinstance(document, dict | list):
-        return "\n".join([*lines, *_json_lines(base, document)]) + "\n"
-    lines.append(f'observation = "{base}"')
-    try:
-        text = message.text
-    except PayloadError:
-        return "\n".join([*lines, 'fields = [{ name = "value", type = "u16" }]', 'path = "value"']) + "\n"
-    if text.lower() in ("on", "off", "true", "false"):
-        lines.append('datatype = "boolean"')
-    elif not re.search("[0-9]", text):
-        lines.append('datatype = "string"')
-    else:
-        lines.append('unit = "unit:DegreeCelsius"  # the unit of your sensor')
-    lines += ['location = "edge:place:my-room"', f"label = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
-    return "\n".join(lines) + "\n"
-
-
-def _json_lines(base: str, document: object) -> list[str]:
-    found: list[tuple[str, str]] = []
-    _leaves(document, "", found, 0)
-    lines = ['payload = "json"', 'location = "edge:place:my-room"', "readings = ["]
-    for path, kind in found:
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", path).strip("-") or "value"
-        extra = "" if kind == "number" else f', datatype = "{kind}"'
-        lines.append(f'  {{ path = {_quoted(path or "$")}, observation = "{base}-{name}"{extra} }},')
-    return [*lines, "]"]
-
-
-def _leaves(node: object, path: str, found: list[tuple[str, str]], depth: int) -> None:
-    # Bounds on the suggestion, since the payload comes from a device: number of readings and depth.
-    if len(found) >= _MOST_READINGS or depth > 8:
-        return
-    if isinstance(node, dict):
-        for key, value in node.items():
-            plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
-            step = key if plain else "[" + json.dumps(key, ensure_ascii=False) + "]"
-            if not plain and ('"' in key or "\\" in key):
-                continue
-            _leaves(value, f"{path}.{step}" if path and plain else path + step, found, depth + 1)
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            _leaves(value, f"{path}[{index}]", found, depth + 1)
-    elif isinstance(node, bool):
-        found.append((path, "boolean"))
-    elif isinstance(node, JsonNumber):
-        found.append((path, "number"))
-    elif isinstance(node, str):
-        found.append((path, "string"))
-
-
-def _quoted(text: str) -> str:
-    # TOML also requires an escape for U+007F, which JSON does not.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -194,8 +194,8 @@ class MappingSpec(ReadingSpec):
     )
     captures: dict[str, str] | None = Field(
         default=None,
-        description='Captures from the payload: JSON path ("@" is the object that contains the value) or SenML record name;'
-        ' "name..." keeps slashes.',
+        description='Captures from the payload: JSON path ("@" is the object that contains the value) or SenML record '
+        'name; "name..." keeps slashes.',
     )
     each: str | None = Field(
         default=None,

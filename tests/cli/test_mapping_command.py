@@ -94,11 +94,61 @@ def test_bad_value_is_exit_code_1_with_the_reason(edge, file):
 def test_an_unmapped_topic_is_1_and_gets_a_mapping_that_works(edge, tmp_path):
     done = edge("mapping", "test", "garden/shed", '{"celsius": 21.5}')
     assert done.returncode == 1
-    assert done.stdout.startswith("no mapping matches garden/shed\n")
+    assert done.stderr.startswith("no mapping matches garden/shed\n")
+    assert done.stdout.startswith("[[mapping]]\n")
     file = tmp_path / "garden.toml"
-    file.write_text(done.stdout.partition("A possible mapping:\n")[2])
+    file.write_text(done.stdout)
     assert edge("mapping", "check", file).returncode == 0
     assert "21.5" in edge("mapping", "test", "garden/shed", '{"celsius": 21.5}', "-f", file).stdout
+
+
+def test_a_message_without_a_value_is_1_with_the_reason(edge, file):
+    done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": null}', "--file", file)
+    assert done.returncode == 1
+    assert "no observation\n  greenhouse/greenhouse/{bed}/temp, celsius: it is null\n" in done.stdout
+    ignored = edge("mapping", "test", "zigbee2mqtt/bridge/logging", "{}")
+    assert (ignored.returncode, "ignores the message" in ignored.stdout) == (0, True)
+
+
+def test_a_new_mapping_generalises_a_message(edge, tmp_path):
+    """The topic and payload of a LoRaWAN network server (ChirpStack 4, its documentation of events)."""
+    payload = {
+        "deduplicationId": "3ac7e3c4-4401-4b8d-9386-a5c902f9202d",
+        "time": "2022-07-18T09:34:15.775023242+00:00",
+        "deviceInfo": {"tenantName": "ChirpStack", "deviceName": "Test device", "devEui": "0101010101010101"},
+        "devAddr": "00189440",
+        "dr": 1,
+        "fPort": 1,
+        "data": "qg==",
+        "object": {"temperature": 21.5, "humidity": 40, "battery": 3.1},
+        "rxInfo": [{"gatewayId": "0016c001f153a14c", "rssi": -36, "snr": 10.5}],
+    }
+    topic = "application/17c82e96-be03-4f38-aef3-f83d48582d97/device/0101010101010101/event/up"
+    done = edge("mapping", "new", topic, json.dumps(payload))
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) <= 12
+    assert "value        21.5" in done.stderr
+    file = tmp_path / "lora.toml"
+    file.write_text(done.stdout)
+    assert edge("mapping", "check", file).stderr == ""
+    other = topic.replace("0101010101010101", "0202020202020202")
+    tried = edge("mapping", "test", other, json.dumps(payload), "-f", file, "--json")
+    readings = json.loads(tried.stdout)["readings"]
+    units = [reading["unit"].rpartition("#")[2] for reading in readings]
+    assert units == ["DegreeCelsius", "Percent", "Volt"]
+    assert all("0202020202020202" in reading["observation"] for reading in readings)
+    assert {reading["time"] for reading in readings} == {"2022-07-18T09:34:15.775023+00:00"}
+
+
+def test_a_new_mapping_is_saved_and_replaces_none(edge, tmp_path):
+    saved = edge("mapping", "new", "garden/shed/state", '{"celsius": 21.5}', "--save", "--data-dir", tmp_path)
+    file = tmp_path / "mappings/garden-shed-state.toml"
+    assert (saved.returncode, saved.stdout) == (0, f"{file}\n")
+    before = file.read_text()
+    again = edge("mapping", "new", "garden/shed/state", '{"fahrenheit": 70}', "--save", "--data-dir", tmp_path)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert f"{file} exists" in again.stderr
+    assert file.read_text() == before
 
 
 def test_control_characters_do_not_reach_the_terminal(edge, file):

@@ -1,0 +1,285 @@
+"""Suggestion of a mapping for one message: a text to paste into a mapping file and adapt.
+
+A single message does not say what varies. Levels of a topic that look like an identifier become captures, and so do
+members and items of equal form. Names that are known from many devices give units, times and metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.times import BadTimeError, time_format
+from edge.mapping.values import JsonNumber
+
+_MOST_READINGS: Final = 40
+_DEEPEST: Final = 8
+_UNITS: Final = (
+    (r"temp_?f|fahrenheit", "°F"),
+    (r"temp(erature)?|temp_?c|celsius|dew_?point", "°C"),
+    (r"hum(idity)?|moisture|batt(ery)?|soc|level", "%"),
+    (r"volt(age)?|bat_?v|vbat|vdd", "V"),
+    (r"current|amps?", "A"),
+    (r"power|watts?", "W"),
+    (r"energy|consumption", "kWh"),
+    (r"pressure|barometer", "hPa"),
+    (r"illuminance|lux|light_?level", "lx"),
+    (r"e?co2", "ppm"),
+    (r"pm_?(1|2_?5|10)(_?0)?", "µg/m³"),
+    (r"rssi|signal", "dBm"),
+    (r"snr", "dB"),
+)
+"""Words of names, and the unit that such values usually have."""
+_TIMES: Final = frozenset({"time", "timestamp", "ts", "at", "date", "datetime", "received_at", "last_seen", "utc"})
+_CONTENT: Final = ("object", "decoded_payload", "decoded", "payload", "values", "readings", "sensors", "measurements")
+"""Members that have the values, if other members describe their transmission."""
+_METADATA: Final = re.compile(
+    r"(.*_)?(id|eui|dev_?eui|addr|address|mac|uuid|version|f_?cnt|f_?port|dr|adr|confirmed|link_?quality|counter|seq)"
+    r"|rx_?info|tx_?info|(end_)?device(_ids?|_info)?|update"
+)
+_ACTIONS: Final = frozenset(
+    {"state", "status", "up", "uplink", "event", "events", "sensor", "telemetry", "tele", "stat", "data", "json", "raw"}
+)
+"""Levels of a topic that say what a message is, and not what it is about."""
+_IDENTIFIER: Final = re.compile(r"(?!v[0-9]+$)[A-Za-z0-9_:.-]*[0-9][A-Za-z0-9_:.-]*")
+"""A level with a digit, which is not the version of a protocol."""
+_KIND: Final = re.compile(r"([a-z]{2,}?)s?")
+"""A level that can name the identifier after it, as in `device/0A1B` or `rooms/3`."""
+_TAKEN: Final = frozenset({"topic", "member", "name", "key"})
+"""Captures that are built in, or that paths of the suggestion have."""
+_TRUTHS: Final = frozenset({"on", "off", "true", "false"})
+
+
+class _Topic(NamedTuple):
+    pattern: str
+    observation: str
+    """Beginning of the IRIs of observations."""
+    subject: str
+    """What the message is about, for labels."""
+
+
+class _Leaf(NamedTuple):
+    path: str
+    names: tuple[str, ...]
+    """Member names and captures on the path."""
+    value: object
+
+
+def suggest(topic: str, payload: bytes) -> str:
+    """Return a mapping (TOML) for this message, to paste into a file and adapt."""
+    message = PayloadMessage(topic, payload)
+    try:
+        document = message.document
+    except PayloadError:
+        document = None
+    if isinstance(document, list) and any(isinstance(each, dict) and {"n", "bn"} & each.keys() for each in document):
+        place = _place(topic, scalar=False)
+        lines = ['payload = "senml"', f'observation = "{place.observation}/{{name}}"', 'label = "{name}"']
+    elif isinstance(document, dict | list):
+        place = _place(topic, scalar=False)
+        lines = _document_lines(place, document)
+    else:
+        place = _place(topic, scalar=True)
+        lines = _text_lines(place, topic, message)
+    return "\n".join(["[[mapping]]", f"topic = {_quoted(place.pattern)}", *lines]) + "\n"
+
+
+def _place(topic: str, *, scalar: bool) -> _Topic:
+    """Generalise a topic. `scalar`: its last level says what the value is."""
+    levels = topic.split("/")
+    told = [number for number, level in enumerate(levels) if _IDENTIFIER.fullmatch(level)] if len(levels) > 1 else []
+    identified = bool(told)
+    if not told:
+        # A capture at the first level would match the topics of everything else.
+        others = range(1, len(levels) - 1 if scalar else len(levels))
+        told = [number for number in others if levels[number].lower() not in _ACTIONS and levels[number].strip(".")][
+            -1:
+        ]
+    pattern: list[str] = []
+    base: list[str] = []
+    names: list[str] = []
+    for number, level in enumerate(levels):
+        if number in told:
+            name = _capture(levels[number - 1] if number and identified else "", names)
+            names.append(name)
+            pattern.append(f"{{{name}}}")
+            base.append(f"{{{name}}}")
+        else:
+            pattern.append(level.replace("{", "{{").replace("}", "}}"))
+            word = re.sub(r"[^A-Za-z0-9_-]+", "-", level).strip("-")
+            if word and level.lower() not in _ACTIONS:
+                base.append(word)
+    subject = f"{{{names[-1]}}}" if names else "{topic}"
+    return _Topic("/".join(pattern), "edge:" + ("/".join(base) or "message"), subject)
+
+
+def _capture(before: str, names: Sequence[str]) -> str:
+    """Return a name for a capture: the level before it, as in `device/0A1B`, or "device"."""
+    kind = _KIND.fullmatch(before) if before not in _ACTIONS else None
+    name = kind[1] if kind is not None and kind[1] not in _TAKEN else "device"
+    while name in names:
+        name += "_"
+    return name
+
+
+def _text_lines(place: _Topic, topic: str, message: PayloadMessage) -> list[str]:
+    lines = [f'observation = "{place.observation}"']
+    try:
+        text = message.text
+    except PayloadError:
+        return [*lines, 'fields = [{ name = "value", type = "u16" }]', 'path = "value"']
+    what = topic.rpartition("/")[2] or "value"
+    if text.lower() in _TRUTHS:
+        lines.append('datatype = "boolean"')
+    elif not re.search("[0-9]", text):
+        lines.append('datatype = "string"')
+    else:
+        lines.append(_unit_line(_unit(what)))
+    label = what.replace("{", "{{").replace("}", "}}")
+    return [*lines, f"label = {_quoted(f'{label} of {place.subject}')}"]
+
+
+def _unit_line(unit: str | None) -> str:
+    return '# unit = "..."  # edge mapping units' if unit is None else f'unit = "{unit}"  # a guess by the name'
+
+
+def _document_lines(place: _Topic, document: object) -> list[str]:
+    time = next(_time_paths(document), None)
+    start, content = _content(document)
+    leaves = list(_leaves(content, start, (), 0))
+    wanted = [leaf for leaf in leaves if leaf.path != time and not _METADATA.fullmatch(_snake(leaf.names[-1:]))]
+    # Texts are rarely values, except those of switches.
+    values = [leaf for leaf in wanted if isinstance(leaf.value, JsonNumber) or _is_truth(leaf.value)]
+    chosen = (values or wanted or leaves)[:_MOST_READINGS]
+    members = [leaf.names[-1:] for leaf in chosen]
+    lines = [
+        'payload = "json"',
+        f'observation = "{place.observation}/{{member}}"',
+        f'label = "{{member}} of {place.subject}"',
+    ]
+    if time is not None:
+        lines.append(f"time = {_quoted(time)}")
+    lines.append("readings = [  # units are guesses by the names" if any(map(_leaf_unit, chosen)) else "readings = [")
+    if not chosen:
+        lines.append('  { path = "{key}", datatype = "auto" },')
+    for leaf in chosen:
+        keys = [f"path = {_quoted(leaf.path or '$')}"]
+        captured = any(name.startswith("{") for name in leaf.names)
+        if captured or members.count(leaf.names[-1:]) > 1 or leaf.names[-1:] == () or leaf.names[-1].isdigit():
+            rest = "/".join(_iri_part(name) for name in leaf.names) or "value"
+            keys += [f'observation = "{place.observation}/{rest}"', f'label = "{rest} of {place.subject}"']
+        if unit := _leaf_unit(leaf):
+            keys.append(f'unit = "{unit}"')
+        if not isinstance(leaf.value, JsonNumber):
+            keys.append(f'datatype = "{"boolean" if _is_truth(leaf.value) else "string"}"')
+        lines.append(f"  {{ {', '.join(keys)} }},")
+    return [*lines, "]"]
+
+
+def _content(document: object) -> tuple[str, object]:
+    """Return the part of a document that has the values, and the path to it."""
+    if isinstance(document, dict):
+        for name in _CONTENT:
+            part = document.get(name)
+            if isinstance(part, dict) and any(isinstance(value, JsonNumber | bool | dict) for value in part.values()):
+                return name, part
+            # The Things Stack has the decoded payload within the message.
+            if name == _CONTENT[0]:
+                message = document.get("uplink_message")
+                if isinstance(message, dict) and isinstance(message.get("decoded_payload"), dict):
+                    return "uplink_message.decoded_payload", message["decoded_payload"]
+    return "", document
+
+
+def _time_paths(document: object) -> Iterator[str]:
+    if not isinstance(document, dict):
+        return
+    form = time_format("auto", None)
+    for key, value in document.items():
+        if _snake((key,)) in _TIMES and isinstance(value, str):
+            try:
+                form.parse(value)
+            except BadTimeError:
+                continue
+            yield key
+
+
+def _leaves(node: object, path: str, names: tuple[str, ...], depth: int) -> Iterator[_Leaf]:
+    # The depth is bounded, because the payload comes from a device.
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, dict):
+        first = _same(list(node.values()))
+        if first is not None and "{key}" not in names:
+            yield from _leaves(first, _joined(path, "{key}"), (*names, "{key}"), depth + 1)
+            return
+        for key, value in node.items():
+            plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
+            # A path cannot contain these characters, and an IRI none of these names.
+            if key.strip(".") and not any(character in key for character in '"\\'):
+                step = key if plain else "[" + json.dumps(key, ensure_ascii=False) + "]"
+                yield from _leaves(value, _joined(path, step), (*names, key), depth + 1)
+    elif isinstance(node, list):
+        first = _same(node) if "{i}" not in names else None
+        if first is not None:
+            yield from _leaves(first, f"{path}[{{i}}]", (*names, "{i}"), depth + 1)
+        else:
+            for index, value in enumerate(node):
+                yield from _leaves(value, f"{path}[{index}]", (*names, str(index)), depth + 1)
+    elif isinstance(node, bool | JsonNumber | str):
+        yield _Leaf(path, names, node)
+
+
+def _same(parts: Sequence[object]) -> object | None:
+    """Return the first of several objects with the same members; None if they differ."""
+    first = parts[0] if len(parts) > 1 else None
+    if (
+        isinstance(first, dict)
+        and first
+        and all(isinstance(each, dict) and each.keys() == first.keys() for each in parts)
+    ):
+        return first
+    return None
+
+
+def _joined(path: str, step: str) -> str:
+    return f"{path}.{step}" if path and not step.startswith("[") else path + step
+
+
+def _iri_part(name: str) -> str:
+    if name in ("{i}", "{key}"):
+        return name
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "value"
+
+
+def _is_truth(value: object) -> bool:
+    return isinstance(value, bool) or str(value).lower() in _TRUTHS
+
+
+def _leaf_unit(leaf: _Leaf) -> str | None:
+    if not isinstance(leaf.value, JsonNumber):
+        return None
+    unit = next((unit for name in reversed(leaf.names) if (unit := _unit(name))), None)
+    # A battery that has 3.1 of something has volts.
+    return (
+        "V" if unit == "%" and "batt" in leaf.path.lower() and re.fullmatch(r"[0-5](\.[0-9]+)?", leaf.value) else unit
+    )
+
+
+def _unit(name: str) -> str | None:
+    """Return the unit that values with this name usually have."""
+    word = _snake((name,))
+    return next((unit for words, unit in _UNITS if re.fullmatch(rf"(.*_)?({words})(_.*)?", word)), None)
+
+
+def _snake(names: Sequence[str]) -> str:
+    """Return the last name in snake case: `deviceInfo` is `device_info`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", names[-1]).lower() if names else ""
+
+
+def _quoted(text: str) -> str:
+    # TOML also requires an escape for U+007F. The other ones would control a terminal.
+    return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
