@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import field_validator
@@ -12,6 +12,8 @@ from edge.section_types import BindHost, OptionalPath, Port, TopicFilter
 
 PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 """Names of the mapping packs that come with the gateway."""
+_DEFAULT_PACKS: Final = PACKS[:-1]
+"""Those of devices; the last one is an example of the SEPA paper."""
 
 
 class MqttSettings(Section):
@@ -164,7 +166,7 @@ class MappingsSettings(Section):
     """Mapping files, which turn payloads into observations."""
 
     dir: OptionalPath = key(None, "Directory of your own mapping files. Empty: DATA_DIR/mappings.", basic=True)
-    packs: tuple[str, ...] = key(PACKS, "Bundled mapping packs of known devices that apply.", basic=True)
+    packs: tuple[str, ...] = key(_DEFAULT_PACKS, "Bundled mapping packs of known devices that apply.", basic=True)
     reload_interval: float = key(
         2.0,
         "Time between two checks for changed mapping files. 0: the gateway reads them only at its start.",

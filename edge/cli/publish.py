@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -10,14 +11,18 @@ from urllib.parse import urlsplit
 
 import click
 
-from edge.cli.exit_codes import EXIT_CODES, misused, refused, unreachable
-from edge.cli.locate import data_dir_option, locate
+from edge.cli.bindings_table import printable
+from edge.cli.exit_codes import EXIT_CODES, Failure, misused, refused, unreachable
+from edge.cli.http import send
+from edge.cli.locate import GatewayAddresses, data_dir_option, locate
 from edge.cli.source import read_payload
 from edge.cli.token import TOKEN, token, unencrypted
 from edge.protocol.addresses import keeps_secrets
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
+_CLIENTS: Final = "sepa/"
+"""Topics of the MQTT gate, whose messages are not readings."""
 _USERNAME: Final = "edge"
 """Default user name. MQTT 3.1.1 (3.1.2.9) allows no password without a user name; a gateway ignores it."""
 
@@ -49,16 +54,36 @@ def publish(
 ) -> None:
     """Publish one reading to the gateway's MQTT broker.
 
-    PAYLOAD is the payload itself, @FILE a file that contains it, - standard input.
+    PAYLOAD is the payload itself, @FILE a file that contains it, - standard input. Standard error says if the gateway
+    has no mapping for the topic, or cannot read a value.
 
     \b
     edge publish senml/kitchen '[{"n":"kitchen/temperature","u":"Cel","v":21.5}]'
     """
-    address = url if url is not None else locate(data_dir).get("mqtt")
+    gateway = None if url is not None else locate(data_dir)
+    address = gateway.get("mqtt") if gateway is not None else str(url)
     # MQTT 3.1.1 (3.3.2.1): the topic of a message has no wildcards. Checked before anything is sent.
     if not topic or "+" in topic or "#" in topic or "\0" in topic:
         raise misused("TOPIC must be the name of one topic, without + and #")
-    _send(address, topic, read_payload(payload), qos, retain, username, timeout)
+    message = read_payload(payload)
+    _send(address, topic, message, qos, retain, username, timeout)
+    if gateway is not None and message and not topic.startswith(_CLIENTS):
+        _say_what_is_lost(gateway, topic, message, timeout)
+
+
+def _say_what_is_lost(gateway: GatewayAddresses, topic: str, payload: bytes, timeout: float) -> None:
+    """Print the values that the gateway cannot read. Prints nothing if it does not say so, as without the right to."""
+    request = json.dumps({"topic": topic, "hex": payload.hex()}).encode()
+    try:
+        url = gateway.get("http").rstrip("/") + "/api/mapping-test"
+        answer = send("POST", url, request, {"Content-Type": "application/json"}, timeout).json()
+    except Failure:
+        return
+    if not answer.get("matched", True):
+        reason = f"published, but no mapping matches {printable(topic)}; make one with: edge mapping new TOPIC PAYLOAD"
+        click.echo(f"edge: {reason}", err=True)
+    for problem in answer.get("problems", []):
+        click.echo(f"edge: published, but {printable(problem['what'])}: {printable(problem['reason'])}", err=True)
 
 
 def _send(

@@ -360,6 +360,7 @@ class Gateway:
         self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
         if not engine.read_only:
+            await asyncio.to_thread(_make_directories, settings)
             self._outbox = Outbox(recorders[0], settings.data_dir / FILE_NAME, engine.on_writer)
             self._stack.callback(self._outbox.close)
         self.metrics.watch_engine(
@@ -577,3 +578,11 @@ def _costs(figures: Figures) -> Costs:
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+def _make_directories(settings: Settings) -> None:
+    """Create the directories of the operator's files in the data directory, so that they are found."""
+    for path in (settings.mappings_dir, settings.queries_dir, settings.rules_dir):
+        if path.parent == settings.data_dir:
+            with suppress(OSError):  # the gateway also works without them
+                path.mkdir(exist_ok=True)

@@ -132,7 +132,6 @@ def test_a_gateway_continues_from_its_backup_with_its_outbox_in_a_new_epoch(gate
 def test_a_backup_through_a_pipe_and_back(gateway, tmp_path):
     http = gateway.start()["http"]
     ask(http, "/update", update=READING.format(7))
-    (gateway.data_dir / "queries").mkdir()
     (gateway.data_dir / "queries" / "value.rq").write_text(VALUE)
     data = ["--data-dir", str(gateway.data_dir)]
     command = [sys.executable, "-m", "edge"]

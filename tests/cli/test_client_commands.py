@@ -156,6 +156,18 @@ def test_publish_reaches_the_subscriber(ask, shared_edge, gateway, tmp_path):
     assert watching.wait(DEADLINE) == 0
 
 
+def test_publish_says_what_the_gateway_cannot_read(ask):
+    done = ask("publish", "garage/door", "open")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (
+        "edge: published, but no mapping matches garage/door; make one with: edge mapping new TOPIC PAYLOAD\n"
+    )
+    done = ask("publish", "senml/garage", '[{"n": "t", "u": "Cel", "v": "warm"}]')
+    assert done.returncode == 0
+    assert done.stderr.startswith("edge: published, but t: ")
+    assert ask("publish", "sepa/query", "{}").stderr == ""
+
+
 def test_ctrl_c_ends_a_subscription_quietly(ask, shared_edge, gateway):
     watching = shared_edge.start("subscribe", "--json", "--data-dir", gateway.data_dir, NUMBERS)
     assert watching.stdout.readline()

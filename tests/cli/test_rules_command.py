@@ -34,7 +34,6 @@ def file(tmp_path):
 def test_rules_are_listed_with_what_they_do(run, gateway):
     assert run("rules list").stdout == "(no rules)\n"
     rules = gateway.data_dir / "rules"
-    rules.mkdir()
     (rules / "damp.toml").write_text(RULE)
     (rules / "bad.toml").write_text("above = 1")
     try:

@@ -83,7 +83,6 @@ def test_the_archive_contains_no_secret(gateway, tmp_path):
         "one line without a secret",
     ]
     log.write_text("\n".join(lines) + "\n")
-    (gateway.data_dir / "mappings").mkdir()
     (gateway.data_dir / "mappings" / "bad.toml").write_text(f"password = '{CLIENT}' nonsense")
     out = tmp_path / "diag.tar.gz"
     done = edge(gateway, "diag", "collect", "--out", out, "--log", log, EDGE_TOKEN=token)

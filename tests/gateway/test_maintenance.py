@@ -58,7 +58,6 @@ def lines(http, **parameters):
 
 def test_log_lines_are_found_by_what_a_person_reads(gateway, http):
     mappings = gateway.data_dir / "mappings"
-    mappings.mkdir()
     (mappings / "k\u00fcche.toml").write_text("[[mapping]]")
     wait_for(lambda: lines(http, text="K\u00dcCHE.toml", level="error"), what="the line of the broken file")
 

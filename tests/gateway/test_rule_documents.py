@@ -118,7 +118,6 @@ def test_a_rule_with_a_mistake_is_refused_with_its_place(ruled):
 
 def test_a_file_of_the_operator_applies_and_its_fault_is_reported(ruled):
     rules = ruled.directory / "rules"
-    rules.mkdir()
     (rules / "damp.toml").write_text(RULE)
     ruled.publish("cellar", 80)
     wait_for(lambda: ruled.ask(SITUATIONS) == ["Damp"])
@@ -190,7 +189,6 @@ def test_a_kill_neither_loses_nor_repeats_an_answer(ruled):
 
 def test_odd_files_are_reported_and_do_not_stop_the_others(ruled):
     rules = ruled.directory / "rules"
-    rules.mkdir()
     (rules / "nowhere.toml").symlink_to("/nonexistent")
     (rules / "loop.toml").symlink_to("loop.toml")
     (rules / "a b.toml").write_text(RULE)
