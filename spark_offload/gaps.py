@@ -30,7 +30,7 @@ class Missing(NamedTuple):
     first: int
     last: int
     acknowledged: bool
-    """Whether its gateway was told that the table has some of them, and has deleted these."""
+    """Whether some of them were acknowledged: the gateway has deleted these."""
 
     def __str__(self) -> str:
         return f"{self.outbox}: observations {self.first:,} to {self.last:,}"
@@ -38,15 +38,15 @@ class Missing(NamedTuple):
 
 def missing(landing: LandingZone, positions: Mapping[OutboxEpoch, int]) -> Iterator[Missing]:
     """Yield the first missing numbers of each outbox. `positions` are the last numbers in the table."""
-    told = _acknowledged(landing)
-    for outbox in sorted({*landing.outboxes(), *told}):
+    acknowledged = _acknowledged(landing)
+    for outbox in sorted({*landing.outboxes(), *acknowledged}):
         segments, position = landing.segments(outbox), positions.get(outbox, 0)
         if found := gap(segments, position):
             first, last = found.first, found.last
         else:
-            first, last = max(position, *(one.last for one in segments), 0) + 1, told.get(outbox, 0)
+            first, last = max(position, *(one.last for one in segments), 0) + 1, acknowledged.get(outbox, 0)
         if first <= last:
-            yield Missing(outbox, first, last, acknowledged=first <= told.get(outbox, 0))
+            yield Missing(outbox, first, last, acknowledged=first <= acknowledged.get(outbox, 0))
 
 
 def acknowledged_but_missing(landing: LandingZone, positions: Mapping[OutboxEpoch, int]) -> list[Missing]:

@@ -90,19 +90,19 @@ def suggest(topic: str, payload: bytes) -> str:
 def _place(topic: str, *, scalar: bool) -> _Topic:
     """Generalise a topic. `scalar`: its last level says what the value is."""
     levels = topic.split("/")
-    told = [number for number, level in enumerate(levels) if _IDENTIFIER.fullmatch(level)] if len(levels) > 1 else []
-    identified = bool(told)
-    if not told:
+    varying = [number for number, level in enumerate(levels) if _IDENTIFIER.fullmatch(level)] if len(levels) > 1 else []
+    identified = bool(varying)
+    if not varying:
         # A capture at the first level would match the topics of everything else.
         others = range(1, len(levels) - 1 if scalar else len(levels))
-        told = [number for number in others if levels[number].lower() not in _ACTIONS and levels[number].strip(".")][
+        varying = [number for number in others if levels[number].lower() not in _ACTIONS and levels[number].strip(".")][
             -1:
         ]
     pattern: list[str] = []
     base: list[str] = []
     names: list[str] = []
     for number, level in enumerate(levels):
-        if number in told:
+        if number in varying:
             name = _capture(levels[number - 1] if number and identified else "", names)
             names.append(name)
             pattern.append(f"{{{name}}}")
