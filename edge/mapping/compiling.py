@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from edge.mapping.binary import layout
+from edge.mapping.decode import decoder
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
+from edge.mapping.pick import pick
 from edge.mapping.places import DOCUMENTS, NAME, PayloadPlace, find_place
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
@@ -105,6 +107,15 @@ class MappingCompiler:
         captures = attempt(lambda: self._payload_captures(spec, payload))
         when = attempt(lambda: self._conditions(spec, payload))
         each = attempt(lambda: self._each(spec, payload))
+        picked = None if spec.pick is None else attempt(lambda: pick(spec.pick or ""))
+        if spec.pick is not None and spec.each is None:
+            faults.add(BadKeyError("Nothing has items to pick from.", key="pick", allowed="each and pick"))
+        decode = None
+        if spec.decode is not None:
+            encoded = spec.decode
+            decode = attempt(lambda: decoder(encoded))
+            if payload != "json":
+                faults.add(BadKeyError(f"A {payload} payload has no texts to decode.", key="decode"))
         names: list[str] = []
         many: set[str] = set()
         if topic is not None and captures is not None:
@@ -123,7 +134,7 @@ class MappingCompiler:
             attempt(lambda: _only_routing_keys(spec, local))
         else:
             items = tuple(key for key, _ in fixed) if each is not None else ()
-            known = _Known(name, payload, names, many, each, items, moving, local)
+            known = _Known(name, payload, names, many, each if picked is None else None, items, moving, local)
             rules = self._rules(spec, known, faults, complete=complete)
         if faults.fatal or topic is None:
             return None
@@ -140,6 +151,8 @@ class MappingCompiler:
             ignore,
             spec.also,
             each,
+            picked,
+            decode,
             rules,
         )
 
@@ -211,6 +224,7 @@ class MappingCompiler:
         if unit_from is not None:
             unit_path = attempt(lambda: under("unit_from", parse_path, str(unit_from)))
         units = self._unit_table(reading, mapping, faults)
+        factors = attempt(lambda: self._factors(reading, mapping, known.payload)) or ()
         time = None
         if found is not None:
             stamp = self._get("time", reading, mapping)
@@ -251,6 +265,7 @@ class MappingCompiler:
             when=absolute,
             local_when=(*known.local_when, *local),
             local_captures=known.local_captures,
+            factors=factors,
             setter=setter,
         )
         if several := _several_values(rule, known):
@@ -325,6 +340,21 @@ class MappingCompiler:
             max_digits=self.limits.digits,
             max_text=self.limits.text,
         )
+
+    def _factors(self, reading: ReadingSpec, mapping: MappingSpec, payload: str) -> tuple[tuple[JsonPath, bool], ...]:
+        found = []
+        for key, power in (("scale_from", False), ("scale10_from", True)):
+            text = self._get(key, reading, mapping)
+            if text is None:
+                continue
+            if payload not in DOCUMENTS:
+                raise BadKeyError(f"A {payload} payload has no path to a number.", key=key, allowed="scale")
+            if reading.setter is not None and reading.setter.scale is None:
+                raise BadKeyError(
+                    "The reading is scaled; say how a desired value becomes that of the device.", key="set"
+                )
+            found.append((under(key, parse_path, str(text)), power))
+        return tuple(found)
 
     def _datatype(self, word: str) -> tuple[str, str | None]:
         if word in KINDS:
@@ -509,7 +539,7 @@ def _payload_kind(spec: MappingSpec) -> str:
     if any(reading.record is not None or reading.record_unit is not None for reading in readings):
         return "senml"
     paths = any(reading.path is not None or reading.unit_from is not None for reading in readings)
-    return "json" if paths or spec.captures or spec.each is not None else "text"
+    return "json" if paths or spec.captures or spec.each is not None or spec.decode is not None else "text"
 
 
 def _only_routing_keys(spec: MappingSpec, local: Sequence[Condition]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Final
 
 from edge.mapping.compiling import TOPIC
@@ -18,7 +19,7 @@ from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
 from edge.mapping.senml import SenmlRecord, records
 from edge.mapping.template import CaptureError
 from edge.mapping.times import BadTimeError
-from edge.mapping.values import BadValueError, OtherKindError, plain_text, shown
+from edge.mapping.values import EXACT, BadValueError, Converter, OtherKindError, payload_factor, plain_text, shown
 
 FIRST_NUMBER: Final = re.compile(
     r"(?<![A-Za-z0-9_.])[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![0-9]|\.[0-9])"
@@ -94,7 +95,8 @@ class MessageEvaluation:
 
     def run(self, bound: BoundMapping) -> None:
         """Apply one mapping."""
-        self.message = self.message.read_by(bound.mapping.layout)
+        given = self.message
+        self.message = given.read_by(bound.mapping.layout)
         try:
             if bound.mapping.each is not None:
                 self._items(bound, bound.mapping.each)
@@ -106,16 +108,24 @@ class MessageEvaluation:
                 self._text(bound)
         except PayloadError as error:
             self.out.problem(bound.mapping.name, "payload", str(error))
+        finally:
+            self.message = given  # others read it without the decoded bytes
 
     def _items(self, bound: BoundMapping, each: JsonPath) -> None:
         whole = self.message
-        for hit in each.walk(whole.document):
+        hits = each.walk(whole.document)
+        pick = bound.mapping.pick
+        for hit in hits if pick is None else filter(None, [pick.of(hits)]):
             self.message = whole.item(hit.value)
             self._times.clear()  # the same path leads to another time in each item
-            self._json(bound)
-        self.message = whole
+            try:
+                self._json(bound)
+            except PayloadError as error:  # one item hides no other
+                self.out.problem(bound.mapping.name, "payload", str(error))
 
     def _json(self, bound: BoundMapping) -> None:
+        if bound.mapping.decode is not None:
+            self.message = self.message.item(bound.mapping.decode.decoded(self.message.document))
         document = self.message.document
         captures: dict[str, str] = {}
         for name, path in bound.mapping.captures:
@@ -178,7 +188,25 @@ class MessageEvaluation:
         time = None
         if rule.time is not None and rule.time.path is not None:
             time = self._json_time(rule, rule.time, parent)
-        self._emit(ready, value, captures, unit_code, time)
+        convert = rule.convert
+        if rule.factors:
+            scaled = self._scaled(rule, parent)
+            if scaled is None:
+                return
+            convert = scaled
+        self._emit(ready, value, captures, unit_code, time, convert=convert)
+
+    def _scaled(self, rule: Rule, parent: object) -> Converter | None:
+        """Return the converter with the factors in the payload; None if one is missing."""
+        scale = rule.convert.scale or Decimal(1)
+        for path, power in rule.factors:
+            raw = path.first(parent if path.relative else self.message.document)
+            factor = payload_factor(raw, power=power)
+            if factor is None:
+                self.out.problem(rule.mapping, rule.what, f'its scale at "{path.text}" is not a number of usual size')
+                return None
+            scale = EXACT.multiply(scale, factor)
+        return replace(rule.convert, scale=scale)
 
     def _captures_of(self, rule: Rule, parent: object) -> dict[str, str] | None:
         """Return the captures from the object that contains the value; None if it lacks one."""
@@ -284,10 +312,11 @@ class MessageEvaluation:
         unit_code: object,
         time: datetime | None,
         what: str | None = None,
+        convert: Converter | None = None,
     ) -> None:
         rule = ready.rule
         try:
-            converted = rule.convert(raw)
+            converted = (convert or rule.convert)(raw)
             if converted is None:
                 return
             terms = ready.terms

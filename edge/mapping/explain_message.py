@@ -97,12 +97,14 @@ def _reasons(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
     mapping = bound.mapping
     try:
         documents = [message.document] if mapping.payload in DOCUMENTS else []
+        if mapping.each is not None:
+            documents = [hit.value for hit in mapping.each.walk(message.document)]
+            if not documents:
+                yield f'{mapping.name}: the payload has no items at "{mapping.each.text}"'
+        if mapping.decode is not None:
+            documents = [mapping.decode.decoded(each) for each in documents]
     except PayloadError:
         return
-    if mapping.each is not None:
-        documents = [hit.value for hit in mapping.each.walk(message.document)]
-        if not documents:
-            yield f'{mapping.name}: the payload has no items at "{mapping.each.text}"'
     for rule in mapping.rules:
         yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents)}"
 

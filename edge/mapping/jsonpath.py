@@ -93,6 +93,12 @@ class JsonPath:
         for name, value in computed.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def fixed_names(self) -> tuple[str, ...]:
+        """The names on a path of member names only; empty for any other path."""
+        names = tuple(step.name for step in self.steps if isinstance(step, _Key))
+        return names if len(names) == len(self.steps) else ()
+
     def first(self, document: object) -> object:
         """Return the value at the first position; None if the path leads nowhere."""
         for hit in self.walk(document):

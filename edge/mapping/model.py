@@ -86,6 +86,13 @@ class ReadingKeys(Table):
     )
     absent: list[str] | None = Field(default=None, description='Texts that mean "no value", such as "nan".')
     scale: Number | None = Field(default=None, description="The value is multiplied by this, exactly.")
+    scale_from: str | None = Field(
+        default=None, description="JSON path of a number in the payload by which the value is also multiplied."
+    )
+    scale10_from: str | None = Field(
+        default=None,
+        description="JSON path of an integer in the payload: the value is multiplied by this power of ten.",
+    )
     offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
     min: Number | None = Field(
         default=None, description="A smaller value (after scaling) is a problem, and no reading."
@@ -177,6 +184,14 @@ class FieldSpec(Table):
     )
 
 
+class DecodeSpec(Table):
+    """Bytes that a JSON payload has as text."""
+
+    path: str = Field(description="JSON path of the text, of fixed names: the document of the fields takes its place.")
+    encoding: Literal["base64", "hex"] = Field(description="How the text represents the bytes.")
+    fields: list[FieldSpec] = Field(description="Fields of the bytes.")
+
+
 class MappingSpec(ReadingSpec):
     """One mapping: its topics and its readings."""
 
@@ -200,6 +215,13 @@ class MappingSpec(ReadingSpec):
     each: str | None = Field(
         default=None,
         description="JSON path of items: paths, captures, and conditions of readings then refer to each of them.",
+    )
+    pick: str | None = Field(
+        default=None,
+        description="One of the items of `each`: max(PATH) or min(PATH), the item with the largest or smallest number.",
+    )
+    decode: DecodeSpec | None = Field(
+        default=None, description="Bytes that a JSON payload has as text; readings refer to their fields."
     )
     also: bool = Field(default=False, description="Let less specific mappings of the same topic apply as well.")
     readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")

@@ -24,6 +24,7 @@ from edge.mapping.model import (
     CommandSpec,
     ConditionSpec,
     ConvertSpec,
+    DecodeSpec,
     FieldSpec,
     FileSpec,
     Listing17Entry,
@@ -58,6 +59,7 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "framing": FramingSpec,
     "crc": ChecksumSpec,
     "fields": FieldSpec,
+    "decode": DecodeSpec,
 }
 _BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
 """Names of union branches, which are not keys of the file."""

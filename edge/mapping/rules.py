@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from edge.mapping.binary import PayloadLayout
+from edge.mapping.decode import Decoder
 from edge.mapping.jsonpath import JsonPath
 from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.pick import Pick
 from edge.mapping.setter import Setter
 from edge.mapping.store import StoreRules
 from edge.mapping.template import Template
@@ -134,6 +136,8 @@ class Rule:
     """Conditions on the object that contains the value ("@")."""
     local_captures: tuple[tuple[str, JsonPath], ...] = ()
     """Captures from that object."""
+    factors: tuple[tuple[JsonPath, bool], ...] = ()
+    """Numbers of the payload by which the value is multiplied; True: the exponent of a power of ten."""
     setter: Setter | None = None
     """Sets the value at its device; None: it cannot be set."""
 
@@ -179,4 +183,7 @@ class CompiledMapping:
     also: bool
     each: JsonPath | None
     """Leads to items of a document, each of which is read as a document; None: the document is read as a whole."""
+    pick: Pick | None
+    """Selects one of these items; None: all."""
+    decode: Decoder | None
     rules: tuple[Rule, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Final
 
 from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
@@ -22,6 +22,8 @@ _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 # Enough for a number of `MappingLimits.digits` characters times a scale plus an offset, without rounding.
 EXACT: Final = Context(prec=1000)
 _DOUBLE: Final = Context(prec=17)
+_MOST_FACTOR: Final = 40
+"""Limit of the characters of a factor in a payload, and of its exponent. Those of mapping files have the same."""
 _BOOLEANS: Final = {"true": "true", "1": "true", "on": "true", "yes": "true"} | {
     "false": "false",
     "0": "false",
@@ -165,6 +167,26 @@ class Converter:
             raise BadValueError(f"{text} is below the minimum {self.low}")
         if self.high is not None and number > self.high:
             raise BadValueError(f"{text} is above the maximum {self.high}")
+
+
+def payload_factor(raw: object, *, power: bool) -> Decimal | None:
+    """Return the factor that a payload has for its values; None if it is not a number of usual size.
+
+    `power`: it is the exponent of a power of ten. The size is bounded, because the exact product would be as long.
+    """
+    if not isinstance(raw, str) or len(raw) > _MOST_FACTOR or not _NUMBER(raw.strip()):
+        return None
+    try:
+        number = Decimal(raw.strip())
+    except InvalidOperation:
+        return None
+    if power:
+        return (
+            Decimal(1).scaleb(int(number))
+            if number == number.to_integral_value() and abs(number) <= _MOST_FACTOR
+            else None
+        )
+    return number if not number or abs(number.adjusted()) <= _MOST_FACTOR else None
 
 
 def _plain(text: str, *, exponent: bool, whole: bool, max_digits: int) -> tuple[str, str]:

@@ -582,3 +582,152 @@ def test_thousands_of_exact_topics():
     mapping = mapper(text)
     assert mapping.map("p/1999/t", b"5").readings[0].observation == "urn:sepa-edge:1999"
     assert not mapping.map("p/2000/t", b"5").matched
+
+
+METER = """
+[[mapping]]
+topic = "meter"
+observation = "edge:{member}"
+readings = [
+  { path = "power.raw", observation = "edge:power", scale10_from = "@.exponent" },
+  { path = "energy.raw", observation = "edge:energy", scale = 0.5, scale_from = "$.factor", offset = 1 },
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("payload", "power", "energy"),
+    [
+        (b'{"power": {"raw": 1234, "exponent": -1}, "energy": {"raw": 7}, "factor": 0.1}', "123.4", "1.35"),
+        (b'{"power": {"raw": 1.5, "exponent": 3}, "energy": {"raw": 7}, "factor": "10"}', "1500", "36.0"),
+        (b'{"power": {"raw": 0, "exponent": 0}, "energy": {"raw": 7}, "factor": 0}', "0", "1.0"),
+    ],
+)
+def test_payloads_can_have_the_scale_of_their_values(payload, power, energy):
+    mapped = mapper(METER).map("meter", payload)
+    assert mapped.problems == ()
+    assert {each.observation[14:]: each.value for each in mapped.readings} == {"power": power, "energy": energy}
+
+
+@pytest.mark.parametrize("exponent", ["null", "1.5", '"x"', "1e9", "400", "true", "{}", "NaN"])
+def test_a_value_without_its_scale_is_a_problem(exponent):
+    payload = f'{{"power": {{"raw": 5, "exponent": {exponent}}}, "energy": {{"raw": 7}}, "factor": 1}}'.encode()
+    mapped = mapper(METER).map("meter", payload)
+    assert [each.observation for each in mapped.readings] == ["urn:sepa-edge:energy"]
+    assert [problem.what for problem in mapped.problems] == ["power.raw"]
+
+
+UPLINK = """
+[[mapping]]
+topic = "lora/{device}"
+observation = "edge:{device}/{member}"
+when = { path = "port", equals = 1 }
+readings = [
+  { path = "up.data.temperature", unit = "°C", scale = 0.01 },
+  { path = "up.data.door", datatype = "boolean", when = { path = "up.data.kind", equals = 1 } },
+  { path = "up.rssi", unit = "dBm" },
+]
+decode = { path = "up.data", encoding = "base64", fields = [
+  { name = "kind", type = "u8" },
+  { name = "temperature", type = "i16" },
+  { name = "flags", type = "u8", bits = { door = 0 } },
+] }
+"""
+
+
+def test_bytes_in_a_json_payload_are_decoded():
+    text = UPLINK.replace("up.data.door", "up.data.flags.door")
+    mapped = mapper(text).map("lora/7", b'{"port": 1, "up": {"data": "AQhmAQ==", "rssi": -90}}')
+    assert mapped.problems == ()
+    assert {each.observation[16:]: each.value for each in mapped.readings} == {
+        "temperature": "21.50",
+        "door": "true",
+        "rssi": "-90",
+    }
+    hexadecimal = text.replace('"base64"', '"hex"')
+    mapped = mapper(hexadecimal).map("lora/7", b'{"port": 1, "up": {"data": "02 FFFF 00", "rssi": -90}}')
+    assert {each.observation[16:]: each.value for each in mapped.readings} == {"temperature": "-0.01", "rssi": "-90"}
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ('"AQ"', "is not base64"),
+        ('"AQ=="', "ends within"),
+        ('"AQhm AQ=="', "is not base64"),
+        ("5", "is not a text"),
+        ("null", "is not a text"),
+        ('{"a": 1}', "is not a text"),
+    ],
+)
+def test_bytes_that_cannot_be_decoded_are_a_problem(data, reason):
+    mapped = mapper(UPLINK).map("lora/7", f'{{"port": 1, "up": {{"data": {data}}}}}'.encode())
+    assert mapped.readings == ()
+    assert reason in str(mapped.problems[0])
+
+
+def test_a_payload_that_others_read_is_not_changed_by_decoding():
+    other = """
+[[mapping]]
+topic = "lora/{device}"
+when = { path = "port", equals = 1 }
+path = "up.data"
+datatype = "string"
+observation = "edge:raw/{device}"
+"""
+    mapped = mapper(UPLINK + other).map("lora/7", b'{"port": 1, "up": {"data": "AQhmAQ==", "rssi": -90}}')
+    assert {each.observation: each.value for each in mapped.readings}["urn:sepa-edge:raw/7"] == "AQhmAQ=="
+
+
+HEARD = """
+[[mapping]]
+topic = "lora/{device}"
+each = "rx[*]"
+pick = "max(rssi)"
+observation = "edge:{device}/{member}"
+readings = [{ path = "rssi" }, { path = "snr" }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("received", "values"),
+    [
+        ('[{"rssi": -90, "snr": 1}, {"rssi": -70.5, "snr": 2}, {"rssi": -80, "snr": 3}]', ["-70.5", "2"]),
+        ('[{"rssi": -90, "snr": 1}, {"rssi": -90, "snr": 2}]', ["-90", "1"]),
+        ('[{"snr": 1}, {"rssi": "x"}, {"rssi": null}, {"rssi": NaN}, {"rssi": "-99", "snr": 4}]', ["-99", "4"]),
+        ('[{"snr": 1}]', []),
+        ("[]", []),
+    ],
+)
+def test_the_best_of_several_items_is_read(received, values):
+    mapped = mapper(HEARD).map("lora/7", f'{{"rx": {received}}}'.encode())
+    assert mapped.problems == ()
+    assert [each.value for each in mapped.readings] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('each = "a[*]"\npick = "best(rssi)"\n', "pick"),
+        ('each = "a[*]"\npick = "max()"\n', "pick"),
+        ('each = "a[*]"\npick = "max(a..b)"\n', "pick"),
+        ('path = "a"\npick = "max(rssi)"\n', "pick"),
+        ('decode = { path = "a[0]", encoding = "hex", fields = [{ name = "x", type = "u8" }] }\n', "decode.path"),
+        ('decode = { path = "a", encoding = "hex", fields = [] }\n', "decode.fields"),
+        (
+            'decode = { path = "a", encoding = "hex", fields = [{ name = "x", type = "u9" }] }\n',
+            "decode.fields[0].type",
+        ),
+        ('decode = { path = "a", encoding = "rot13", fields = [{ name = "x", type = "u8" }] }\n', "decode.encoding"),
+        (
+            'payload = "text"\ndecode = { path = "a", encoding = "hex", fields = [{ name = "x", type = "u8" }] }\n',
+            "decode",
+        ),
+        ('payload = "text"\nscale_from = "a"\n', "scale_from"),
+        ('path = "a"\nscale10_from = "b"\nset = { topic = "x" }\n', "set"),
+    ],
+)
+def test_faults_of_items_bytes_and_scales(text, key):
+    with pytest.raises(MappingError) as error:
+        load_pack(f'[[mapping]]\ntopic = "a"\nobservation = "edge:a"\n{text}')
+    assert [fault.key for fault in error.value.faults] == [key]
