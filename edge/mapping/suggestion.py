@@ -150,7 +150,7 @@ def _document_lines(place: _Topic, document: object) -> list[str]:
     time = next(_time_paths(document), None)
     start, content = _content(document)
     leaves = list(_leaves(content, start, (), 0))
-    wanted = [leaf for leaf in leaves if leaf.path != time and not _METADATA.fullmatch(_snake(leaf.names[-1:]))]
+    wanted = [leaf for leaf in leaves if not _describes(leaf, time)]
     # Texts are rarely values, except those of switches.
     values = [leaf for leaf in wanted if isinstance(leaf.value, JsonNumber) or _is_truth(leaf.value)]
     chosen = (values or wanted or leaves)[:_MOST_READINGS]
@@ -177,6 +177,12 @@ def _document_lines(place: _Topic, document: object) -> list[str]:
             keys.append(f'datatype = "{"boolean" if _is_truth(leaf.value) else "string"}"')
         lines.append(f"  {{ {', '.join(keys)} }},")
     return [*lines, "]"]
+
+
+def _describes(leaf: _Leaf, time: str | None) -> bool:
+    """Whether a leaf is the time of a value, or says how the message came."""
+    name = _snake(leaf.names[-1:])
+    return leaf.path == time or name in _TIMES or _METADATA.fullmatch(name) is not None
 
 
 def _content(document: object) -> tuple[str, object]:

@@ -74,7 +74,7 @@ def test_each_suggestion_is_a_valid_file(topic, document):
                 "weather/rooms/bath/hum": "4 Percent",
             },
         ),
-        ("x/list", '[{"t": 1}, {"t": 2}]', {"x/list/0/t": "1 ", "x/list/1/t": "2 "}),
+        ("x/list", '[{"t": 1, "ts": 1700000000}, {"t": 2, "ts": 1700000060}]', {"x/list/0/t": "1 ", "x/list/1/t": "2 "}),
         (
             "x/same",
             '{"a": {"t": 1, "u": 2}, "b": {"t": 3}}',
