@@ -13,7 +13,7 @@ import click
 
 from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.exit_codes import REFUSED, USAGE, misused
+from edge.cli.exit_codes import REFUSED, USAGE, misused, refused
 from edge.cli.source import read_payload
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test(
     epilog="""\b
     Exit codes:
       0  printed, or saved
-      1  a file with that name exists, or the directory cannot be written
+      1  the message has no value, a mapping or a file of that name exists, or the directory cannot be written
       2  wrong command line or settings
     """
 )
@@ -154,11 +154,18 @@ def new(topic: str, payload: str, save: bool, as_hex: bool, file: Path | None, d
     given = read_payload(payload)
     message = _from_hex(given) if as_hex else given
     text = suggest(topic, message)
+    if text is None:
+        raise misused("TOPIC must be the name of one topic, of 1 to 65535 characters, without + and #")
+    mapped = Mapper([load_pack(text, "new")]).map(topic, message, datetime.now(UTC))
+    if not mapped.readings:
+        raise refused("this message has no value; give one that has the values to map")
     if save:
-        _save(text, load_settings(file, data_dir).settings.mappings_dir, topic)
+        settings = load_settings(file, data_dir).settings
+        if by := _mapper(settings, None).map(topic, message).mappings:
+            raise refused(f"{', '.join(by)} maps this message already; see `edge mapping test`")
+        _save(text, settings.mappings_dir, topic)
     else:
         click.echo(text, nl=False)
-    mapped = Mapper([load_pack(text, "new")]).map(topic, message, datetime.now(UTC))
     for reading in mapped.readings:
         click.echo("", err=True)
         for key, value in members(reading).items():
@@ -204,7 +211,9 @@ def units(text: str | None, every: bool) -> None:
     found = [unit for unit in all_units() if every or text or unit.common]
     if text:
         word = text.casefold()
-        found = [unit for unit in found if word in " ".join((unit.symbol, *unit.codes, unit.iri)).casefold()]
+        names = {unit: [each.casefold() for each in (unit.symbol, *unit.codes, unit.name)] for unit in found}
+        found = [unit for unit in found if any(word in name for name in names[unit])]
+        found.sort(key=lambda unit: word not in names[unit])  # the units that it names come first
     if not found:
         click.echo(f"edge: no unit contains {printable(text or '')}", err=True)
         sys.exit(REFUSED)
@@ -340,7 +349,10 @@ def _show(explanation: MessageExplanation) -> None:
         lines += ["", *(f"! {printable(str(problem))}" for problem in outcome.problems)]
     if outcome.matched:
         if not outcome.readings and not outcome.problems:
-            lines += ["no observation", *(f"  {printable(reason)}" for reason in explanation.reasons)]
+            lines.append("no observation")
+        elif explanation.reasons:
+            lines.append("")
+        lines += (f"  {printable(reason)}" for reason in explanation.reasons)
         click.echo("\n".join(lines))
         return
     lines.append(f"no mapping matches {printable(explanation.topic)}")

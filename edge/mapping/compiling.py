@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from edge.mapping.binary import layout
-from edge.mapping.decode import decoder
+from edge.mapping.decode import Decoder, decoder
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
-from edge.mapping.pick import pick
+from edge.mapping.pick import Pick, pick
 from edge.mapping.places import DOCUMENTS, NAME, PayloadPlace, find_place
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
-from edge.mapping.setter import compile_setter
+from edge.mapping.setter import Setter, compile_setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.store import StoreRules
 from edge.mapping.template import Template, iri_template, text_template
@@ -25,7 +25,7 @@ from edge.mapping.terms import constant
 from edge.mapping.times import time_format
 from edge.mapping.topics import parse_topic
 from edge.mapping.unit_symbols import UNIT_CODES
-from edge.mapping.units import UnknownUnit, unit_iri
+from edge.mapping.units import UNAMBIGUOUS_CODES, UnknownUnit, unit_iri
 from edge.mapping.values import KINDS, BadValueError, Converter, literal
 
 TOPIC: Final = "topic"
@@ -42,13 +42,12 @@ _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
 _LEVELS: Final = "..."
 """End of the name of a payload capture that may hold several levels, as in topics."""
-_NO_GROUPS: Final = re.compile("")
 _FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the readings of a mapping have in common."""
+    """The parts that the readings of a mapping have in common."""
 
     name: str
     """Name of the mapping with that of its pack."""
@@ -85,7 +84,10 @@ class MappingCompiler:
         self.pack = pack
         self.namespaces = namespaces
         self.strict = strict
-        self.units: dict[str, str | None] = {**UNIT_CODES, **self._units(units, faults)}
+        table = self._units(units, faults)
+        self.codes: dict[str, str | None] = {**UNAMBIGUOUS_CODES, **table}
+        """Units by the codes in payloads, and in `unit`."""
+        self.senml_codes: dict[str, str | None] = {**UNIT_CODES, **table}
         self.defaults = defaults
         self.own = own
         self.limits = limits
@@ -96,7 +98,7 @@ class MappingCompiler:
         if spec.topic is None and spec.topic_regex is None:
             faults.add(BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex"))
         # With a regular expression alone, every topic is a candidate. The expression decides.
-        topic = attempt(lambda: under("topic", parse_topic, spec.topic or "#"))
+        topic = attempt(lambda: under("topic", parse_topic, "#" if spec.topic is None else spec.topic))
         regex = None
         if spec.topic_regex is not None:
             regex = attempt(lambda: under("topic_regex", compile_regex, spec.topic_regex or ""))
@@ -107,15 +109,8 @@ class MappingCompiler:
         captures = attempt(lambda: self._payload_captures(spec, payload))
         when = attempt(lambda: self._conditions(spec, payload))
         each = attempt(lambda: self._each(spec, payload))
-        picked = None if spec.pick is None else attempt(lambda: pick(spec.pick or ""))
-        if spec.pick is not None and spec.each is None:
-            faults.add(BadKeyError("Nothing has items to pick from.", key="pick", allowed="each and pick"))
-        decode = None
-        if spec.decode is not None:
-            encoded = spec.decode
-            decode = attempt(lambda: decoder(encoded))
-            if payload != "json":
-                faults.add(BadKeyError(f"A {payload} payload has no texts to decode.", key="decode"))
+        picked = attempt(lambda: _pick(spec))
+        decode = attempt(lambda: _decode(spec, payload))
         names: list[str] = []
         many: set[str] = set()
         if topic is not None and captures is not None:
@@ -126,6 +121,8 @@ class MappingCompiler:
         # Otherwise templates would seem to use captures that nothing captures.
         complete = topic is not None and captures is not None and (regex is not None or spec.topic_regex is None)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
+        for reason in _first_captures(captures[0] if captures is not None else ()):
+            faults.warn(BadKeyError(reason, key="captures"))
         absolute, local = _parted(when or ())
         fixed, moving = _parted_captures(captures[0] if captures is not None else ())
         ignore = bool(spec.ignore)
@@ -136,6 +133,8 @@ class MappingCompiler:
             items = tuple(key for key, _ in fixed) if each is not None else ()
             known = _Known(name, payload, names, many, each if picked is None else None, items, moving, local)
             rules = self._rules(spec, known, faults, complete=complete)
+        for error in faults.found:
+            error.of_defaults = self._is_of_defaults(error, spec)
         if faults.fatal or topic is None:
             return None
         return CompiledMapping(
@@ -175,7 +174,7 @@ class MappingCompiler:
             rule = self._rule(reading, spec, known, own, only=len(spec.readings) == 1, complete=complete)
             if rule is not None:
                 rules.append(rule)
-                if (earlier := observations.setdefault(_observation(rule, known.names) or index, index)) != index:
+                if (earlier := observations.setdefault(shared_observation(rule, known.names) or index, index)) != index:
                     own.warn(
                         BadKeyError(
                             f"readings[{earlier}] has the same observation: the later value replaces the earlier one.",
@@ -190,6 +189,12 @@ class MappingCompiler:
                     continue
                 faults.found.append(error)
         return tuple(rules)
+
+    def _is_of_defaults(self, error: BadKeyError, spec: MappingSpec) -> bool:
+        key = _first_key(error)
+        return (
+            key in ReadingKeys.model_fields and getattr(spec, key) is None and getattr(self.defaults, key) is not None
+        )
 
     def _get(self, key: str, reading: ReadingSpec, mapping: MappingSpec) -> object:
         # The first source with the key wins: the reading, its mapping, then the [defaults] of the file.
@@ -217,13 +222,13 @@ class MappingCompiler:
         if not reading.ignore and found is not None and complete:
             terms = self._terms(reading, mapping, found[1], found[2], faults)
         elif not reading.ignore and (unit := self._get("unit", reading, mapping)) is not None and "{" not in str(unit):
-            attempt(lambda: under("unit", lambda text: self._unit(text, self.units, faults, "unit"), str(unit)))
+            attempt(lambda: under("unit", lambda text: self._unit(text, self.codes, faults, "unit"), str(unit)))
         convert = attempt(lambda: self._converter(reading, mapping))
         unit_from = self._get("unit_from", reading, mapping)
         unit_path = None
         if unit_from is not None:
             unit_path = attempt(lambda: under("unit_from", parse_path, str(unit_from)))
-        units = self._unit_table(reading, mapping, faults)
+        units = self._unit_table(reading, mapping, known.payload, faults)
         factors = attempt(lambda: self._factors(reading, mapping, known.payload)) or ()
         time = None
         if found is not None:
@@ -231,15 +236,7 @@ class MappingCompiler:
             time = attempt(lambda: self._time(stamp, known.payload, place.regex, known.times))
         store = attempt(lambda: self._store(self._get("store", reading, mapping)))
         when = () if reading is mapping else attempt(lambda: self._conditions(reading, known.payload))
-        setter = None
-        if reading.setter is not None and reading.ignore:
-            faults.add(BadKeyError("A value without a reading cannot be set.", key="set"))
-        elif reading.setter is not None and terms is not None and convert is not None:
-            # A command has no payload to capture from: only its topic and the IRI of the observation are known.
-            from_payload = {name.removesuffix(_LEVELS) for name in mapping.captures or ()}
-            available = {*known.names} - {TOPIC, *from_payload} | terms.observation.names
-            setting, converter = reading.setter, convert
-            setter = attempt(lambda: compile_setter(setting, converter, available, self.limits.payload))
+        setter = attempt(lambda: self._setter(reading, mapping, known, terms, convert))
         if faults.fatal or convert is None or when is None or not complete:
             return None
         absolute, local = _parted(when)
@@ -270,7 +267,28 @@ class MappingCompiler:
         )
         if several := _several_values(rule, known):
             faults.warn(BadKeyError(several, key="observation"))
+        for key, reason in _first_of_several(rule):
+            faults.warn(BadKeyError(reason, key=key))
         return rule
+
+    def _setter(
+        self,
+        reading: ReadingSpec,
+        mapping: MappingSpec,
+        known: _Known,
+        terms: TermTemplates | None,
+        convert: Converter | None,
+    ) -> Setter | None:
+        if reading.setter is None:
+            return None
+        if reading.ignore:
+            raise BadKeyError("A value without a reading cannot be set.", key="set")
+        if terms is None or convert is None:  # they have faults, which are reported
+            return None
+        # A command has no payload to capture from: only its topic and the IRI of the observation are known.
+        from_payload = {name.removesuffix(_LEVELS) for name in mapping.captures or ()}
+        available = {*known.names} - {TOPIC, *from_payload} | terms.observation.names
+        return compile_setter(reading.setter, convert, available, self.limits.payload)
 
     def _terms(
         self,
@@ -292,7 +310,7 @@ class MappingCompiler:
                     text = str(value)
                     # The name of a unit with captures is known only when a message has come.
                     if key == "unit" and "{" not in text:
-                        text = f"<{self._unit(text, self.units, faults, key)}>"
+                        text = f"<{self._unit(text, self.codes, faults, key)}>"
                     templates[key] = iri_template(text, self.namespaces, known, many)
             except BadKeyError as error:
                 faults.add(error.under(key))
@@ -377,17 +395,20 @@ class MappingCompiler:
         resolved: dict[str, str | None] = {}
         for code, unit in table.items():
             try:
-                resolved[code] = self._unit(unit, UNIT_CODES, faults, f'units."{code}"') if unit else None
+                resolved[code] = self._unit(unit, UNAMBIGUOUS_CODES, faults, f'units."{code}"') if unit else None
             except BadKeyError as error:
                 faults.add(error.under(f'units."{code}"'))
         return resolved
 
-    def _unit_table(self, reading: ReadingSpec, mapping: MappingSpec, faults: FaultsOfTable) -> dict[str, str | None]:
+    def _unit_table(
+        self, reading: ReadingSpec, mapping: MappingSpec, payload: str, faults: FaultsOfTable
+    ) -> dict[str, str | None]:
+        codes = self.senml_codes if payload == "senml" else self.codes
         tables = (self.defaults, mapping) if reading is mapping else (self.defaults, mapping, reading)
         sources = [source.units for source in tables if source.units]
         if not sources:
-            return self.units
-        table = dict(self.units)
+            return codes
+        table = dict(codes)
         for source in sources:
             table.update(self._units(source, faults))
         return table
@@ -469,6 +490,29 @@ class MappingCompiler:
         return Condition(path, spec.exists, one_of, regex, self.limits.regex_text)
 
 
+def _pick(spec: MappingSpec) -> Pick | None:
+    if spec.pick is None:
+        return None
+    if spec.each is None:
+        raise BadKeyError('Without "each", there are no items of which one can be picked.', key="pick")
+    return pick(spec.pick)
+
+
+def _decode(spec: MappingSpec, payload: str) -> Decoder | None:
+    if spec.decode is None:
+        return None
+    if payload != "json":
+        raise BadKeyError(f"A {payload} payload has no texts to decode.", key="decode")
+    return decoder(spec.decode)
+
+
+def _first_captures(captures: Sequence[tuple[str, JsonPath | str]]) -> Iterator[str]:
+    """Yield warnings about captures of which a payload has several."""
+    for name, path in captures:
+        if isinstance(path, JsonPath) and path.wild:
+            yield f'{{{name}}} is the first of several: "@" is the object that contains the value.'
+
+
 def _parted(conditions: Sequence[Condition]) -> tuple[tuple[Condition, ...], tuple[Condition, ...]]:
     """Part conditions on the document from those on the object that contains the value ("@")."""
     local = tuple(each for each in conditions if each.path is not None and each.path.relative)
@@ -494,11 +538,18 @@ def _check_names(names: Sequence[str], from_payload: Collection[str]) -> None:
     raise BadKeyError(f"The capture {{{word}}} {reason}", key="captures" if word in from_payload else "topic")
 
 
-def _observation(rule: Rule, names: Collection[str]) -> object:
-    """Return the parts of the observation if all values of the rule in a message go into it; None if they do not."""
-    if rule.terms is None or rule.when or rule.local_when or not rule.terms.observation.names <= {*names}:
+def shared_observation(rule: Rule, names: Collection[str]) -> object:
+    """Return what tells the observation of a rule from others, if all its values of a topic go into one.
+
+    None if they do not. `names`: captures that the topic, or the whole message, determines.
+    """
+    if rule.terms is None or rule.when or rule.local_when:
         return None
-    return rule.terms.observation.parts
+    observation = rule.terms.observation
+    member = rule.path.member if rule.path is not None else None
+    if not observation.names <= {*names, *([MEMBER] if member is not None else ())}:
+        return None
+    return observation.parts, member if MEMBER in observation.names else None
 
 
 def _several_values(rule: Rule, known: _Known) -> str | None:
@@ -506,25 +557,36 @@ def _several_values(rule: Rule, known: _Known) -> str | None:
     if rule.terms is None or rule.local_when:
         return None
     used = rule.terms.observation.names
-    own = {name for name, _ in rule.local_captures}
+    varying = {name for name, _ in rule.local_captures} | set(rule.regex.groupindex if rule.regex is not None else ())
     path = rule.path
-    if (
-        path is not None
-        and path.wild
-        and not used & {*path.names, MEMBER, *own, *(rule.regex or _NO_GROUPS).groupindex}
-    ):
+    if path is not None:
+        # A fixed last name is the same for all values.
+        varying |= {*path.names} if path.member is not None else {*path.names, MEMBER}
+    if path is not None and path.wild and not used & varying:
         return f'All values of "{path.text}" go into one observation: use a capture of the path in it.'
-    if known.each is not None and not rule.when and not used & {*known.items, *own, *(path.names if path else ())}:
-        return (
-            f'The values of all items of "{known.each.text}" go into one observation: use a capture of the items in it.'
-        )
+    if known.each is not None and not rule.when and not used & {*varying, *known.items}:
+        return f'The values of all items of "{known.each.text}" go into one observation: use a capture of the items.'
+    if known.payload == "senml" and rule.record.literal is None and used <= {*known.names}:
+        return "All records go into one observation: use {name} in it."
     return None
+
+
+def _first_of_several(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Yield the keys with a path that leads to several values, of which only the first is used, and the warnings."""
+    paths = [("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)]
+    for key, path in [*paths, *(("scale_from", path) for path, _ in rule.factors)]:
+        if path is not None and path.wild:
+            yield key, f'"{path.text}" is the first of several: "@" is the object that contains the value.'
 
 
 def _is_own(error: BadKeyError, reading: ReadingSpec) -> bool:
     """Whether a fault is in a key of the reading, and not in one of its mapping or of [defaults]."""
-    key = re.split(r"[.\[]", error.fault.key or "", maxsplit=1)[0]
+    key = _first_key(error)
     return getattr(reading, "setter" if key == "set" else key, True) is not None
+
+
+def _first_key(error: BadKeyError) -> str:
+    return re.split(r"[.\[]", error.fault.key or "", maxsplit=1)[0]
 
 
 def _in_reading(error: BadKeyError, index: int) -> Fault:

@@ -67,6 +67,8 @@ class BadKeyError(ValueError):
         self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest, line=line)
         self.warning = False
         """Whether the file can be used in spite of it."""
+        self.of_defaults = False
+        """Whether the key is one of [defaults]."""
 
     def under(self, key: str) -> BadKeyError:
         """Return the same error with `key`, if it has no key yet."""

@@ -125,11 +125,11 @@ class MessageEvaluation:
 
     def _json(self, bound: BoundMapping) -> None:
         if bound.mapping.decode is not None:
-            self.message = self.message.item(bound.mapping.decode.decoded(self.message.document))
+            self.message = self.message.replaced(bound.mapping.decode.decoded(self.message.document))
         document = self.message.document
         captures: dict[str, str] = {}
         for name, path in bound.mapping.captures:
-            value = path.first(document) if isinstance(path, JsonPath) else None
+            value = path.first(self._start(path, None)) if isinstance(path, JsonPath) else None
             if value is None or isinstance(value, dict | list):
                 self.out.problem(bound.mapping.name, str(name), "the payload lacks this capture, so nothing is read")
                 return
@@ -151,6 +151,12 @@ class MessageEvaluation:
         for rule, path in bound.required:
             if not path.leads_somewhere(document):
                 self.out.problem(rule.mapping, rule.what, "the payload has no such value")
+
+    def _start(self, path: JsonPath, parent: object) -> object:
+        """Return the part of the payload in which a path starts. `parent` contains the value."""
+        if path.relative:
+            return parent
+        return self.message.whole if path.absolute else self.message.document
 
     def _deeper(
         self, ready: BoundRule, document: object, captures: dict[str, str], taken: set[tuple[int, str | int | None]]
@@ -177,7 +183,7 @@ class MessageEvaluation:
             captures = {**captures, **found}
         unit_code: object = None
         if rule.unit_path is not None:
-            unit_code = rule.unit_path.first(parent if rule.unit_path.relative else self.message.document)
+            unit_code = rule.unit_path.first(self._start(rule.unit_path, parent))
         if rule.regex is not None:
             match = self._search(rule, plain_text(value)) if not isinstance(value, dict | list) else None
             if match is None:
@@ -200,7 +206,7 @@ class MessageEvaluation:
         """Return the converter with the factors in the payload; None if one is missing."""
         scale = rule.convert.scale or Decimal(1)
         for path, power in rule.factors:
-            raw = path.first(parent if path.relative else self.message.document)
+            raw = path.first(self._start(path, parent))
             factor = payload_factor(raw, power=power)
             if factor is None:
                 self.out.problem(rule.mapping, rule.what, f'its scale at "{path.text}" is not a number of usual size')
@@ -227,7 +233,7 @@ class MessageEvaluation:
             return self._parse_time(rule, time, path.first(parent))
         # An absolute path gives one time for the whole message: parse it once, and report a bad one once.
         if time not in self._times:
-            self._times[time] = self._parse_time(rule, time, path.first(self.message.document))
+            self._times[time] = self._parse_time(rule, time, path.first(self._start(path, parent)))
         return self._times[time]
 
     def _parse_time(self, rule: Rule, time: TimeRule, raw: object) -> datetime | None:

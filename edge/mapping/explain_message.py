@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from edge.mapping.evaluate import BoundMapping
+from edge.mapping.jsonpath import Hit
 from edge.mapping.mapper import Mapper, fits
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
@@ -55,7 +56,9 @@ class MessageExplanation:
     nearest: tuple[str, ...] = ()
     """For an unmapped topic: the most similar topic patterns."""
     reasons: tuple[str, ...] = ()
-    """For a message without readings and problems: why each reading of the applied mappings yields nothing."""
+    """Times and units that the payload lacks, and for a message without readings and problems: why each reading of the
+    applied mappings yields nothing.
+    """
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
@@ -83,38 +86,52 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
         candidates.append(Candidate(*writer, {}, True, "what this actuator sends itself"))
     if outcome.matched:
         reasons: list[str] = []
-        if payload and not (outcome.readings or outcome.problems or outcome.ignored):
+        if payload and not outcome.ignored:
+            silent = not (outcome.readings or outcome.problems)
             for bound in (each for group in mapper.groups(topic) for each in group):
                 if bound.mapping.name in outcome.mappings:
-                    reasons += _reasons(bound, message.read_by(bound.mapping.layout))
+                    reasons += _reasons(bound, message.read_by(bound.mapping.layout), silent=silent)
         return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
     return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggestion=suggest(topic, payload))
 
 
-def _reasons(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
+def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> Iterator[str]:
+    """Yield what the payload lacks for a mapping. `silent`: also why each of its readings yields nothing."""
     mapping = bound.mapping
     try:
         documents = [message.document] if mapping.payload in DOCUMENTS else []
         if mapping.each is not None:
-            documents = [hit.value for hit in mapping.each.walk(message.document)]
-            if not documents:
+            hits = [*mapping.each.walk(message.document)]
+            if not hits:
                 yield f'{mapping.name}: the payload has no items at "{mapping.each.text}"'
+                return
+            if mapping.pick is not None and mapping.pick.of(hits) is None:
+                yield f'{mapping.name}: no item has a number at "{mapping.pick.path.text}"'
+                return
+            documents = [hit.value for hit in hits]
         if mapping.decode is not None:
             documents = [mapping.decode.decoded(each) for each in documents]
     except PayloadError:
         return
     for rule in mapping.rules:
-        yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents)}"
+        hits = [hit for each in documents for hit in (rule.path.walk(each) if rule.path is not None else ())]
+        if silent:
+            yield f"{mapping.name}, {rule.what}: {_reason(rule, message, hits)}"
+        for key, path in (("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)):
+            starts = documents if path is None or not path.absolute else [message.whole]
+            if path is not None and path.relative:
+                starts = [hit.parent for hit in hits]
+            if path is not None and hits and not any(path.leads_somewhere(start) for start in starts):
+                yield f'{mapping.name}, {rule.what}: the payload has nothing at "{path.text}" ({key})'
 
 
-def _reason(rule: Rule, message: PayloadMessage, documents: Sequence[object]) -> str:
+def _reason(rule: Rule, message: PayloadMessage, hits: Sequence[Hit]) -> str:
     if rule.terms is None:
         return "it is ignored"
     if not rule.applies(message):
         return "its condition does not hold"
-    hits = [hit for document in documents for hit in (rule.path.walk(document) if rule.path is not None else ())]
     if rule.path is not None and not hits:
         return "the payload has no such value"
     taken = [hit for hit in hits if rule.takes(hit.parent)]
@@ -152,5 +169,6 @@ def to_json(explanation: MessageExplanation) -> dict[str, object]:
             {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}
             for problem in outcome.problems
         ],
+        "reasons": list(explanation.reasons),
         "suggestion": explanation.suggestion,
     }

@@ -68,6 +68,8 @@ class JsonPath:
     names: tuple[str, ...]
     relative: bool
     """Whether it starts at the object that contains the value ("@")."""
+    absolute: bool
+    """Whether it starts at the whole document ("$"), and not at an item of it."""
 
     wild: bool = field(init=False)
     """Whether it can lead to several positions."""
@@ -190,7 +192,7 @@ def parse_path(text: str) -> JsonPath:
     # Bounds the recursion of `_walk`.
     if len(steps) > 32:
         raise BadKeyError("A path has at most 32 steps.")
-    return JsonPath(text, tuple(steps), tuple(names), relative)
+    return JsonPath(text, tuple(steps), tuple(names), relative, text.strip().startswith("$"))
 
 
 def _step(match: re.Match[str], names: list[str]) -> _AnyStep:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
-from edge.mapping.compiling import MappingCompiler
+from edge.mapping.compiling import TOPIC, MappingCompiler, shared_observation
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
 from edge.mapping.model import (
     ActuatorSpec,
@@ -192,10 +192,8 @@ class _Loader:
         faulty: set[tuple[str, int]] = set()
         for detail in details:
             place = _place(detail)
-            if detail["type"] == "extra_forbidden":
-                table: Any = rest
-                for step in place[:-1]:
-                    table = table[step]
+            table = _table_at(rest, place)
+            if detail["type"] == "extra_forbidden" and isinstance(table, dict):
                 value = table.pop(place[-1], None)
                 # A misspelt key: without its value, others would seem to be missing.
                 if meant := nearest(str(place[-1]), _known_keys(place)):
@@ -279,7 +277,7 @@ class _Loader:
         )
         self._report(faults)
         mappings = []
-        observations: dict[str, str] = {}
+        observations: dict[object, CompiledMapping] = {}
         for index, mapping in enumerate(spec.mapping):
             faults = FaultsOfTable()
             compiled = compiler.compile(mapping, faults)
@@ -319,6 +317,14 @@ class _Loader:
             self._add(replace(error.fault, file=self.file or self.name, line=self._line(keys)), error)
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
+        if error.of_defaults:
+            key = f"defaults.{error.fault.key}"
+            line = self._line([part.strip('"') for part in key.split(".", 2)])
+            fault = replace(error.fault, key=key, file=self.file or self.name, line=line)
+            known = {(each.key, each.reason) for each in (*self.faults, *self.warnings)}
+            if (key, fault.reason) not in known:  # each mapping has it
+                self._add(fault, error)
+            return
         keys = re.findall(r"[^.\[\]]+", error.fault.key or "")
         line = self._line_within(self._line(keys, table, index), error.fault.line)
         label = name or f"number {index + 1}"
@@ -362,24 +368,36 @@ def _place(detail: ErrorDetails) -> list[str | int]:
     return [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
 
 
+def _table_at(data: object, place: Sequence[str | int]) -> object:
+    """Return the table in which the last key of a place is; None if keys have names that are taken for branches."""
+    table: Any = data
+    for step in place[:-1]:
+        try:
+            table = table[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return table
+
+
 def _known_keys(place: Sequence[str | int]) -> list[str]:
     """Return the keys of the table in which the last key is."""
     table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
     return [field.alias or name for name, field in table.model_fields.items()]
 
 
-def _repeated(mapping: CompiledMapping, observations: dict[str, str]) -> list[BadKeyError]:
-    """Return warnings about observations of other mappings, by name in `observations`; add those of this one."""
+def _repeated(mapping: CompiledMapping, observations: dict[object, CompiledMapping]) -> list[BadKeyError]:
+    """Return warnings about observations that other mappings have (`observations`), and add those of this one."""
     found = []
-    for rule in mapping.rules:
-        iri = rule.terms.observation.constant if rule.terms is not None else None
-        if iri is None or mapping.when or rule.when or rule.local_when:
+    for rule in mapping.rules if not mapping.when else ():
+        key = shared_observation(rule, (*mapping.topic.names, TOPIC))
+        if key is None:
             continue
-        other = observations.setdefault(iri, mapping.name)
-        if other != mapping.name:
-            error = BadKeyError(
-                f'"{other}" has the same observation: its values replace each other.', key="observation"
-            )
+        # Without captures, it is the same for all topics.
+        constant = rule.terms is not None and rule.terms.observation.constant is not None
+        other = observations.setdefault(key if constant else (mapping.topic.text, key), mapping)
+        if other is not mapping:
+            reason = f'"{other.name}" has the same observation: its values replace each other.'
+            error = BadKeyError(reason, key="observation")
             error.warning = True
             found.append(error)
     return found

@@ -28,7 +28,7 @@ class Reads(Protocol):
 class PayloadMessage:
     """A topic and a payload, with text and document on demand."""
 
-    __slots__ = ("_document", "_error", "_layout", "_others", "_text", "payload", "topic")
+    __slots__ = ("_document", "_error", "_layout", "_others", "_text", "_whole", "payload", "topic")
 
     def __init__(self, topic: str, payload: bytes, layout: Reads | None = None) -> None:
         """Without a `layout`, the document is parsed as JSON."""
@@ -37,6 +37,8 @@ class PayloadMessage:
         self._layout = layout
         self._others: dict[Reads | None, PayloadMessage] = {}
         self._text: str | None = None
+        self._whole: PayloadMessage | None = None
+        """The message of which this one is an item."""
         self._document: object = _UNREAD
         # The text of the error, not the exception: each mapping raises its own, and the failed parse is not repeated.
         self._error: str | None = None
@@ -54,9 +56,20 @@ class PayloadMessage:
 
     def item(self, document: object) -> PayloadMessage:
         """Return the same message with a part of the document as its document."""
-        item = PayloadMessage(self.topic, self.payload, self._layout)
-        item._document = document
+        item = self.replaced(document)
+        item._whole = self
         return item
+
+    def replaced(self, document: object) -> PayloadMessage:
+        """Return the same message with another document."""
+        other = PayloadMessage(self.topic, self.payload, self._layout)
+        other._document, other._whole = document, self._whole
+        return other
+
+    @property
+    def whole(self) -> object:
+        """Return the document of the message of which this one is an item, or its own. Raises `PayloadError`."""
+        return self.document if self._whole is None else self._whole.document
 
     @property
     def text(self) -> str:

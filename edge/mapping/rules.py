@@ -86,7 +86,9 @@ class Condition:
     def holds(self, message: PayloadMessage) -> bool:
         """Whether the condition holds; it does not for an unreadable payload."""
         try:
-            return self._holds([message.text]) if self.path is None else self.holds_in(message.document)
+            if self.path is None:
+                return self._holds([message.text])
+            return self.holds_in(message.whole if self.path.absolute else message.document)
         except PayloadError:
             return False
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.times import BadTimeError, time_format
@@ -17,9 +18,24 @@ from edge.mapping.values import JsonNumber
 
 _MOST_READINGS: Final = 40
 _DEEPEST: Final = 8
+_LONGEST_TOPIC: Final = 65_535
+_SUFFIXES: Final = {
+    **{unit.lower(): unit for unit in ("mV", "V", "mA", "A", "W", "kW", "Wh", "kWh", "Pa", "hPa", "kPa", "mbar", "Hz")},
+    **{unit: unit for unit in ("lx", "ppm", "ppb", "mm", "cm", "m", "km", "g", "kg", "l", "s", "ms", "min", "h")},
+    "c": "°C",
+    "f": "°F",
+    "k": "K",
+    "pct": "%",
+    "percent": "%",
+    "dbm": "dBm",
+    "db": "dB",
+}
+"""Last words of names that are units, as in `battery_mv`."""
+_NUMBERLESS: Final = re.compile(r"(.*_)?(factor|ratio|count|index|exponent|scale|type|mode|class)")
+"""Names of numbers without a unit, or with an unknown one."""
 _UNITS: Final = (
-    (r"temp_?f|fahrenheit", "°F"),
-    (r"temp(erature)?|temp_?c|celsius|dew_?point", "°C"),
+    (r"tempf|fahrenheit", "°F"),
+    (r"temp(erature)?|tempc|celsius|dew_?point", "°C"),
     (r"hum(idity)?|moisture|batt(ery)?|soc|level", "%"),
     (r"volt(age)?|bat_?v|vbat|vdd", "V"),
     (r"current|amps?", "A"),
@@ -50,6 +66,8 @@ _KIND: Final = re.compile(r"([a-z]{2,}?)s?")
 """A level that can name the identifier after it, as in `device/0A1B` or `rooms/3`."""
 _TAKEN: Final = frozenset({"topic", "member", "name", "key"})
 """Captures that are built in, or that paths of the suggestion have."""
+_NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_COMMA_NUMBER: Final = re.compile(r"[-+]?[0-9]+,[0-9]+")
 _TRUTHS: Final = frozenset({"on", "off", "true", "false"})
 
 
@@ -58,7 +76,7 @@ class _Topic(NamedTuple):
     observation: str
     """Beginning of the IRIs of observations."""
     subject: str
-    """What the message is about, for labels."""
+    """Name of the thing that the message is about, for labels."""
 
 
 class _Leaf(NamedTuple):
@@ -67,9 +85,19 @@ class _Leaf(NamedTuple):
     """Member names and captures on the path."""
     value: object
 
+    @property
+    def number(self) -> str | None:
+        """Its number, which may be written as a text; None if it is something else."""
+        return self.value if isinstance(self.value, str) and _NUMBER.fullmatch(self.value) else None
 
-def suggest(topic: str, payload: bytes) -> str:
-    """Return a mapping (TOML) for this message, to paste into a file and adapt."""
+
+def suggest(topic: str, payload: bytes) -> str | None:
+    """Return a mapping (TOML) for this message, to paste into a file and adapt.
+
+    None if no message can have the topic: it is empty, too long, or has wildcards.
+    """
+    if not 0 < len(topic) <= _LONGEST_TOPIC or any(character in topic for character in "+#\0"):
+        return None
     message = PayloadMessage(topic, payload)
     try:
         document = message.document
@@ -109,8 +137,7 @@ def _place(topic: str, *, scalar: bool) -> _Topic:
             base.append(f"{{{name}}}")
         else:
             pattern.append(level.replace("{", "{{").replace("}", "}}"))
-            word = re.sub(r"[^A-Za-z0-9_-]+", "-", level).strip("-")
-            if word and level.lower() not in _ACTIONS:
+            if word := _iri_part(level):
                 base.append(word)
     subject = f"{{{names[-1]}}}" if names else "{topic}"
     return _Topic("/".join(pattern), "edge:" + ("/".join(base) or "message"), subject)
@@ -137,6 +164,8 @@ def _text_lines(place: _Topic, topic: str, message: PayloadMessage) -> list[str]
     elif not re.search("[0-9]", text):
         lines.append('datatype = "string"')
     else:
+        if _COMMA_NUMBER.search(text) and "." not in text:
+            lines.append("decimal_comma = true")
         lines.append(_unit_line(_unit(what)))
     label = what.replace("{", "{{").replace("}", "}}")
     return [*lines, f"label = {_quoted(f'{label} of {place.subject}')}"]
@@ -152,8 +181,9 @@ def _document_lines(place: _Topic, document: object) -> list[str]:
     leaves = list(_leaves(content, start, (), 0))
     wanted = [leaf for leaf in leaves if not _describes(leaf, time)]
     # Texts are rarely values, except those of switches.
-    values = [leaf for leaf in wanted if isinstance(leaf.value, JsonNumber) or _is_truth(leaf.value)]
-    chosen = (values or wanted or leaves)[:_MOST_READINGS]
+    values = [leaf for leaf in wanted if leaf.number is not None or _is_truth(leaf.value)]
+    found = values or wanted or leaves
+    chosen = found[:_MOST_READINGS]
     members = [leaf.names[-1:] for leaf in chosen]
     lines = [
         'payload = "json"',
@@ -169,13 +199,15 @@ def _document_lines(place: _Topic, document: object) -> list[str]:
         keys = [f"path = {_quoted(leaf.path or '$')}"]
         captured = any(name.startswith("{") for name in leaf.names)
         if captured or members.count(leaf.names[-1:]) > 1 or leaf.names[-1:] == () or leaf.names[-1].isdigit():
-            rest = "/".join(_iri_part(name) for name in leaf.names) or "value"
+            rest = "/".join(_iri_part(name) or "value" for name in leaf.names) or "value"
             keys += [f'observation = "{place.observation}/{rest}"', f'label = "{rest} of {place.subject}"']
         if unit := _leaf_unit(leaf):
             keys.append(f'unit = "{unit}"')
-        if not isinstance(leaf.value, JsonNumber):
+        if leaf.number is None:
             keys.append(f'datatype = "{"boolean" if _is_truth(leaf.value) else "string"}"')
         lines.append(f"  {{ {', '.join(keys)} }},")
+    if len(found) > len(chosen):
+        lines.append(f"  # {len(found) - len(chosen)} more values are left out")
     return [*lines, "]"]
 
 
@@ -225,7 +257,7 @@ def _leaves(node: object, path: str, names: tuple[str, ...], depth: int) -> Iter
         for key, value in node.items():
             plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
             # A path cannot contain these characters, and an IRI none of these names.
-            if key.strip(".") and not any(character in key for character in '"\\'):
+            if key.strip(".") and key.isprintable() and not any(character in key for character in '"\\'):
                 step = key if plain else "[" + json.dumps(key, ensure_ascii=False) + "]"
                 yield from _leaves(value, _joined(path, step), (*names, key), depth + 1)
     elif isinstance(node, list):
@@ -256,9 +288,12 @@ def _joined(path: str, step: str) -> str:
 
 
 def _iri_part(name: str) -> str:
+    """Return a name, or a capture, in the form that it has in an IRI; it may be empty."""
     if name in ("{i}", "{key}"):
         return name
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "value"
+    word = re.sub(r"[^\w-]+", "-", name).strip("-")
+    # Letters of other alphabets are percent-encoded, as in captures.
+    return quote(word) if word.isprintable() else ""
 
 
 def _is_truth(value: object) -> bool:
@@ -266,18 +301,21 @@ def _is_truth(value: object) -> bool:
 
 
 def _leaf_unit(leaf: _Leaf) -> str | None:
-    if not isinstance(leaf.value, JsonNumber):
+    number = leaf.number
+    if number is None:
         return None
     unit = next((unit for name in reversed(leaf.names) if (unit := _unit(name))), None)
     # A battery that has 3.1 of something has volts.
-    return (
-        "V" if unit == "%" and "batt" in leaf.path.lower() and re.fullmatch(r"[0-5](\.[0-9]+)?", leaf.value) else unit
-    )
+    return "V" if unit == "%" and "batt" in leaf.path.lower() and re.fullmatch(r"[0-5](\.[0-9]+)?", number) else unit
 
 
 def _unit(name: str) -> str | None:
     """Return the unit that values with this name usually have."""
     word = _snake((name,))
+    if _NUMBERLESS.fullmatch(word):
+        return None
+    if (suffix := word.rpartition("_")[2]) in _SUFFIXES and suffix != word:
+        return _SUFFIXES[suffix]
     return next((unit for words, unit in _UNITS if re.fullmatch(rf"(.*_)?({words})(_.*)?", word)), None)
 
 

@@ -23,7 +23,9 @@ _AMBIGUOUS: Final = {
     "C": 'is the coulomb in SenML and UCUM, but often means "°C"; write "°C" or "unit:Coulomb"',
     "F": 'is the farad in SenML and UCUM, but often means "°F"; write "°F" or "unit:Farad"',
 }
-"""Codes that people write for another unit. In payloads they have the meaning of SenML."""
+"""Codes that people write for another unit. They have a meaning in SenML, and otherwise if a file gives them one."""
+UNAMBIGUOUS_CODES: Final[dict[str, str]] = {code: iri for code, iri in UNIT_CODES.items() if code not in _AMBIGUOUS}
+"""Unit code to unit IRI, without codes that people also write for another unit."""
 _PREFIXES: Final = {QUDT_1_1: "unit:", QUDT_2: "qudt-unit-2:"}
 _CURIE_OR_IRI: Final = "a symbol or a unit code (edge mapping units), an IRI or a CURIE"
 
@@ -42,6 +44,11 @@ class Unit(NamedTuple):
     """Texts that stand for it in `unit` and, if `common`, in payloads."""
     common: bool
     """Whether payloads can name it by its codes without a table `units`."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its IRI."""
+        return _name(self.iri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def unit_iri(text: str, namespaces: Mapping[str, str], codes: Mapping[str, str |
     Raises `UnknownUnit` for a name that QUDT does not have, `BadKeyError` for all other texts.
     """
     code = codes.get(text)
-    if code is not None and (text not in _AMBIGUOUS or code != UNIT_CODES[text]):
+    if code is not None:
         return code
     if text in _AMBIGUOUS:
         raise BadKeyError(f'"{text}" {_AMBIGUOUS[text]}.')
@@ -142,7 +149,7 @@ def _nearest(text: str) -> str | None:
     codes: dict[str, str] = {}
     for unit in reversed(all_units()):  # the common ones win
         if unit.iri.startswith(base):
-            names[_name(unit.iri).lower()] = unit.iri
+            names[unit.name.lower()] = unit.iri
             codes.update(dict.fromkeys(map(str.lower, unit.codes), unit.iri))
     # A similar name is a likely correction; a similar code is another unit, unless only its case differs.
     words = {**{code: iri for code, iri in codes.items() if _WORD.fullmatch(code)}, **names}

@@ -24,8 +24,7 @@ def page() -> str:
     for unit in all_units():
         if unit.common:
             codes = " ".join(f"`{code}`" for code in unit.codes)
-            name = unit.iri.rpartition("#")[2] if "#" in unit.iri else unit.iri.rpartition("/")[2]
-            rows.append(f"| {unit.symbol} | {codes} | [`{name}`]({unit.iri}) |\n")
+            rows.append(f"| {unit.symbol} | {codes} | [`{unit.name}`]({unit.iri}) |\n")
     return _HEADER + "".join(rows)
 
 

@@ -106,6 +106,8 @@ def test_a_message_without_a_value_is_1_with_the_reason(edge, file):
     done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": null}', "--file", file)
     assert done.returncode == 1
     assert "no observation\n  greenhouse/greenhouse/{bed}/temp, celsius: it is null\n" in done.stdout
+    as_json = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": null}', "--file", file, "--json")
+    assert json.loads(as_json.stdout)["reasons"] == ["greenhouse/greenhouse/{bed}/temp, celsius: it is null"]
     ignored = edge("mapping", "test", "zigbee2mqtt/bridge/logging", "{}")
     assert (ignored.returncode, "ignores the message" in ignored.stdout) == (0, True)
 
@@ -141,14 +143,30 @@ def test_a_new_mapping_generalises_a_message(edge, tmp_path):
 
 
 def test_a_new_mapping_is_saved_and_replaces_none(edge, tmp_path):
-    saved = edge("mapping", "new", "garden/shed/state", '{"celsius": 21.5}', "--save", "--data-dir", tmp_path)
-    file = tmp_path / "mappings/garden-shed-state.toml"
+    saved = edge("mapping", "new", "garden/bed1/state", '{"celsius": 21.5}', "--save", "--data-dir", tmp_path)
+    file = tmp_path / "mappings/garden-bed1-state.toml"
     assert (saved.returncode, saved.stdout) == (0, f"{file}\n")
-    before = file.read_text()
-    again = edge("mapping", "new", "garden/shed/state", '{"fahrenheit": 70}', "--save", "--data-dir", tmp_path)
+    # A second device of that kind has the mapping already.
+    again = edge("mapping", "new", "garden/bed2/state", '{"celsius": 9}', "--save", "--data-dir", tmp_path)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "garden-bed1-state/garden/{garden}/state maps this message already" in again.stderr
+    file.write_text("# mine\n")
+    again = edge("mapping", "new", "garden/bed1/state", '{"celsius": 70}', "--save", "--data-dir", tmp_path)
     assert (again.returncode, again.stdout) == (1, "")
     assert f"{file} exists" in again.stderr
-    assert file.read_text() == before
+    assert file.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize("payload", ["", "{}", "[]"])
+def test_no_mapping_is_made_from_a_message_without_a_value(edge, payload):
+    done = edge("mapping", "new", "garden/bed1", payload)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no value" in done.stderr
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "a/#"])
+def test_no_mapping_is_made_for_a_topic_that_no_message_has(edge, topic):
+    assert edge("mapping", "new", topic, "5").returncode == 2
 
 
 def test_control_characters_do_not_reach_the_terminal(edge, file):

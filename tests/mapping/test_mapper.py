@@ -310,6 +310,36 @@ def test_each_item_of_a_list_is_read_as_a_document():
     ]
 
 
+def test_the_whole_message_is_reached_from_its_items():
+    """The best of several gateways, with the name of the device and the time of the message."""
+    mapped = mapper(
+        """
+[[mapping]]
+topic = "up"
+each = "rx[*]"
+pick = "max(rssi)"
+captures = { device = "$.info.name", gateway = "id" }
+time = "$.time"
+when = { path = "$.port", equals = 1 }
+observation = "edge:{device}/{member}"
+[[mapping.readings]]
+path = "rssi"
+scale_from = "$.factor"
+unit_from = "$.unit"
+when = { path = "$.info.on", equals = true }
+"""
+    ).map(
+        "up",
+        b'{"port": 1, "factor": 1, "unit": "dBm", "time": 1700000000, "info": {"name": "bell", "on": true},'
+        b' "rx": [{"id": "a", "rssi": -90}, {"id": "b", "rssi": -70}]}',
+    )
+    assert mapped.problems == ()
+    (reading,) = mapped.readings
+    assert (reading.observation, reading.value) == ("urn:sepa-edge:bell/rssi", "-70")
+    assert reading.time is not None
+    assert reading.unit.endswith("DecibelReferredToOneMilliwatt")
+
+
 def test_an_item_without_its_capture_does_not_hide_the_others():
     payload = b'{"devices": [{"rssi": -1}, {"name": "../x", "rssi": -2}, 7, {"name": "attic", "rssi": -3}]}'
     mapped = mapper(EACH).map("hub", payload)

@@ -155,6 +155,27 @@ readings = [
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
     [
+        ('path = "rooms[*].t"\nobservation = "edge:t/{member}"\n', "observation", "All values"),
+        (
+            'readings = [{ path = "a.v", observation = "edge:{member}" },'
+            ' { path = "b.v", observation = "edge:{member}" }]\n',
+            "readings[1].observation",
+            "readings[0] has the same observation",
+        ),
+        ('payload = "senml"\nobservation = "edge:t"\n', "observation", "All records"),
+        (
+            'path = "t"\nobservation = "edge:{member}"\n[[mapping]]\ntopic = "a"\npath = "u.t"\n'
+            'observation = "edge:{member}"\n',
+            "observation",
+            '"my/a" has the same',
+        ),
+        ('path = "l[{i}].v"\nobservation = "edge:{i}"\ntime = "l[*].ts"\n', "time", "the first of several"),
+        ('path = "l[{i}].v"\nobservation = "edge:{i}"\nunit_from = "l[*].u"\n', "unit_from", "the first of several"),
+        (
+            'path = "l[{i}].v"\nobservation = "edge:{i}/{n}"\ncaptures = { n = "l[*].n" }\n',
+            "captures",
+            "the first of several",
+        ),
         ('path = "rooms[*].t"\nobservation = "edge:t"\n', "observation", 'All values of "rooms[*].t"'),
         ('path = "{key}"\nobservation = "edge:t"\n', "observation", 'All values of "{key}"'),
         ('each = "rooms[*]"\npath = "t"\nobservation = "edge:t"\n', "observation", 'all items of "rooms[*]"'),
@@ -194,6 +215,34 @@ def test_values_with_observations_of_their_own_are_not(text):
 
 def test_packs_of_the_gateway_have_no_warnings():
     assert [load_builtin(name).warnings for name in builtin_names()] == [()] * len(builtin_names())
+
+
+def test_a_fault_of_defaults_is_reported_once_at_its_line():
+    text = """
+[defaults]
+unit = "C"
+observation = "edge:{y}"
+[[mapping]]
+topic = "a"
+[[mapping]]
+topic = "b"
+readings = [{ path = "a" }, { path = "b", unit = "unit:Volt" }]
+"""
+    assert [(each.line, each.key, each.mapping) for each in faults(text)] == [
+        (4, "defaults.observation", None),
+        (3, "defaults.unit", None),
+    ]
+
+
+@pytest.mark.parametrize("key", ["intSpec", "str", "tuple_", "literals", "bool", "x[0]"])
+def test_a_key_with_the_name_of_a_type_is_a_fault(key):
+    assert faults(f'{HEAD}"{key}" = 1\n')
+    assert faults(f'{HEAD}readings = [{{ "{key}" = 1 }}]\n')
+
+
+def test_an_empty_topic_is_a_fault():
+    (fault,) = faults('[[mapping]]\ntopic = ""\nobservation = "edge:a"\n')
+    assert (fault.line, fault.key) == (2, "topic")
 
 
 def test_a_gateway_keeps_a_file_whose_unit_is_unknown():
@@ -271,6 +320,26 @@ def test_explain_names_the_reason():
     received = explain(mapper, "plan/b", b"5")
     assert received.nearest == ("plant/{x}",)
     assert received.suggestion is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "payload", "reasons"),
+    [
+        ('path = "v"\ntime = "t"\n', b'{"v": 1}', ['f/a, v: the payload has nothing at "t" (time)']),
+        ('path = "v"\ntime = "t"\n', b'{"v": 1, "t": 1700000000}', []),
+        (
+            'path = "*.v"\nunit_from = "@.u"\n',
+            b'{"a": {"v": 1}}',
+            ['f/a, *.v: the payload has nothing at "@.u" (unit_from)'],
+        ),
+        ('each = "l[*]"\npath = "v"\n', b'{"l": []}', ['f/a: the payload has no items at "l[*]"']),
+        ('each = "l[*]"\npick = "max(r)"\npath = "v"\n', b'{"l": [{"v": 1}]}', ['f/a: no item has a number at "r"']),
+        ('each = "l[*]"\npath = "v"\ntime = "$.t"\n', b'{"l": [{"v": 1}], "t": 1700000000}', []),
+    ],
+)
+def test_explain_says_what_the_payload_lacks(text, payload, reasons):
+    mapper = Mapper([load_pack(f'[[mapping]]\ntopic = "a"\nobservation = "edge:{{member}}"\n{text}', "f")])
+    assert list(explain(mapper, "a", payload).reasons) == reasons
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,20 @@ def test_a_code_that_often_means_another_unit_is_refused(text, meant):
     assert unit(text, 'units = {}\n[units]\nC = "°C"\nF = "°F"\n').startswith(QUDT_1_1 + "Degree")
 
 
+@pytest.mark.parametrize("code", ["C", "F"])
+def test_such_a_code_in_a_payload_needs_a_meaning(code):
+    """In SenML it has one."""
+    text = '[[mapping]]\ntopic = "a"\nobservation = "edge:a"\npath = "t"\nunit_from = "u"\n'
+    payload = f'{{"t": 1, "u": "{code}"}}'.encode()
+    mapped = Mapper([load_pack(text, "my")]).map("a", payload)
+    assert (mapped.readings[0].unit, mapped.problems[0].what) == (None, "unit")
+    mapped = Mapper([load_pack(text + f'units = {{ {code} = "unit:Coulomb" }}\n', "my")]).map("a", payload)
+    assert (mapped.readings[0].unit, mapped.problems) == (QUDT_1_1 + "Coulomb", ())
+    senml = '[[mapping]]\ntopic = "a"\npayload = "senml"\nobservation = "edge:{name}"\n'
+    mapped = Mapper([load_pack(senml, "my")]).map("a", f'[{{"n": "x", "u": "{code}", "v": 1}}]'.encode())
+    assert mapped.readings[0].unit is not None
+
+
 def test_a_unit_with_captures_is_not_checked():
     pack = load_pack('[[mapping]]\ntopic = "a/{u}"\nobservation = "edge:a"\nunit = "unit:{u}"\n', "my")
     assert Mapper([pack]).map("a/Volt", b"1").readings[0].unit == QUDT_1_1 + "Volt"

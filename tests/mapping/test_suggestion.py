@@ -50,7 +50,10 @@ LEVELS = st.one_of(
 
 @given(topic=st.lists(LEVELS, min_size=1, max_size=5).map("/".join), document=DOCUMENTS)
 def test_each_suggestion_is_a_valid_file(topic, document):
-    load_pack(suggest(topic, json.dumps(document).encode()), "new")
+    text = suggest(topic, json.dumps(document).encode())
+    assert (text is None) == (not topic)
+    if text is not None:
+        load_pack(text, "new")
 
 
 @pytest.mark.parametrize(
@@ -58,11 +61,11 @@ def test_each_suggestion_is_a_valid_file(topic, document):
     [
         ("home/kitchen/temperature", "21.5", {"home/kitchen/temperature": "21.5 DegreeCelsius"}),
         ("sensor7", "5", {"sensor7": "5 "}),
-        ("plug1/state", "ON", {"plug1": "true "}),
+        ("plug1/state", "ON", {"plug1/state": "true "}),
         (
             "tele/plug1/SENSOR",
             '{"ENERGY": {"Power": 12, "Voltage": 230}}',
-            {"plug1/Power": "12 Watt", "plug1/Voltage": "230 Volt"},
+            {"tele/plug1/SENSOR/Power": "12 Watt", "tele/plug1/SENSOR/Voltage": "230 Volt"},
         ),
         (
             "weather",
@@ -74,7 +77,11 @@ def test_each_suggestion_is_a_valid_file(topic, document):
                 "weather/rooms/bath/hum": "4 Percent",
             },
         ),
-        ("x/list", '[{"t": 1, "ts": 1700000000}, {"t": 2, "ts": 1700000060}]', {"x/list/0/t": "1 ", "x/list/1/t": "2 "}),
+        (
+            "x/list",
+            '[{"t": 1, "ts": 1700000000}, {"t": 2, "ts": 1700000060}]',
+            {"x/list/0/t": "1 ", "x/list/1/t": "2 "},
+        ),
         (
             "x/same",
             '{"a": {"t": 1, "u": 2}, "b": {"t": 3}}',
@@ -85,8 +92,8 @@ def test_each_suggestion_is_a_valid_file(topic, document):
             '{"end_device_ids": {"device_id": "dev-1"}, "received_at": "2024-01-01T10:00:00Z",'
             ' "uplink_message": {"f_cnt": 1, "decoded_payload": {"temperature": 21.5, "bat_v": 3.1}}}',
             {
-                "v3/app-ttn/devices/dev-1/temperature": "21.5 DegreeCelsius",
-                "v3/app-ttn/devices/dev-1/bat_v": "3.1 Volt",
+                "v3/app-ttn/devices/dev-1/up/temperature": "21.5 DegreeCelsius",
+                "v3/app-ttn/devices/dev-1/up/bat_v": "3.1 Volt",
             },
         ),
         (
@@ -109,7 +116,60 @@ def test_the_readings_of_a_suggestion(topic, payload, values):
     assert found == values
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("battery_mv", "MilliV"),
+        ("batteryMv", "MilliV"),
+        ("power_factor", None),
+        ("energy_wh", "Watthour"),
+        ("pressure_pa", "Pascal"),
+        ("temperature_f", "DegreeFahrenheit"),
+        ("soilTemperature", "DegreeCelsius"),
+        ("exponent", None),
+        ("c", None),
+    ],
+)
+def test_units_are_guessed_by_names(name, unit):
+    pack = load_pack(suggest("a/b", f'{{"{name}": 21.5}}'.encode()), "new")
+    (reading,) = Mapper([pack]).map("a/b", f'{{"{name}": 21.5}}'.encode()).readings
+    assert (reading.unit or "").replace("#", "/").rpartition("/")[2] == (unit or "")
+
+
+@pytest.mark.parametrize(
+    ("payload", "values"),
+    [
+        (b"22,5", ["22.5"]),
+        (b'{"temp": "21.5", "hum": "40", "name": "x", "on": true}', ["21.5", "40", "true"]),
+    ],
+)
+def test_numbers_may_be_written_as_texts(payload, values):
+    pack = load_pack(suggest("a/b", payload), "new")
+    assert [each.value for each in Mapper([pack]).map("a/b", payload).readings] == values
+
+
+def test_values_that_are_left_out_are_counted():
+    text = suggest("a/b", json.dumps({f"v{number}": number for number in range(50)}).encode())
+    assert "# 10 more values are left out" in text
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "#", "a" * 65_536, "a\0"])
+def test_a_topic_that_no_message_has_gets_no_suggestion(topic):
+    assert suggest(topic, b"5") is None
+
+
+def test_topics_of_other_alphabets_have_their_own_observations():
+    found = set()
+    for topic in ("温度", "湿度", "Küche/Wärme"):
+        (reading,) = Mapper([load_pack(suggest(topic, b"5"), "new")]).map(topic, b"5").readings
+        found.add(reading.observation)
+    assert len(found) == 3
+
+
 def test_a_suggestion_for_one_device_reads_the_others():
     text = suggest("greenhouse/bed1/state", b'{"temperature": 21.5}')
     (reading,) = Mapper([load_pack(text, "new")]).map("greenhouse/bed2/state", b'{"temperature": 9}').readings
-    assert (reading.observation, reading.label) == ("urn:sepa-edge:greenhouse/bed2/temperature", "temperature of bed2")
+    assert (reading.observation, reading.label) == (
+        "urn:sepa-edge:greenhouse/bed2/state/temperature",
+        "temperature of bed2",
+    )
