@@ -494,7 +494,7 @@ def _pick(spec: MappingSpec) -> Pick | None:
     if spec.pick is None:
         return None
     if spec.each is None:
-        raise BadKeyError('Without "each", there are no items of which one can be picked.', key="pick")
+        raise BadKeyError('"pick" selects one of the items of "each", which is missing.', key="pick")
     return pick(spec.pick)
 
 

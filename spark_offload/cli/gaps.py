@@ -50,7 +50,9 @@ def list_(landing: Path, table: str, start: Start) -> None:
 
 @gaps.command()
 @click.argument("gateway", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Accept the gaps of all gateways; makes the table if there is none.")
+@click.option(
+    "--all", "every", is_flag=True, help="Accept the gaps of all gateways; makes the table if it does not exist."
+)
 @click.option("--reason", default="accepted by an operator", show_default=True, help="Stored with the commit.")
 @_landing
 @_table
