@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -86,6 +87,9 @@ async def test_disconnected_clients_leave_no_memory_or_subscriptions(gateway, cy
     await run(WARMING)
     before = watched.usage()
     await run(CYCLES)
+    # The last connections are closed a little after they are not counted any more.
+    with contextlib.suppress(AssertionError):
+        await eventually(lambda: watched.usage().descriptors <= before.descriptors + 3)
     after = watched.usage()
     print(f"{cycle.__name__}: {before} before, {after} after")
     assert after.memory - before.memory < growth
