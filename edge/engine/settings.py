@@ -24,8 +24,8 @@ class EngineSettings(Section):
     durability: Literal["commit", "interval"] = key(
         "commit",
         '"commit": acknowledgements and notifications leave after the update is on disk. "interval": they leave at '
-        "once and the journal is flushed every flush_interval, so a power cut loses the updates since the last "
-        "flush.",
+        "once and the journal is flushed every flush_interval in the background, so a power cut loses the updates "
+        "since the last finished flush: at most those of two intervals.",
         basic=True,
     )
     flush_interval: float = key(

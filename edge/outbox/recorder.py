@@ -78,7 +78,7 @@ class Recorder:
         self._last_use = dict.fromkeys(contexts, last)
         self._contexts = {context: number for number, context in contexts.items()}
         self._last_context = max(contexts, default=0)
-        self.last = self.safe = last
+        self.last = self.safe = self._in_flush = last
 
     @staticmethod
     def _after(last: int, first: int, end: int) -> int:
@@ -178,13 +178,17 @@ class Recorder:
         self._head_stored = True
         # Each commit is synced then. With an interval, `flushed` is called after the next sync.
         if self._journal.flush_interval is None:
-            self.flushed()
+            self.safe = self.last
+
+    def begin_flush(self) -> None:
+        """Note that a flush begins, which includes all stored observations."""
+        self._in_flush = self.last
 
     def flushed(self) -> None:
-        """Mark all stored observations as flushed to disk. They may now be sent: their numbers cannot be assigned
-        again.
+        """Mark the observations of the last begun flush as flushed to disk. They may now be sent: their numbers cannot
+        be assigned again.
         """
-        self.safe = self.last
+        self.safe = self._in_flush
 
     def claim(self, last: int) -> None:
         """Record on disk that numbers up to `last` may be sent. Raises `StorageFailed`: then they must not be sent."""
@@ -203,6 +207,7 @@ class Recorder:
         self._put_head(head, lambda connection: sqlite_tables.renumber(connection, offset))
         self.last -= offset
         self.safe -= offset
+        self._in_flush -= offset
         self._last_use = {number: max(0, use - offset) for number, use in self._last_use.items()}
 
     def _put_head(self, head: Head, also: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:

@@ -201,20 +201,27 @@ def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
 
 
 def test_a_comparison_that_is_repeated_is_freed_in_pieces(turns, monkeypatch):
-    """Freed at once, the indexes of 80,000 triples would make all clients wait for 40 ms."""
+    """Freed at once, the indexes of 80,000 triples would make all clients wait for 40 ms, and the triples that another
+    change has in common with them for 20 ms.
+    """
     monkeypatch.setattr(graph, "_MOVED", 500)
     world = turns()
     large = world.stage(LARGE)
     (staged,) = [attempt.staged for attempt in world.engine._staged]
     (index,) = staged._added_index.values()
     staged.note(dict.fromkeys(staged._order[: staged_change._MOST_STALE + 1], True))
+    stale = staged._stale
     left = []
     while not large.done():
+        left.append((len(index.spo), len(stale)))
         world.scheduler.turn()
-        left.append(len(index.spo))
+    left.append((len(index.spo), len(stale)))
     assert staged._compared == 2
-    assert left[-1] == 0
-    assert max(before - after for before, after in pairwise(left)) <= 500
+    assert left[0][1] > staged_change._MOST_STALE
+    assert left[-1] == (0, 0)
+    for before, after in pairwise(left):
+        assert before[0] - after[0] <= 500
+        assert before[1] - after[1] <= 500
     assert large.result(0)[0].added == COUNT
 
 

@@ -232,8 +232,9 @@ def test_an_older_copy_continues_in_another_epoch_with_unacknowledged_observatio
 def test_with_interval_only_durable_observations_may_be_sent(tmp_path):
     with Harness(tmp_path, durability="interval", flush_interval=3600.0) as harness:
         harness.update(storing(1))
+        wait_for(lambda: harness.outbox.last == 1)  # it is flushed after the first commit
         harness.update(storing(2))
-        assert harness.outbox.last == 1  # it is flushed after the first commit
+        assert harness.outbox.last == 1
         assert harness.values() == ["1"]
         assert harness.outbox.count == 2
         harness.outbox.acknowledge(2)

@@ -253,13 +253,29 @@ class Journal:
 
     @property
     def unflushed(self) -> bool:
-        """Whether commits are not durable yet, with the durability "interval"."""
+        """Whether there are commits that no flush includes, with the durability "interval"."""
         return self._unflushed
 
     def flush(self) -> None:
         """Make all commits durable, with the durability "interval". Raises `StorageFailed`."""
         if self._path is None or self.flush_interval is None or not self._unflushed:
             return
+        self.sync()
+        self._unflushed = False
+
+    def begin_flush(self) -> None:
+        """Note that the commits so far are about to be flushed by `sync`."""
+        self._unflushed = False
+
+    def flush_failed(self) -> None:
+        """Note that `sync` failed, so that the commits have to be flushed again."""
+        self._unflushed = True
+
+    def sync(self) -> None:
+        """Flush the write-ahead log to the disk. Any thread may call it, also during a commit.
+
+        Raises `StorageFailed`.
+        """
         try:
             # A checkpoint would also do, but writes every page a second time.
             descriptor = os.open(f"{self._path}-wal", os.O_RDONLY)
@@ -272,7 +288,6 @@ class Journal:
                 f"The last updates are not yet safe from a power cut: {self._path} cannot be written"
                 f" ({error.strerror}). Check its disk for errors."
             ) from error
-        self._unflushed = False
 
     @property
     def snapshot_due(self) -> bool:

@@ -42,6 +42,10 @@ class Ledger(Protocol):
         """Note that the written entries are committed."""
         ...
 
+    def begin_flush(self) -> None:
+        """Note that a flush begins, which includes everything committed so far."""
+        ...
+
     def flushed(self) -> None:
-        """Note that everything committed so far survives a power cut."""
+        """Note that the last begun flush has succeeded: what it includes survives a power cut."""
         ...

@@ -26,6 +26,7 @@ from edge.engine.journal.codec import NotRestorable
 from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.journal.ledger import Ledger
 from edge.engine.resume.durable_subscriptions import DurableSubscriptions
+from edge.engine.scheduling.background_flush import BackgroundFlush
 from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
 from edge.engine.scheduling.compile_queue import CompileQueue
 from edge.engine.scheduling.long_updates import LongUpdates
@@ -95,8 +96,8 @@ class Writer:
         self._several_until = 0
         """Time until which several clients count as active."""
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
+        self._flush = BackgroundFlush(journal, ledger, queue.put)
         self._flush_at = 0.0
-        self._flush_failing = False
         self._busy_since: int | None = None
         self._turn = threading.Lock()
         """Held during a turn."""
@@ -182,6 +183,7 @@ class Writer:
         self._engine.spus.incremental.refuse(NotReady("The gateway is stopping; try again when it is back"))
         if self._snapshot is not None:
             self._snapshot.cancel()
+        self._flush.close()
         contributions = partial(self._engine.contributions.close, self._journal)
         # The journal is closed last, because the others write to it.
         for close in (self._durable.close, contributions, self._journal.close):
@@ -393,7 +395,7 @@ class Writer:
     def _look_after_storage(self) -> None:
         if self._flush_interval is not None and self._journal.unflushed and self._seconds() >= self._flush_at:
             self._flush_at = self._seconds() + self._flush_interval
-            self._flush()
+            self._flush.begin(background=self.alive)  # a simulation has no threads
         if self._journal.snapshot_due and self._snapshot is None:
             self._snapshot = BackgroundSnapshot(self._engine, self._put_snapshot)
             if self.alive:
@@ -449,20 +451,6 @@ class Writer:
         except EdgeError:
             return  # the next delayed update or check tries again
         self._timers.written()
-
-    def _flush(self) -> None:
-        try:
-            self._journal.flush()
-        except EdgeError as error:
-            if not self._flush_failing:
-                _log.error("journal.flush_failed", extra={"reason": error.description})
-            self._flush_failing = True
-        else:
-            if self._ledger is not None:
-                self._ledger.flushed()
-            if self._flush_failing:
-                _log.info("journal.flush_recovered")
-            self._flush_failing = False
 
 
 def _execute(work: Work, now: int) -> bool:

@@ -159,7 +159,10 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._first: dict[Term, int] = {}
-        self._further: tuple[dict[Term, int], ...] = tuple({} for _ in range(_FURTHER))
+        # With an entry, which equals no term, the maps belong to the objects of the start, which young collections do
+        # not visit. Empty ones would become young all together when the first map is full, and two collections would
+        # visit 85,000 terms at once.
+        self._further: tuple[dict[object, int], ...] = tuple({Dictionary: 0} for _ in range(_FURTHER))
         self._spread = False
         """Whether a further map has been used."""
         self.terms: list[Term] = []

@@ -76,8 +76,6 @@ class StagedChange:
         """The operations, if some of them are on whole graphs."""
         self._unsettled: dict[Quad, None] = {}
         """Quads of these graphs that other updates have changed since the last piece. Holds references."""
-        self._turned: set[Quad] = set()
-        """Quads whose goal was reversed after their comparison."""
         self._existence: dict[int, bool] = {}
         """Named graphs that the change creates (True) or drops."""
         self._wanted: dict[Quad, bool] = {}
@@ -101,14 +99,16 @@ class StagedChange:
         """Frees the last comparison while a new one replaces it."""
         self._spare: list[object] = []
         """Terms and quads that would all be freed together with the update. `release` frees them piece by piece."""
-        self._stale: set[Quad] = set()
-        """Quads that other updates have changed since the comparison began."""
         self._unsearched: list[list[Quad]] = []
         """Quads of other large changes since then, which may be among the quads of this one."""
         self._reset()
         self._steps: Iterator[None] | None = self._prepare()
 
     def _reset(self) -> None:
+        self._stale: set[Quad] = set()
+        """Quads that other updates have changed since the comparison began."""
+        self._turned: set[Quad] = set()
+        """Quads whose goal was reversed after their comparison."""
         self.net: dict[Quad, bool] = {}
         """The effective change: quads that are added (True) or removed."""
         self._added: list[Statement] = []
@@ -257,8 +257,8 @@ class StagedChange:
         `applied`: the graph took over the index of the added quads.
         """
         indexes = [*self._removed_index.values(), *(() if applied else self._added_index.values())]
-        others: list[object] = [self.net, *self.ids]
-        freeing = _freed([*self._merges.values()], indexes, [self._added, self._removed], others)
+        statements, quads = [self._added, self._removed], [self._stale, self._turned]
+        freeing = _freed([*self._merges.values()], indexes, statements, quads, [self.net, *self.ids])
         self._reset()
         return freeing
 
@@ -511,7 +511,11 @@ class StagedChange:
 
 
 def _freed(
-    merges: list[TripleMerge], indexes: list[TripleIndex], statements: list[list[Statement]], others: list[object]
+    merges: list[TripleMerge],
+    indexes: list[TripleIndex],
+    statements: list[list[Statement]],
+    quads: list[set[Quad]],
+    others: list[object],
 ) -> Iterator[None]:
     """Free the parts of a comparison. Yields after each piece. It empties all lists that it gets."""
     while merges:
@@ -527,6 +531,12 @@ def _freed(
     del each
     while spare:
         del spare[-_PIECE:]
+        yield
+    while quads:  # those of another large change have no other user
+        for _ in range(min(_PIECE, len(quads[-1]))):
+            quads[-1].pop()
+        if not quads[-1]:
+            quads.pop()
         yield
     while others:
         others.pop()
