@@ -28,7 +28,7 @@ from edge.gates.settings import (
 from edge.outbox.settings import OffloadSettings, OutboxSettings
 from edge.recent.settings import RecentSettings
 from edge.section import Section, key
-from edge.section_types import DirPath, default_data_dir
+from edge.section_types import DirPath, OptionalPath, default_data_dir
 from edge.security.settings import IssuerSettings, SecuritySettings
 
 
@@ -63,6 +63,16 @@ class WatchdogSettings(Section):
         unit="s",
         minimum=0,
         maximum=86_400,
+    )
+
+
+class ApplianceSettings(Section):
+    """The system around the gateway, if it is an image of the gateway."""
+
+    update_directory: OptionalPath = key(
+        None,
+        "Directory through which the system takes updates that clients send over HTTP. Images set it. Empty: clients"
+        " cannot send updates.",
     )
 
 
@@ -114,6 +124,7 @@ class Settings(Section):
     issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
+    appliance: ApplianceSettings = ApplianceSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
 
     @property

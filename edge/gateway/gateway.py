@@ -33,6 +33,7 @@ from edge.gateway.health import for_unauthenticated, without_texts
 from edge.gateway.maintenance import Launch, Maintenance
 from edge.gateway.outbox import Shipping
 from edge.gateway.query_documents import QueryDocuments
+from edge.gateway.system_updates import SystemUpdates
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.host_state import clock_synchronized, disk_space
 from edge.last_run import LastRun
@@ -84,6 +85,7 @@ class Gateway:
         """
         self.settings = settings
         self._maintenance = Maintenance(settings, launch or Launch(), lambda: self.restart.set())
+        self._system_updates = SystemUpdates(settings.appliance.update_directory)
         self._on_progress = on_progress
         self._longest_silence = longest_silence
         self.endpoints: dict[str, str] = {}
@@ -446,6 +448,7 @@ class Gateway:
             ),
             clients=lambda: self._clients,
             maintenance=self._maintenance,
+            system_updates=self._system_updates,
             profiles=_read_profile,
             queries=lambda: self._queries,
             mappings=lambda: self._mappings.documents if self._mappings is not None else None,

@@ -138,8 +138,11 @@ async def test_an_administrator_grants_no_more_than_it_has(harness, admin):
         ("DELETE", "/api/rules/r", None),
         ("POST", "/api/rule-test", {"text": "above = 1"}),
         ("GET", "/api/backup", None),
+        ("POST", "/api/system-update", None),
+        ("POST", "/api/system-update/restart", {"restart": True}),
     ):
-        headers = {"Content-Type": "application/sparql-query"} if "queries" in path else {}
+        types = {"queries": "application/sparql-query", "update": "application/octet-stream"}
+        headers = {"Content-Type": "".join(kind for word, kind in types.items() if word in path)}
         answer = await limited.ask(method, path, **({"json": body} if body else {"headers": headers}))
         assert (answer.status_code, answer.json()["error"]) in [(403, "forbidden"), (404, "not_found")], path
         assert answer.status_code == 403 or "mappings" in path or "queries" in path, path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -114,3 +115,38 @@ async def test_a_backup_is_restored(browser, tmp_path):
 
 def backup_of(house: House) -> bytes:
     return httpx.get(f"{house.url}/api/backup", timeout=60).content
+
+
+async def test_an_update_of_the_system_is_sent_and_started(browser, tmp_path):
+    system = tmp_path / "rauc"
+    (system / "incoming").mkdir(parents=True)
+    request = system / "incoming/request"
+    house = House(tmp_path / "data", EDGE__APPLIANCE__UPDATE_DIRECTORY=str(system))
+    status = f"{names('#update [role=status]')}"
+    try:
+        file = tmp_path / "sepa-edge_2.0_amd64.raucb"
+        file.write_bytes(b"a signed system")
+        await browser.open(f"{house.url}/#/system")
+        await browser.wait_for("document.querySelector('#update input') !== null")
+        await browser.evaluate("globalThis.confirm = () => true")
+        document = await browser.command("DOM.getDocument")
+        node = await browser.command("DOM.querySelector", nodeId=document["root"]["nodeId"], selector="#update input")
+        await browser.command("DOM.setFileInputFiles", nodeId=node["nodeId"], files=[str(file)])
+        await press(browser, "#update button", "Send and install")
+        await browser.wait_for(f"{status}.startsWith('The update waits')")
+        assert (system / "incoming/update.raucb").read_bytes() == b"a signed system"
+        # The test is the system now.
+        (system / "state").write_text(json.dumps({"state": "installing", "percent": 40, "message": "<b>Copying</b>"}))
+        request.unlink()
+        await browser.wait_for(f"{status} === 'Installing: 40 %. <b>Copying</b>'")
+        assert await browser.evaluate("document.querySelector('#update form button').disabled")
+        assert await browser.violations() == []
+        (system / "state").write_text(json.dumps({"state": "failed", "message": "signature verification failed"}))
+        await browser.wait_for(f"{status} === 'The update was not installed: signature verification failed'")
+        (system / "state").write_text(json.dumps({"state": "installed", "version": "2.0"}))
+        await browser.wait_for(f"{status}.startsWith('2.0 is installed.')")
+        await press(browser, "#update button", "Restart into the update")
+        await browser.wait_for(f"{names('#update button')}.includes('The box restarts…')")
+        await eventually(lambda: request.exists() and request.read_text() == "restart")
+    finally:
+        house.process.stop()

@@ -39,6 +39,7 @@ from edge.gates.http.queries import QUERIES
 from edge.gates.http.rules import RuleDocuments, RuleResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.sparql import Operation, Primitive, read_operation
+from edge.gates.http.system_updates import SystemUpdateResources, SystemUpdates
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
 from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings
@@ -107,6 +108,8 @@ class Views:
     """One of them with its last payload; None if it has a mapping, or had no message."""
     maintenance: Maintenance | None = None
     """Log, settings and administration commands; None if the gate runs alone."""
+    system_updates: SystemUpdates | None = None
+    """Updates of an image's system; None if the gate runs alone."""
     profiles: ReadProfile | None = None
     """Reader of the profiles of applications; None if the gate runs alone."""
     queries: Callable[[], Documents | None] = lambda: None
@@ -154,6 +157,7 @@ class Routes:
         self._resources = (
             ClientResources(views.clients, settings, self._administrator),
             MaintenanceResources(views.maintenance, settings, self._administrator),
+            SystemUpdateResources(views.system_updates, settings, self._administrator),
             DocumentResources(QUERIES, views.queries, settings, self._administrator),
             MappingResources(views.mappings, settings, self._administrator),
             RuleResources(views.rules, settings, self._administrator),

@@ -7,6 +7,7 @@ import { useAction } from "./action.js";
 import { announce } from "./announcer.js";
 import { Fold } from "./fold.js";
 import { Restore } from "./restore.js";
+import { SystemUpdate } from "./system_update.js";
 
 const AGAIN = 3000;  // ms
 const LINES = 300;
@@ -15,7 +16,7 @@ const MARKS = { ok: "good", problem: "bad" };
 const OWN = ["time", "level", "logger", "event"];
 
 export function Maintenance() {
-  return html`<${Doctor} /><${Log} /><${Shipping} /><${Backup} /><${Settings} />`;
+  return html`<${Doctor} /><${Log} /><${Shipping} /><${Backup} /><${SystemUpdate} /><${Settings} />`;
 }
 
 function Doctor() {
