@@ -128,8 +128,9 @@ def test_situations_equal_those_of_a_simple_model(tmp_path_factory, steps, lasts
                 box.begin()
                 model.advance(number * 20)
             assert box.active() == (["urn:a"] if model.active else [])
-            assert box.log("began") == model.began
-            assert box.log("ended") == model.ended
+            # The log has one triple for each time, however often the rule fired then.
+            assert box.log("began") == sorted(set(model.began))
+            assert box.log("ended") == sorted(set(model.ended))
     finally:
         box.stop()
 
