@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyoxigraph as ox
 
@@ -13,6 +15,9 @@ from edge.protocol.results import Term
 
 Description = tuple[str | None, ...]
 """Unit, location, property, sensor, label, comment of a reading: the description in a mapping."""
+
+_EVENTS: Final = 16
+"""Events of an observation whose repetition is recognised. Counters of devices may begin again after 256 events."""
 
 _Row = tuple[Term | None, Term | None, Term | None]
 
@@ -28,6 +33,8 @@ class CachedObservation:
     """The quantity of a pending update of the adapters."""
     described: dict[str | None, Description] = field(default_factory=dict)
     """The last description by each topic. Two topics may feed one observation with different descriptions."""
+    events: deque[str] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    """Identifiers of its last events."""
     targets: tuple[dict[str, Term], ...] | None = None
     """Bindings of each quantity for the next value. None: to be computed."""
 

@@ -52,6 +52,8 @@ class PlannedUpdates:
     """Readings that are not valid RDF, with the reason."""
     notes: list[object] = field(default_factory=list)
     """Notes for the history."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    """Observations and identifiers of events."""
 
 
 class Planner:
@@ -72,11 +74,15 @@ class Planner:
         plan = PlannedUpdates()
         self._clean_up(plan)
         for arrival in arrivals:
+            before = len(plan.requests)
             try:
+                if not self._is_news(plan, arrival.reading):
+                    continue
                 self._plan_one(plan, arrival)
                 if arrival.reading.store is not None and self._history is not None:
                     self._note(plan, arrival, self._history)
             except ValueError as error:
+                del plan.requests[before:]
                 plan.refused.append((arrival, str(error)))
                 self.known.forget_if_gone(arrival.reading.observation)
         return plan
@@ -98,6 +104,9 @@ class Planner:
         """Roll back a plan that was not executed."""
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
+        for iri, event in plan.events:
+            if (known := self.known.find(iri)) is not None and event in known.events:
+                known.events.remove(event)
         if self._history is not None:
             # In reverse order, because sampling restores the previous value of a series step by step.
             for note in reversed(plan.notes):
@@ -140,6 +149,24 @@ class Planner:
                 text = updates.UPDATE_VALUE_AND_TIME
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
+
+    def _is_news(self, plan: PlannedUpdates, reading: Reading) -> bool:
+        """Return False for an event that is known already, as from another gateway that heard the device, too.
+
+        For other events, remove the value before, so that subscribers see an equal one, too.
+        """
+        if reading.event is None:
+            return True
+        known = self.known.get(reading.observation)
+        if reading.event in known.events:
+            return False
+        if reading.event:
+            known.events.append(reading.event)
+            plan.events.append((reading.observation, reading.event))
+        for target in known.values_go_to():
+            bindings = {name: term for name, term in target.items() if name != "instant"}
+            plan.requests.append(UpdateRequest(updates.CLEAR_VALUE, bindings=bindings))
+        return True
 
     def _note(self, plan: PlannedUpdates, arrival: Arrival, history: HistorySelection) -> None:
         """Attach the note for the history to the last update of the reading."""

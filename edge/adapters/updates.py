@@ -87,6 +87,17 @@ WHERE {
 )
 """UPDATE_VALUE for a value without time: removes the time of the previous value."""
 
+CLEAR_VALUE = (
+    PREFIXES
+    + """
+DELETE { ?quantity qudt-1-1:numericValue ?oldValue }
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  ?quantity qudt-1-1:numericValue ?oldValue
+}"""
+)
+"""Removes the value before that of an event, in an update of its own: so subscribers see an equal value, too."""
+
 FORGET_INSTANT = (
     PREFIXES
     + """

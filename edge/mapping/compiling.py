@@ -11,12 +11,12 @@ from edge.mapping.binary import layout
 from edge.mapping.decode import Decoder, decoder
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
-from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
+from edge.mapping.model import ConditionSpec, EventSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
 from edge.mapping.pick import Pick, pick
 from edge.mapping.places import DOCUMENTS, NAME, PayloadPlace, find_place
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
-from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
+from edge.mapping.rules import CompiledMapping, Condition, EventRule, Rule, TermTemplates, TimeRule
 from edge.mapping.setter import Setter, compile_setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.store import StoreRules
@@ -235,6 +235,7 @@ class MappingCompiler:
             stamp = self._get("time", reading, mapping)
             time = attempt(lambda: self._time(stamp, known.payload, place.regex, known.times))
         store = attempt(lambda: self._store(self._get("store", reading, mapping)))
+        event = attempt(lambda: self._event(self._get("event", reading, mapping), known.payload))
         when = () if reading is mapping else attempt(lambda: self._conditions(reading, known.payload))
         setter = attempt(lambda: self._setter(reading, mapping, known, terms, convert))
         if faults.fatal or convert is None or when is None or not complete:
@@ -259,6 +260,7 @@ class MappingCompiler:
             time=time,
             required=required,
             store=store,
+            event=event,
             when=absolute,
             local_when=(*known.local_when, *local),
             local_captures=known.local_captures,
@@ -443,6 +445,13 @@ class MappingCompiler:
             raise BadKeyError("Readings with a dead band are stored on change anyway.", key="store.change")
         return StoreRules(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
 
+    def _event(self, value: object, payload: str) -> EventRule | None:
+        if not isinstance(value, EventSpec):
+            return EventRule(None) if value is True else None
+        if payload not in DOCUMENTS:
+            raise BadKeyError(f"The payload {payload} has no paths.", key="event.id", allowed="event = true")
+        return EventRule(under("event.id", parse_path, value.id))
+
     def _payload_captures(
         self, spec: MappingSpec, payload: str
     ) -> tuple[tuple[tuple[str, JsonPath | str], ...], frozenset[str]]:
@@ -574,6 +583,7 @@ def _several_values(rule: Rule, known: _Known) -> str | None:
 def _first_of_several(rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the keys with a path that leads to several values, of which only the first is used, and the warnings."""
     paths = [("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)]
+    paths.append(("event.id", rule.event.path if rule.event is not None else None))
     for key, path in [*paths, *(("scale_from", path) for path, _ in rule.factors)]:
         if path is not None and path.wild:
             yield key, f'"{path.text}" is the first of several: "@" is the object that contains the value.'

@@ -200,7 +200,18 @@ class MessageEvaluation:
             if scaled is None:
                 return
             convert = scaled
-        self._emit(ready, value, captures, unit_code, time, convert=convert)
+        self._emit(ready, value, captures, unit_code, time, convert=convert, event=self._event(rule, parent))
+
+    def _event(self, rule: Rule, parent: object) -> str:
+        """Return what identifies the event; "" if nothing does."""
+        path = rule.event.path if rule.event is not None else None
+        if path is None:
+            return ""
+        found = path.first(self._start(path, parent))
+        if found is None or isinstance(found, dict | list):
+            self.out.problem(rule.mapping, "event", f'the payload has no id at "{path.text}"', kept=True)
+            return ""
+        return plain_text(found)
 
     def _scaled(self, rule: Rule, parent: object) -> Converter | None:
         """Return the converter with the factors in the payload; None if one is missing."""
@@ -319,6 +330,7 @@ class MessageEvaluation:
         time: datetime | None,
         what: str | None = None,
         convert: Converter | None = None,
+        event: str = "",
     ) -> None:
         rule = ready.rule
         try:
@@ -353,6 +365,7 @@ class MessageEvaluation:
                 self.message.topic,
                 time,
                 rule.store,
+                None if rule.event is None else event,
             ),
             rule.mapping,
         )

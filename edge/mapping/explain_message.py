@@ -29,6 +29,7 @@ _KEYS = (
     "comment",
     "time",
     "store",
+    "event",
 )
 
 
@@ -154,6 +155,8 @@ def members(reading: Reading) -> dict[str, str]:
         value = getattr(reading, key)
         if value is not None:
             found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
+    if found.get("event") == "":
+        found["event"] = "each message"
     return found
 
 

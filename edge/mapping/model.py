@@ -51,6 +51,15 @@ class StoreSpec(Table):
     )
 
 
+class EventSpec(Table):
+    """Readings that are events, and how a repetition of the same event is recognised."""
+
+    id: str = Field(
+        description="JSON path of a number or text that identifies an event, such as a counter: messages with the same "
+        "one are the same event."
+    )
+
+
 class ConditionSpec(Table):
     """Condition on the payload for a mapping to apply."""
 
@@ -104,6 +113,11 @@ class ReadingKeys(Table):
         default=None,
         description="Which readings are stored for the history: none (default), all, change (only where the value is "
         "another than the one stored last), or { dead_band = 0.5, at_most_every = 60 }.",
+    )
+    event: StrictBool | EventSpec | None = Field(
+        default=None,
+        description="Whether each reading counts, also with the same value, as of a button: subscribers see it removed "
+        'and added. { id = "PATH" }: messages with the same id are one event.',
     )
 
 

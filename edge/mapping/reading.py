@@ -44,3 +44,5 @@ class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen 
     """Timestamp in the message, with zone, in UTC; None if it has none."""
     store: StoreRules | None = None
     """How the reading is stored in the history; None: it is not."""
+    event: str | None = None
+    """Identifies the event that it reports; "": it is an event, and nothing identifies it. None: it is a state."""

@@ -112,6 +112,14 @@ class Condition:
         return self.regex is None or self.regex.search(text, 0, self.regex_text) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class EventRule:
+    """Each reading is an event."""
+
+    path: JsonPath | None
+    """Leads to what identifies an event; None: each message is one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """One reading of a mapping."""
@@ -133,6 +141,8 @@ class Rule:
     required: bool
     store: StoreRules | None
     """Selects the readings for the history; None: none."""
+    event: EventRule | None
+    """None: a repeated value is no change."""
     when: tuple[Condition, ...]
     local_when: tuple[Condition, ...] = ()
     """Conditions on the object that contains the value ("@")."""

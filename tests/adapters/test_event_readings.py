@@ -1,0 +1,107 @@
+"""Readings that are events, in the graph: each is a change that subscribers see, in one commit with its receipt."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+from adapter_parts import PREFIXES, update, value_of
+
+from edge.adapters.observations import Observations
+from edge.adapters.planner import Arrival
+from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.mapping.reading import XSD_STRING, Reading
+from edge.protocol.errors import NotReady
+
+BELL = "http://example.org/bell"
+RING = Reading(BELL, "ring", XSD_STRING, label="Bell", topic="bell", event="")
+STATE = RING._replace(event=None)
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+ONCE = ["+ring"]
+TWICE = ["+ring", "-ring", "+ring"]
+
+
+class Changes:
+    """A subscriber to the value of the bell, which records its changes in order."""
+
+    def __init__(self, engine: Scheduler) -> None:
+        self.seen: list[str] = []
+        query = f"{PREFIXES} SELECT ?v {{ <{BELL}> sosa:hasResult ?q . ?q qudt:numericValue ?v }}"
+        engine.subscribe(QueryRequest(query), self._note).result(10)
+
+    def _note(self, event: SubscriberNotification | SubscribeFailed) -> None:
+        assert isinstance(event, SubscriberNotification)
+        self.seen += [f"-{row[0].value}" for row in event.delta.removed]
+        self.seen += [f"+{row[0].value}" for row in event.delta.added]
+
+
+def write(observations: Observations, *readings: Reading) -> None:
+    observations.write([Arrival(reading, NOON) for reading in readings]).result(10)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(("reading", "seen"), [(RING, TWICE), (STATE, ONCE)])
+def test_only_an_event_of_the_same_value_is_a_change(engine, observations, reading, seen, together):
+    changes = Changes(engine)
+    for readings in ([reading, reading],) if together else ([reading], [reading]):
+        write(observations, *readings)
+    assert changes.seen == seen
+    assert value_of(engine, BELL) == "ring"
+
+
+def test_messages_with_the_same_id_are_one_event(engine, observations):
+    changes = Changes(engine)
+    for event in ("1", "1", "2", "1", "2"):
+        write(observations, RING._replace(event=event))
+    assert changes.seen == TWICE
+
+
+def test_an_id_counts_again_after_sixteen_others(engine, observations):
+    changes = Changes(engine)
+    for event in [*range(17), 0]:
+        write(observations, RING._replace(event=str(event)))
+    assert changes.seen.count("+ring") == 18
+
+
+def test_an_event_whose_update_failed_counts_when_it_is_tried_again(engine, observations, monkeypatch):
+    changes = Changes(engine)
+    event = RING._replace(event="1")
+    write(observations, RING._replace(event="0"))
+
+    def refuse(*_: object) -> None:
+        raise NotReady("busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "write", refuse)
+        with pytest.raises(NotReady):
+            write(observations, event)
+    assert changes.seen == ONCE
+    write(observations, event)
+    assert changes.seen == TWICE
+
+
+def test_an_event_that_is_no_rdf_leaves_the_value_before(engine, observations):
+    write(observations, RING)
+    outcome: Future[object] = Future()
+    bad = RING._replace(value="other", datatype="no iri")
+    observations.submit([Arrival(bad, NOON)], b"", partial(Future.set_result, outcome))
+    assert [reason for _, reason in outcome.result(10).refused] != []
+    assert value_of(engine, BELL) == "ring"
+
+
+def test_an_event_reaches_an_observation_whose_description_changes(engine, observations):
+    changes = Changes(engine)
+    write(observations, RING)
+    write(observations, RING._replace(label="Front door"))
+    assert changes.seen == TWICE
+
+
+def test_a_value_that_a_client_deleted_is_written(engine, observations):
+    write(observations, RING)
+    update(engine, f"DELETE WHERE {{ <{BELL}> sosa:hasResult ?q . ?q qudt:numericValue ?v }}")
+    changes = Changes(engine)
+    write(observations, RING)
+    assert changes.seen == ONCE

@@ -1,0 +1,98 @@
+"""Readings that are events: each counts, unless a number in the payload says that it is the one before."""
+
+import pytest
+
+from edge.mapping import Mapper, builtin_names, load_builtin, load_pack
+from edge.mapping.errors import MappingError
+
+BELL = """
+[[mapping]]
+topic = "bell/{door}"
+observation = "http://example.org/{door}"
+datatype = "string"
+"""
+
+
+def events(text: str, topic: str, payload: str) -> list[str | None]:
+    """Return what identifies the event of each reading."""
+    return [reading.event for reading in Mapper([load_pack(text, "own")]).map(topic, payload.encode()).readings]
+
+
+@pytest.mark.parametrize(
+    ("keys", "payload", "event"),
+    [
+        ("", "ring", None),
+        ("event = false", "ring", None),
+        ("event = true", "ring", ""),
+        ('path = "a"\nevent = { id = "n" }', '{"a": "ring", "n": 7}', "7"),
+        ('path = "a"\nevent = { id = "n" }', '{"a": "ring", "n": "x"}', "x"),
+        ('path = "b.a"\nevent = { id = "@.n" }', '{"b": {"a": "ring", "n": 7}, "n": 8}', "7"),
+        ('path = "a"\neach = "b[*]"\nevent = { id = "$.n" }', '{"b": [{"a": "ring", "n": 7}], "n": 8}', "8"),
+    ],
+)
+def test_an_event_is_identified_by_its_id(keys, payload, event):
+    assert events(BELL + keys, "bell/front", payload) == [event]
+
+
+@pytest.mark.parametrize("payload", ['{"a": "ring"}', '{"a": "ring", "n": null}', '{"a": "ring", "n": {}}'])
+def test_an_event_without_its_id_counts_and_is_a_problem(payload):
+    mapped = Mapper([load_pack(BELL + 'path = "a"\nevent = { id = "n" }', "own")]).map("bell/front", payload.encode())
+    assert [reading.event for reading in mapped.readings] == [""]
+    assert [(problem.reason, problem.kept) for problem in mapped.problems] == [('the payload has no id at "n"', True)]
+
+
+def test_the_defaults_of_a_file_and_the_readings_of_a_mapping_may_say_it():
+    text = '[defaults]\nevent = true\n[[mapping]]\ntopic = "t"\nobservation = "http://example.org/{member}"\n'
+    text += 'readings = [{ path = "a" }, { path = "b", event = false }]'
+    assert events(text, "t", '{"a": 1, "b": 2}') == ["", None]
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ('event = { id = "n" }', "has no paths"),
+        ('path = "a"\nevent = { id = "n[" }', "event.id"),
+        ('path = "a"\nevent = {}', "event.id"),
+        ('path = "a"\nevent = "n"', "event"),
+        ('path = "a"\nevent = { id = "n", within = 3 }', "within"),
+    ],
+)
+def test_a_wrong_event_is_a_fault_of_the_file(keys, fault):
+    with pytest.raises(MappingError) as raised:
+        load_pack(BELL + keys, "own")
+    assert fault in str(raised.value)
+    assert str(raised.value).startswith(("own:6:", "own:7:"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "event"),
+    [
+        ("zigbee2mqtt/remote", '{"action": "single", "battery": 90}', ""),
+        ("shellies/x/input_event/0", '{"event": "S", "event_cnt": 6}', "6"),
+        (
+            "shellyplus1-x/events/rpc",
+            '{"method": "NotifyEvent", "params": {"events": [{"component": "input:0", "event": "push", "ts": 1.5}]}}',
+            "1.5",
+        ),
+    ],
+)
+def test_the_packs_know_buttons(topic, payload, event):
+    mapper = Mapper(load_builtin(name) for name in builtin_names())
+    assert event in [reading.event for reading in mapper.map(topic, payload.encode()).readings]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        ("zigbee2mqtt/remote", '{"action": ""}'),
+        ("shellies/x/input_event/0", '{"event": "", "event_cnt": 6}'),
+        (
+            "shellyplus1-x/events/rpc",
+            '{"method": "NotifyEvent", "params": {"events": [{"component": "sys", "event": "a"}]}}',
+        ),
+    ],
+)
+def test_other_messages_of_these_devices_are_no_events(topic, payload):
+    mapped = Mapper(load_builtin(name) for name in builtin_names()).map(topic, payload.encode())
+    assert mapped.matched
+    assert [reading for reading in mapped.readings if reading.event is not None] == []
