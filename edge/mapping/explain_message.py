@@ -167,6 +167,10 @@ def to_json(explanation: MessageExplanation) -> dict[str, object]:
         "topic": explanation.topic,
         "matched": outcome.matched,
         "mappings": list(outcome.mappings),
+        "candidates": [
+            {"mapping": each.mapping, "topic": each.topic, "applied": each.applied, "why": each.why}
+            for each in explanation.candidates
+        ],
         "readings": [members(reading) for reading in outcome.readings],
         "problems": [
             {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}

@@ -1,0 +1,95 @@
+"""`edge forget`: the observations of a device are removed, and its mapping is shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.waiting import wait_for
+
+SENSOR = "urn:sepa-edge:zigbee2mqtt:kitchen/lamp"
+
+
+@pytest.fixture
+def run(shared_edge, gateway):
+    """Run a command with the gateway, whose graph has only what the test publishes."""
+
+    def command(*arguments):
+        return shared_edge(*arguments, "--data-dir", gateway.data_dir)
+
+    assert command("update", "CLEAR ALL").returncode == 0
+    return command
+
+
+def publish(run, device: str, payload: object) -> None:
+    done = run("publish", f"zigbee2mqtt/{device}", json.dumps(payload))
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_for(lambda: f":{device}/" in rows(run))
+
+
+def rows(run, pattern: str = "?s a <http://www.w3.org/ns/sosa/Observation>") -> str:
+    return str(run("query", f"SELECT ?s {{ {pattern} }}").stdout)
+
+
+def test_a_device_is_removed_with_its_results_and_others_stay(run):
+    publish(run, "kitchen/lamp", {"temperature": 21.5, "battery": 90})
+    publish(run, "hall", {"temperature": 20})
+    shown = run("forget", "kitchen/lamp", "--dry-run")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines() == [
+        f"2 observations of {SENSOR} would be removed:",
+        f"  {SENSOR}/battery",
+        f"  {SENSOR}/temperature",
+        "messages on zigbee2mqtt/kitchen/lamp create them again (mapping zigbee2mqtt/device, zigbee2mqtt/attributes); "
+        "`ignore = true` prevents it",
+    ]
+    assert f"{SENSOR}/battery" in rows(run)
+    done = run("forget", SENSOR)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"removed 2 observations of {SENSOR}:")
+    assert "kitchen" not in rows(run)
+    assert "hall" in rows(run)
+    left = run("query", "SELECT (COUNT(*) AS ?n) { ?s <http://qudt.org/1.1/schema/qudt#numericValue> ?v }").stdout
+    assert left.splitlines()[2] == "1"
+    publish(run, "kitchen/lamp", {"temperature": 22})
+
+
+def test_one_observation_is_removed_by_its_iri(run):
+    publish(run, "hall", {"temperature": 20, "humidity": 50})
+    done = run("forget", "urn:sepa-edge:zigbee2mqtt:hall/humidity")
+    assert done.stdout.splitlines()[0] == "removed 1 observation of urn:sepa-edge:zigbee2mqtt:hall/humidity:"
+    assert "hall/temperature" in rows(run)
+    assert "humidity" not in rows(run)
+
+
+def test_results_that_others_use_are_kept(run):
+    publish(run, "hall", {"temperature": 20})
+    text = "PREFIX sosa: <http://www.w3.org/ns/sosa/> INSERT { <urn:copy> a sosa:Observation ; sosa:hasResult ?r } "
+    assert run("update", f"{text} WHERE {{ ?o sosa:hasResult ?r }}").returncode == 0
+    assert run("forget", "hall").returncode == 0
+    assert "urn:copy" in rows(run)
+    assert "20" in rows(run, "?r <http://qudt.org/1.1/schema/qudt#numericValue> ?s")
+
+
+def test_an_unknown_or_ambiguous_name_is_refused_with_names(run):
+    empty = run("forget", "hall")
+    assert (empty.returncode, empty.stderr) == (
+        1,
+        "edge: the graph has no observations, or this client may not read them\n",
+    )
+    publish(run, "hall", {"temperature": 20})
+    refused = run("forget", "hal")
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("similar or first ones: urn:sepa-edge:zigbee2mqtt:hall\n")
+    data = "<urn:o> a sosa:Observation ; sosa:madeBySensor <urn:x:hall>"
+    assert run("update", f"PREFIX sosa: <http://www.w3.org/ns/sosa/> INSERT DATA {{ {data} }}").returncode == 0
+    refused = run("forget", "hall")
+    assert refused.returncode == 1
+    assert "several devices are called hall" in refused.stderr
+    assert "urn:x:hall" in refused.stderr
+    assert "hall/temperature" in rows(run)
+
+
+def test_without_a_gateway_it_says_so(shared_edge, tmp_path):
+    failed = shared_edge("forget", "hall", "--url", "http://127.0.0.1:9")
+    assert (failed.returncode, failed.stdout) == (3, "")
