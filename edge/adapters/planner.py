@@ -76,7 +76,8 @@ class Planner:
         for arrival in arrivals:
             before = len(plan.requests)
             try:
-                if not self._is_news(plan, arrival.reading):
+                event = arrival.reading.event
+                if event is not None and not self._begin_event(plan, arrival.reading.observation, event):
                     continue
                 self._plan_one(plan, arrival)
                 if arrival.reading.store is not None and self._history is not None:
@@ -150,19 +151,17 @@ class Planner:
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
-    def _is_news(self, plan: PlannedUpdates, reading: Reading) -> bool:
-        """Return False for an event that is known already, as from another gateway that heard the device, too.
+    def _begin_event(self, plan: PlannedUpdates, observation: str, event: str) -> bool:
+        """Remove the value before an event, so that subscribers see an equal one, too. `event`: what identifies it.
 
-        For other events, remove the value before, so that subscribers see an equal one, too.
+        Returns False if the event is known already, as from another gateway that heard the device, too.
         """
-        if reading.event is None:
-            return True
-        known = self.known.get(reading.observation)
-        if reading.event in known.events:
+        known = self.known.get(observation)
+        if event in known.events:
             return False
-        if reading.event:
-            known.events.append(reading.event)
-            plan.events.append((reading.observation, reading.event))
+        if event:
+            known.events.append(event)
+            plan.events.append((observation, event))
         for target in known.values_go_to():
             bindings = {name: term for name, term in target.items() if name != "instant"}
             plan.requests.append(UpdateRequest(updates.CLEAR_VALUE, bindings=bindings))

@@ -200,13 +200,11 @@ class MessageEvaluation:
             if scaled is None:
                 return
             convert = scaled
-        self._emit(ready, value, captures, unit_code, time, convert=convert, event=self._event(rule, parent))
+        event = self._event(rule, rule.event.path, parent) if rule.event is not None and rule.event.path else ""
+        self._emit(ready, value, captures, unit_code, time, convert=convert, event=event)
 
-    def _event(self, rule: Rule, parent: object) -> str:
+    def _event(self, rule: Rule, path: JsonPath, parent: object) -> str:
         """Return what identifies the event; "" if nothing does."""
-        path = rule.event.path if rule.event is not None else None
-        if path is None:
-            return ""
         found = path.first(self._start(path, parent))
         if found is None or isinstance(found, dict | list):
             self.out.problem(rule.mapping, "event", f'the payload has no id at "{path.text}"', kept=True)
