@@ -53,13 +53,17 @@ class Ingest:
         """Topics to which clients assigned observations in the graph."""
         return self._observations.declared_topics
 
-    def read(self, topic: str, payload: bytes, received: datetime) -> list[Arrival]:
-        """Return the readings of one message. Never fails: unreadable values are counted."""
+    def read(self, topic: str, payload: bytes, received: datetime, *, retained: bool = False) -> list[Arrival]:
+        """Return the readings of one message. Never fails: unreadable values are counted.
+
+        A `retained` message reports a change in the past, so none of its readings is an event.
+        """
         mapper = self._mapper()
         mapped = mapper.map(topic, payload, received)
         for problem in mapped.problems:
             self.bad_values.add(topic, problem.mapping, f"{problem.what}: {problem.reason}", payload, received)
-        arrivals = [Arrival(reading, received) for reading in mapped.readings]
+        readings = [each._replace(event=None) for each in mapped.readings] if retained else mapped.readings
+        arrivals = [Arrival(reading, received) for reading in readings]
         declared = self._observations.declared_for(topic)
         if declared:
             wanted = [observation for observation in declared if not mapper.yields(topic, observation)]

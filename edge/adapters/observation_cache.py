@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
@@ -16,10 +17,25 @@ from edge.protocol.results import Term
 Description = tuple[str | None, ...]
 """Unit, location, property, sensor, label, comment of a reading: the description in a mapping."""
 
-_EVENTS: Final = 16
-"""Events of an observation whose repetition is recognised. Counters of devices may begin again after 256 events."""
+_REPEATED: Final = timedelta(seconds=60)
+"""Time within which several gateways report one event. Later, a counter may have begun again."""
 
 _Row = tuple[Term | None, Term | None, Term | None]
+
+
+class SeenEvent(NamedTuple):
+    """An event that was written."""
+
+    key: int
+    """Hash of its id and value."""
+    received: datetime
+
+    def is_among(self, others: Sequence[SeenEvent]) -> bool:
+        """Whether it is the last one of these, or was among them within the last minute."""
+        for other in others:
+            if other.key == self.key and (other is others[-1] or abs(self.received - other.received) < _REPEATED):
+                return True
+        return False
 
 
 @dataclass(slots=True)
@@ -33,8 +49,8 @@ class CachedObservation:
     """The quantity of a pending update of the adapters."""
     described: dict[str | None, Description] = field(default_factory=dict)
     """The last description by each topic. Two topics may feed one observation with different descriptions."""
-    events: deque[str] = field(default_factory=lambda: deque(maxlen=_EVENTS))
-    """Identifiers of its last events."""
+    events: Sequence[SeenEvent] = ()
+    """Its last events, if an id identifies them, oldest first."""
     targets: tuple[dict[str, Term], ...] | None = None
     """Bindings of each quantity for the next value. None: to be computed."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import pyoxigraph as ox
 
 from edge.adapters import updates
-from edge.adapters.observation_cache import CachedObservation, Description, ObservationCache
+from edge.adapters.observation_cache import CachedObservation, Description, ObservationCache, SeenEvent
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
 from edge.engine.requests import UpdateRequest
@@ -52,8 +52,8 @@ class PlannedUpdates:
     """Readings that are not valid RDF, with the reason."""
     notes: list[object] = field(default_factory=list)
     """Notes for the history."""
-    events: list[tuple[str, str]] = field(default_factory=list)
-    """Observations and identifiers of events."""
+    events: list[tuple[str, SeenEvent]] = field(default_factory=list)
+    """Events that an id identifies, with their observations."""
 
 
 class Planner:
@@ -76,8 +76,7 @@ class Planner:
         for arrival in arrivals:
             before = len(plan.requests)
             try:
-                event = arrival.reading.event
-                if event is not None and not self._begin_event(plan, arrival.reading.observation, event):
+                if arrival.reading.event is not None and not self._begin_event(plan, arrival, arrival.reading.event):
                     continue
                 self._plan_one(plan, arrival)
                 if arrival.reading.store is not None and self._history is not None:
@@ -106,8 +105,8 @@ class Planner:
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
         for iri, event in plan.events:
-            if (known := self.known.find(iri)) is not None and event in known.events:
-                known.events.remove(event)
+            if (known := self.known.find(iri)) is not None and known.events:
+                known.events = [each for each in known.events if each != event]
         if self._history is not None:
             # In reverse order, because sampling restores the previous value of a series step by step.
             for note in reversed(plan.notes):
@@ -151,17 +150,22 @@ class Planner:
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
-    def _begin_event(self, plan: PlannedUpdates, observation: str, event: str) -> bool:
+    def _begin_event(self, plan: PlannedUpdates, arrival: Arrival, event: str) -> bool:
         """Remove the value before an event, so that subscribers see an equal one, too. `event`: what identifies it.
 
-        Returns False if the event is known already, as from another gateway that heard the device, too.
+        Returns False if the event is known already: it was the last one, or another gateway that heard the device, too,
+        reported it a moment ago.
         """
-        known = self.known.get(observation)
-        if event in known.events:
-            return False
+        known = self.known.get(arrival.reading.observation)
         if event:
-            known.events.append(event)
-            plan.events.append((observation, event))
+            seen = SeenEvent(hash((event, arrival.reading.value)), arrival.received)
+            if seen.is_among(known.events):
+                return False
+            first = not known.events
+            known.events = [*known.events[1 - _EVENTS :], seen]
+            plan.events.append((arrival.reading.observation, seen))
+            if first:  # after a restart it may be the event that the graph has: an equal value is no change then
+                return True
         for target in known.values_go_to():
             bindings = {name: term for name, term in target.items() if name != "instant"}
             plan.requests.append(UpdateRequest(updates.CLEAR_VALUE, bindings=bindings))
@@ -271,6 +275,8 @@ def _digest(description: Description) -> str:
     return blake2b(repr(description).encode(), digest_size=8).hexdigest()
 
 
+_EVENTS = 16
+"""Events of an observation whose repetition is recognised."""
 _SOURCES = 64
 """Number of topics per observation whose descriptions are remembered."""
 _UNKNOWN: Description = ("unsaid",)

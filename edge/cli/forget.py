@@ -54,8 +54,8 @@ class _Device:
     """A sensor with its observations, or an observation without a sensor."""
 
     iri: str
-    observations: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
+    observations: dict[str, set[str]] = field(default_factory=dict)
+    """With the topics of each."""
 
 
 @click.command(epilog=EXIT_CODES)
@@ -67,8 +67,9 @@ class _Device:
 def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
     """Remove the observations of DEVICE from the graph, and show what maps them.
 
-    DEVICE is the IRI of a sensor or of an observation, or the last part of it. Recent values and observations that were
-    stored for the history stay. The observations come back with the next message that a mapping applies to.
+    DEVICE is the IRI of a sensor or of an observation, or the last part of a sensor's IRI. Recent values and
+    observations that were stored for the history stay. The observations come back with the next message that a mapping
+    applies to.
 
     \b
     edge forget kitchen_sensor
@@ -83,7 +84,7 @@ def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, t
     click.echo(f"{number} would be removed:" if dry_run else f"removed {number}:")
     for iri in observations:
         click.echo(f"  {printable(iri)}")
-    for topic in sorted(found.topics):
+    for topic in sorted(set().union(*found.observations.values())):
         click.echo(_what_maps(topic, http_endpoint(url, data_dir, "api/mapping-test"), timeout))
 
 
@@ -99,9 +100,9 @@ def _devices(endpoint: str, timeout: float) -> list[_Device]:
                 continue
             iri = row["sensor"]["value"] if row.get("sensor", {}).get("type") == "uri" else observation["value"]
             known = devices.setdefault(iri, _Device(iri))
-            known.observations.add(observation["value"])
+            topics = known.observations.setdefault(observation["value"], set())
             if "topic" in row:
-                known.topics.add(row["topic"]["value"])
+                topics.add(row["topic"]["value"])
     except (KeyError, TypeError):
         raise refused("the answer is not that of a gateway; is --url right?") from None
     return list(devices.values())
@@ -113,7 +114,7 @@ def _find(name: str, devices: Sequence[_Device]) -> _Device:
         if known.iri == name:
             return known
         if name in known.observations:
-            return _Device(name, {name}, known.topics)
+            return _Device(name, {name: known.observations[name]})
     named = [known for known in devices if _local_name(known.iri) == name]
     if len(named) == 1:
         return named[0]
@@ -145,5 +146,6 @@ def _what_maps(topic: str, endpoint: str, timeout: float) -> str:
         return f"messages on {printable(topic)} create them again, if a mapping applies"
     if not names:
         return f"no mapping matches {printable(topic)}"
-    listed = ", ".join(map(printable, names))
-    return f"messages on {printable(topic)} create them again (mapping {listed}); `ignore = true` prevents it"
+    return (
+        f"messages on {printable(topic)} create them again (mapping {printable(names[0])}); `ignore = true` prevents it"
+    )

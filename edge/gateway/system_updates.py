@@ -89,25 +89,29 @@ class SystemUpdates:
                 await self._receive(parts, size)
             await asyncio.to_thread(durable.write, request, b"install")
         except OSError as error:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self._remove_files)
             raise StorageFailed(
-                f"The update could not be stored below {self._known} ({error}); it is removed"
+                f"The update could not be stored below {self._known} ({error}). Check that disk, then send it again"
             ) from error
         finally:
             self._receiving = False
 
-    def restart(self) -> None:
+    async def restart(self) -> None:
         """Ask for a restart of the host into the installed system. Raises `NotFound`, `UpdateConflict` without one."""
         request = self._request
         if self.state()["state"] != "installed":
             raise UpdateConflict("No installed update waits for a restart: send one first")
         try:
-            durable.write(request, b"restart")
+            await asyncio.to_thread(durable.write, request, b"restart")
         except OSError as error:
-            raise StorageFailed(f"The restart could not be requested below {self._known} ({error})") from error
+            raise StorageFailed(
+                f"The restart could not be requested below {self._known} ({error}). Check that disk, then try again"
+            ) from error
 
     async def _receive(self, parts: AsyncGenerator[bytes, None], size: int | None) -> None:
-        draft, file = self._incoming / "update.part", self._incoming / "update.raucb"
-        file.unlink(missing_ok=True)  # of an installation that was interrupted: the space is needed
+        draft = self._incoming / "update.part"
+        await asyncio.to_thread(self._remove_files)  # of an interrupted update: the space is needed
         self._check_size(size or 0)
         try:
             with draft.open("wb", buffering=0) as out:
@@ -115,13 +119,18 @@ class SystemUpdates:
                     written = await self._write(parts, out)
             if not written:
                 raise InvalidRequest("The update is empty: send the .raucb file of the image's build")
-            draft.replace(file)
+            draft.replace(self._incoming / "update.raucb")
         except TimeoutError:
             raise RequestTimeout(
-                f"The update stood still for {_SILENCE:g} s, or took longer than {_WHOLE:g} s; it is removed"
+                f"The update stood still for {_SILENCE:g} s, or took longer than {_WHOLE:g} s; send it again over a"
+                " faster network"
             ) from None
         finally:
-            draft.unlink(missing_ok=True)
+            await asyncio.to_thread(draft.unlink, missing_ok=True)
+
+    def _remove_files(self) -> None:
+        for name in ("update.part", "update.raucb"):
+            (self._incoming / name).unlink(missing_ok=True)
 
     async def _write(self, parts: AsyncGenerator[bytes, None], out: FileIO) -> int:
         """Write the parts piece by piece. Returns their bytes."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 from adapter_parts import PREFIXES, update, value_of
 
+from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival
 from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.engine.scheduling.scheduler import Scheduler
+from edge.mapping.mapper import Mapper
+from edge.mapping.pack import load_pack
 from edge.mapping.reading import XSD_STRING, Reading
 from edge.protocol.errors import NotReady
 
@@ -20,6 +23,16 @@ BELL = "http://example.org/bell"
 RING = Reading(BELL, "ring", XSD_STRING, label="Bell", topic="bell", event="")
 STATE = RING._replace(event=None)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+BELL_MAPPING = f"""
+[[mapping]]
+topic = "bell"
+observation = "{BELL}"
+path = "a"
+time = "t"
+label = "Bell"
+datatype = "string"
+event = {{ id = "n" }}
+"""
 ONCE = ["+ring"]
 TWICE = ["+ring", "-ring", "+ring"]
 
@@ -52,18 +65,59 @@ def test_only_an_event_of_the_same_value_is_a_change(engine, observations, readi
     assert value_of(engine, BELL) == "ring"
 
 
+def rings(observations: Observations, *events: str, received: datetime = NOON) -> None:
+    for event in events:
+        observations.write([Arrival(RING._replace(event=event), received)]).result(10)
+
+
 def test_messages_with_the_same_id_are_one_event(engine, observations):
     changes = Changes(engine)
-    for event in ("1", "1", "2", "1", "2"):
-        write(observations, RING._replace(event=event))
+    rings(observations, "1", "1", "2", "1", "2")
     assert changes.seen == TWICE
 
 
 def test_an_id_counts_again_after_sixteen_others(engine, observations):
     changes = Changes(engine)
-    for event in [*range(17), 0]:
-        write(observations, RING._replace(event=str(event)))
+    rings(observations, *map(str, range(17)), "0")
     assert changes.seen.count("+ring") == 18
+
+
+def test_an_id_counts_again_after_a_minute_unless_it_is_the_last_one(engine, observations):
+    changes = Changes(engine)
+    rings(observations, "1", "2")
+    rings(observations, "2", received=NOON + timedelta(hours=1))
+    assert changes.seen == TWICE
+    rings(observations, "1", received=NOON + timedelta(hours=1))
+    assert changes.seen.count("+ring") == 3
+
+
+def test_another_value_with_the_same_id_is_another_event(engine, observations):
+    changes = Changes(engine)
+    for value in ("down", "up", "down"):
+        write(observations, RING._replace(value=value, event="1"))
+    assert changes.seen == ["+down", "-down", "+up"]
+
+
+def test_the_event_before_a_restart_is_not_repeated(engine, observations):
+    rings(observations, "7")
+    again = Observations(engine)
+    again.start()
+    changes = Changes(engine)
+    rings(again, "7", "8")
+    assert changes.seen == TWICE
+    again.close()
+
+
+def test_retained_messages_are_no_events(engine, observations):
+    rings(observations, "7")
+    changes = Changes(engine)
+    mapper = Mapper([load_pack(BELL_MAPPING, "own")])
+    ingest = Ingest(lambda: mapper, observations)
+    for payload in (b'{"a": "ring", "n": 8}', b'{"a": "ring", "n": 9, "t": 1714564800}'):
+        ingest.write(ingest.news(ingest.read("bell", payload, NOON, retained=True)))
+    assert changes.seen == ONCE
+    ingest.write(ingest.read("bell", b'{"a": "ring", "n": 8}', NOON))
+    assert changes.seen == TWICE
 
 
 def test_an_event_whose_update_failed_counts_when_it_is_tried_again(engine, observations, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def box(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(update, "INCOMING", tmp_path / "incoming")
     monkeypatch.setattr(update, "RAUC", str(tmp_path / "rauc"))
     monkeypatch.setattr(trial, "TRIAL", tmp_path / "trial")
+    monkeypatch.setattr(update, "BUNDLE", tmp_path / "update.raucb")
+    monkeypatch.setattr(trial, "booted", lambda: "A")
     monkeypatch.setattr(trial, "other", lambda: "B")
     return tmp_path
 
@@ -99,9 +102,77 @@ def test_the_box_restarts_only_into_an_installed_update(box, monkeypatch):
     update.main()
     assert restarts == [True]
 
+    assert not (box / "incoming/request").exists()
+
 
 def test_other_requests_are_refused_once(box):
     request(box, "install; reboot")
-    with pytest.raises(SystemExit, match="no request"):
+    with pytest.raises(SystemExit, match="unknown"):
         update.main()
     assert not (box / "incoming/request").exists()
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def directory(path: Path) -> None:
+    (path / "in").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, link, directory])
+@pytest.mark.parametrize("name", ["request", "update.raucb"])
+def test_what_an_attacker_leaves_instead_of_a_file_is_removed(box, plant, name):
+    received(box, WORKS)
+    (box / "incoming" / name).unlink()
+    plant(box / "incoming" / name)
+    with pytest.raises(SystemExit, match="unknown" if name == "request" else "not a file"):
+        update.main()
+    assert not os.path.lexists(box / "incoming" / name)
+    assert not os.path.lexists(box / "update.raucb")
+    assert not (box / "seen").exists()
+
+
+def test_the_state_says_installing_before_the_request_is_gone(box, monkeypatch):
+    (box / "state").write_text('{"state": "failed"}')
+    received(box, WORKS)
+    states = []
+    clear = update.clear
+
+    def note(file: Path) -> None:
+        states.append((file.name, state(box)["state"]))
+        clear(file)
+
+    monkeypatch.setattr(update, "clear", note)
+    update.main()
+    assert states[0] == ("request", "installing")
+
+
+def test_no_update_replaces_the_system_before_one_on_trial(box):
+    received(box, WORKS)
+    (box / "trial").write_text("A 2.0")
+    with pytest.raises(SystemExit, match="on trial"):
+        update.main()
+    assert state(box)["state"] == "failed"
+    assert not (box / "seen").exists()
+
+
+@pytest.mark.parametrize("fault", ["no RAUC", "no update"])
+def test_an_installation_that_cannot_begin_is_reported(box, fault):
+    received(box, WORKS)
+    (box / ("rauc" if fault == "no RAUC" else "incoming/update.raucb")).unlink()
+    with pytest.raises(SystemExit):
+        update.main()
+    assert state(box)["state"] == "failed"
+    assert not (box / "update.raucb").exists()
+
+
+def test_a_killed_installation_is_reported(box):
+    for before, after in (("installing", "failed"), ("installed", "installed")):
+        (box / "state").write_text(json.dumps({"state": before}))
+        (box / "update.raucb").touch()
+        update.main("ended")
+        assert state(box)["state"] == after
+        assert (box / "update.raucb").exists() == (before == "installed")
+    (box / "state").unlink()
+    update.main("ended")

@@ -41,8 +41,8 @@ def test_a_device_is_removed_with_its_results_and_others_stay(run):
         f"2 observations of {SENSOR} would be removed:",
         f"  {SENSOR}/battery",
         f"  {SENSOR}/temperature",
-        "messages on zigbee2mqtt/kitchen/lamp create them again (mapping zigbee2mqtt/device, zigbee2mqtt/attributes); "
-        "`ignore = true` prevents it",
+        "messages on zigbee2mqtt/kitchen/lamp create them again (mapping zigbee2mqtt/device); `ignore = true` "
+        "prevents it",
     ]
     assert f"{SENSOR}/battery" in rows(run)
     done = run("forget", SENSOR)

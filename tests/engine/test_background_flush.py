@@ -91,6 +91,28 @@ def test_the_next_flush_waits_for_the_last_one(open_harness, disk, tmp_path: Pat
     wait_for(lambda: disk.calls == 2 and not harness.scheduler._journal.unflushed)
 
 
+def test_in_memory_nothing_is_flushed(open_harness, caplog):
+    harness: Harness = open_harness(None, durability="interval", flush_interval=0.01)
+    harness.update(insert(1))
+    assert not harness.scheduler._journal.unflushed
+    assert harness.scheduler.close(WAIT)
+    assert [message for message in caplog.messages if "flush" in message] == []
+
+
+def test_the_end_of_a_flush_whose_result_is_taken_does_not_wait_for_the_next_one(open_harness, disk, tmp_path: Path):
+    harness: Harness = open_harness(tmp_path, durability="interval", flush_interval=3600)
+    disk.released.set()
+    harness.update(insert(1))
+    wait_for(lambda: disk.calls == 1 and harness.scheduler._writer._flush._flush is None)
+    disk.released.clear()
+    flush = harness.scheduler._writer._flush
+    harness.scheduler.on_writer(lambda: flush.begin(background=True)).result(WAIT)
+    wait_for(lambda: disk.calls == 2)
+    flush._put_end(None)  # as of the flush before
+    harness.update(insert(2))
+    disk.released.set()
+
+
 @pytest.mark.parametrize("failures", [0, 1])
 def test_the_end_waits_for_a_flush_and_repeats_a_failed_one(open_harness, disk, tmp_path: Path, failures):
     harness: Harness = open_harness(tmp_path, durability="interval", flush_interval=3600)

@@ -118,6 +118,13 @@ def test_a_client_that_goes_away_leaves_nothing_and_others_are_served(http, syst
     assert files(system) == []
 
 
+def test_what_an_interrupted_upload_left_is_removed_first(http, system):
+    for name in ("update.part", "update.raucb"):
+        (system / "incoming" / name).write_bytes(b"left")
+    assert http.post(PATH, content=b"", headers=BUNDLE).status_code == 400
+    assert files(system) == []
+
+
 def test_a_directory_that_cannot_be_written_is_an_error_with_its_reason(http, system):
     (system / "incoming").rmdir()
     answer = http.post(PATH, content=CONTENT, headers=BUNDLE)

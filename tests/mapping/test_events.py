@@ -71,7 +71,7 @@ def test_a_wrong_event_is_a_fault_of_the_file(keys, fault):
         ("shellies/x/input_event/0", '{"event": "S", "event_cnt": 6}', "6"),
         (
             "shellyplus1-x/events/rpc",
-            '{"method": "NotifyEvent", "params": {"events": [{"component": "input:0", "event": "push", "ts": 1.5}]}}',
+            '{"method": "NotifyEvent", "params": {"events": [{"component": "input:0", "event": "btn_up", "ts": 1.5}]}}',
             "1.5",
         ),
     ],
@@ -88,7 +88,7 @@ def test_the_packs_know_buttons(topic, payload, event):
         ("shellies/x/input_event/0", '{"event": "", "event_cnt": 6}'),
         (
             "shellyplus1-x/events/rpc",
-            '{"method": "NotifyEvent", "params": {"events": [{"component": "sys", "event": "a"}]}}',
+            '{"method": "NotifyEvent", "params": {"events": [{"component": "input:0", "event": "config_changed"}]}}',
         ),
     ],
 )

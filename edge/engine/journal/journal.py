@@ -1,7 +1,7 @@
 """The journal: durable storage of the engine, one SQLite file with the latest snapshot and all change sets since.
 
-It uses no threads and no clock: only one caller at a time, which passes the times. A file has the durability of SQLite
-in WAL mode. In memory (no directory) it stores nothing and costs nothing.
+It uses no threads and no clock: only one caller at a time, which passes the times, except for `sync`. A file has the
+durability of SQLite in WAL mode. In memory (no directory) it stores nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -254,11 +254,11 @@ class Journal:
     @property
     def unflushed(self) -> bool:
         """Whether there are commits that no flush includes, with the durability "interval"."""
-        return self._unflushed
+        return self._unflushed and self.flush_interval is not None
 
     def flush(self) -> None:
         """Make all commits durable, with the durability "interval". Raises `StorageFailed`."""
-        if self._path is None or self.flush_interval is None or not self._unflushed:
+        if not self.unflushed:
             return
         self.sync()
         self._unflushed = False

@@ -74,4 +74,8 @@ class BackgroundFlush:
 
     def _put_end(self, _: object) -> None:
         with contextlib.suppress(EdgeError):  # the gateway stops, and `close` takes the result
-            self._put(Task(self.end))
+            self._put(Task(self._end_finished))
+
+    def _end_finished(self) -> None:
+        if self._flush is not None and self._flush.done():  # `begin` may have taken the result, and begun another
+            self.end()

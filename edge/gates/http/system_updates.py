@@ -33,7 +33,7 @@ class SystemUpdates(Protocol):
         system that takes updates.
         """
 
-    def restart(self) -> None:
+    async def restart(self) -> None:
         """Ask for a restart into the installed system. Raises `EdgeError`."""
 
 
@@ -81,7 +81,7 @@ class SystemUpdateResources:
         if (await read_text(request, self._settings, 1024)).replace(" ", "") != _RESTART.replace(" ", ""):
             raise InvalidRequest(f"Send {_RESTART}")
         check_everything(self._by(request), _REASON)
-        self._updates.restart()
+        await self._updates.restart()
         return _json(self._updates.state(), 202)
 
 

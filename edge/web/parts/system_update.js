@@ -40,7 +40,7 @@ export function SystemUpdate() {
   if (!state || state.state === "off") return null;
   const busy = Boolean(sending.value) || BUSY.includes(state.state);
   return html`<section class="panel wide" id="update" aria-busy=${busy}><h2>${t("update.title")}</h2><p>${t("update.text")}</p>
-    ${!busy && state.state !== "installed" && state.trial && html`<p>${t("update.trial", { version: state.trial })}</p>`}
+    ${state.state === "idle" && state.trial && html`<p>${t("update.trial", { version: state.trial })}</p>`}
     ${state.undone && html`<p class="problem">${t("update.undone", { version: state.undone })}</p>`}
     <form class="rows" onSubmit=${send}><label class="choice">${t("update.file")} <input type="file" name="file" required accept=".raucb" /></label>
       <button type="submit" disabled=${busy}>${t("update.do")}</button></form>
