@@ -14,8 +14,9 @@ from edge.adapters import updates
 from edge.adapters.observation_cache import CachedObservation, Description, ObservationCache, SeenEvent
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
+from edge.adapters.things import TYPES, describe
 from edge.engine.requests import UpdateRequest
-from edge.mapping.reading import Reading
+from edge.mapping.reading import Event, Reading
 from edge.protocol.results import Term
 
 
@@ -50,10 +51,12 @@ class PlannedUpdates:
     """New quantities with the IRI of their observation."""
     refused: list[tuple[Arrival, str]] = field(default_factory=list)
     """Readings that are not valid RDF, with the reason."""
+    described: set[ox.NamedNode] = field(default_factory=set)
+    """Sensors, properties and places of new observations."""
     notes: list[object] = field(default_factory=list)
     """Notes for the history."""
     events: list[tuple[str, SeenEvent]] = field(default_factory=list)
-    """Events that an id identifies, with their observations."""
+    """Events that an id or a time identifies, with their observations."""
 
 
 class Planner:
@@ -150,21 +153,24 @@ class Planner:
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
-    def _begin_event(self, plan: PlannedUpdates, arrival: Arrival, event: str) -> bool:
-        """Remove the value before an event, so that subscribers see an equal one, too. `event`: what identifies it.
+    def _begin_event(self, plan: PlannedUpdates, arrival: Arrival, event: Event) -> bool:
+        """Remove the value before an event, so that subscribers see an equal one, too.
 
         Returns False if the event is known already: it was the last one, or another gateway that heard the device, too,
         reported it a moment ago.
         """
         known = self.known.get(arrival.reading.observation)
-        if event:
-            seen = SeenEvent(hash((event, arrival.reading.value)), arrival.received)
-            if seen.is_among(known.events):
+        if event.id or event.within is not None:
+            seen = SeenEvent(hash((event.id, arrival.reading.value)), arrival.received)
+            if seen.is_among(known.events, event.within):
                 return False
             first = not known.events
-            known.events = [*known.events[1 - _EVENTS :], seen]
+            before = known.events if event.id else [each for each in known.events if seen.is_near(each, event.within)]
+            known.events = [*before[1 - _EVENTS :], seen]
             plan.events.append((arrival.reading.observation, seen))
-            if first:  # after a restart it may be the event that the graph has: an equal value is no change then
+            # After a restart it may be the event that the graph has, so an equal value changes nothing. Without an id,
+            # it is probably a new one.
+            if first and event.id:
                 return True
         for target in known.values_go_to():
             bindings = {name: term for name, term in target.items() if name != "instant"}
@@ -205,6 +211,7 @@ class Planner:
             "digest": ox.Literal(_digest(description)),
             **measured,
         }
+        things: dict[str, ox.NamedNode] = {}
         for name, iri in (
             ("unit", reading.unit),
             ("location", reading.location),
@@ -212,12 +219,16 @@ class Planner:
             ("sensor", reading.sensor),
         ):
             if iri is not None:
-                bindings[name] = ox.NamedNode(iri)
+                bindings[name] = things[name] = ox.NamedNode(iri)
         for name, text in (("label", reading.label), ("comment", reading.comment), ("topic", reading.topic)):
             if text is not None:
                 bindings[name] = ox.Literal(text)
         if "time" in measured:
             bindings["instant"] = instant_iri(quantity)
+        for name, kind in TYPES.items():
+            if name in things and things[name] not in plan.described and things[name] != known.iri:
+                plan.described.add(things[name])
+                plan.requests.append(describe(things[name], kind))
         plan.requests.append(UpdateRequest(updates.ADD_OBSERVATION, bindings=bindings))
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)

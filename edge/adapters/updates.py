@@ -30,6 +30,20 @@ WHERE {
 )
 """Listing 18, ADD_OBSERVATION: replaces description and quantity, and sets the first value."""
 
+DESCRIBE_THING = (
+    PREFIXES
+    + """
+INSERT { ?thing rdf:type ?type ; rdfs:label ?label ; arces-monitor:hasMappingDigest ?digest }
+WHERE {
+  FILTER NOT EXISTS { ?thing rdf:type ?anyType }
+  FILTER NOT EXISTS { ?thing rdfs:label ?anyLabel }
+}"""
+)
+"""Gives a sensor, a property or a place its type and label, unless a client has.
+
+By the digest, `edge forget` knows that the gateway wrote both.
+"""
+
 GIVE_QUANTITY = (
     PREFIXES
     + """

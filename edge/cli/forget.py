@@ -31,9 +31,17 @@ _OBSERVATIONS: Final = (
 )
 _FORGET: Final = (
     _PREFIXES
-    + """DELETE { ?o ?p ?v . ?r ?rp ?rv . ?i ?ip ?iv }
+    + """DELETE { ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
 WHERE {
-  VALUES ?o { %s } ?o ?p ?v
+  VALUES ?o { %(observations)s }
+  VALUES ?link { sosa:madeBySensor sosa:observedProperty sosa:hasFeatureOfInterest }
+  ?o ?link ?thing . ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest
+  FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
+  FILTER NOT EXISTS { ?user ?p ?thing FILTER(?user NOT IN (%(others)s)) }
+} ;
+DELETE { ?o ?p ?v . ?r ?rp ?rv . ?i ?ip ?iv }
+WHERE {
+  VALUES ?o { %(observations)s } ?o ?p ?v
   OPTIONAL {
     ?o sosa:hasResult ?r . ?r ?rp ?rv
     FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
@@ -44,7 +52,10 @@ WHERE {
   }
 }"""
 )
-"""One update, so that no other client sees a part of it. Results and their times that others refer to are kept."""
+"""One request, so that no other client sees a part of it. Results, times, and the types and labels of sensors,
+properties and places that others refer to are kept, and so are those that a client wrote or changed: their digest is
+another one.
+"""
 _FEW: Final = 10
 """Names in an error message."""
 
@@ -67,6 +78,9 @@ class _Device:
 def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
     """Remove the observations of DEVICE from the graph, and show what maps them.
 
+    The types and labels that the gateway wrote for sensors, properties and places are removed, too, if nothing refers
+    to these any more.
+
     DEVICE is the IRI of a sensor or of an observation, or the last part of a sensor's IRI. Recent values and
     observations that were stored for the history stay. The observations come back with the next message that a mapping
     applies to.
@@ -78,7 +92,8 @@ def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, t
     found = _find(device, _devices(http_endpoint(url, data_dir, "query"), timeout))
     observations = sorted(found.observations)
     if not dry_run:
-        text = _FORGET % " ".join(f"<{iri}>" for iri in observations)
+        named = [f"<{iri}>" for iri in observations]
+        text = _FORGET % {"observations": " ".join(named), "others": ", ".join(named)}
         post(http_endpoint(url, data_dir, "update"), [("update", text)], accept="application/json", timeout=timeout)
     number = f"{len(observations)} observation{'s' if len(observations) > 1 else ''} of {printable(found.iri)}"
     click.echo(f"{number} would be removed:" if dry_run else f"removed {number}:")

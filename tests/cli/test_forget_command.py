@@ -54,6 +54,45 @@ def test_a_device_is_removed_with_its_results_and_others_stay(run):
     publish(run, "kitchen/lamp", {"temperature": 22})
 
 
+DESCRIBED = (
+    "?s a ?type ; <http://mml.arces.unibo.it/monitor#hasMappingDigest> ?d "
+    "FILTER NOT EXISTS { ?s a <http://www.w3.org/ns/sosa/Observation> }"
+)
+
+
+def described(run) -> set[str]:
+    """Return the sensors, properties and places whose description is the gateway's."""
+    return {line.strip("<> ") for line in rows(run, DESCRIBED).splitlines() if "urn:" in line}
+
+
+def test_descriptions_that_nothing_refers_to_are_removed(run):
+    publish(run, "kitchen/lamp", {"temperature": 21.5, "battery": 90})
+    publish(run, "hall", {"temperature": 20})
+    before = described(run)
+    assert SENSOR in before
+    assert run("forget", "urn:sepa-edge:zigbee2mqtt:kitchen/lamp/battery").returncode == 0
+    assert {each for each in before - described(run) if "batter" not in each} == set()
+    assert run("forget", "kitchen/lamp").returncode == 0
+    assert [each for each in described(run) if "kitchen" in each or "batter" in each] == []
+    assert any("hall" in each for each in described(run))
+    assert any("temperature" in each for each in described(run))
+    assert run("forget", "hall").returncode == 0
+    assert described(run) == set()
+    assert "urn:" not in rows(run, "?s ?p ?o")
+
+
+def test_descriptions_of_clients_and_those_that_others_use_are_kept(run):
+    publish(run, "kitchen/lamp", {"temperature": 21.5})
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    changed = f"DELETE {{ ?s {label} ?l }} INSERT {{ ?s {label} 'mine' }} WHERE {{ ?s {label} ?l }}"
+    assert run("update", changed.replace("?s", f"<{SENSOR}>")).returncode == 0
+    place = next(each for each in described(run) if "place" in each)
+    assert run("update", f"INSERT DATA {{ <urn:floor> <urn:has> <{place}> }}").returncode == 0
+    assert run("forget", "kitchen/lamp").returncode == 0
+    assert described(run) == {SENSOR, place}
+    assert "mine" in rows(run, f"<{SENSOR}> {label} ?s")
+
+
 def test_one_observation_is_removed_by_its_iri(run):
     publish(run, "hall", {"temperature": 20, "humidity": 50})
     done = run("forget", "urn:sepa-edge:zigbee2mqtt:hall/humidity")

@@ -108,11 +108,18 @@ function Forget({ entries: shown, name }) {
   const [act, problem] = useAction();
   const forget = () => act(async () => {
     const before = location.hash;
-    // One update, so that no other client sees half of it. Results and their times are deleted only where nothing
-    // else refers to them.
+    // One request, so that no other client sees half of it: as of `edge forget`. Results, times, and types and labels that
+    // the gateway wrote are deleted only where nothing else refers to them.
+    const ids = shown.map(({ id }) => iri(id));
     await update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX time: <http://www.w3.org/2006/time#>
+      PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX monitor: <http://mml.arces.unibo.it/monitor#>
+      DELETE { ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
+      WHERE { VALUES ?o { ${ids.join(" ")} } VALUES ?link { sosa:madeBySensor sosa:observedProperty sosa:hasFeatureOfInterest }
+        ?o ?link ?thing . ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest
+        FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
+        FILTER NOT EXISTS { ?user ?p ?thing FILTER(?user NOT IN (${ids.join(", ")})) } } ;
       DELETE { ?o ?p ?v . ?r ?rp ?rv . ?i ?ip ?iv }
-      WHERE { VALUES ?o { ${shown.map(({ id }) => iri(id)).join(" ")} } ?o ?p ?v
+      WHERE { VALUES ?o { ${ids.join(" ")} } ?o ?p ?v
         OPTIONAL { ?o sosa:hasResult ?r . ?r ?rp ?rv
           FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
           OPTIONAL { ?r time:hasTime ?i . ?i ?ip ?iv FILTER NOT EXISTS { ?another time:hasTime ?i FILTER(?another != ?r) } } } }`);
