@@ -27,15 +27,22 @@ class SeenEvent(NamedTuple):
     """An event that was written."""
 
     key: int
-    """Hash of its id and value."""
+    """Hash of its id and value. Without an id, its value is all that reports of it have in common."""
     received: datetime
 
-    def is_among(self, others: Sequence[SeenEvent]) -> bool:
-        """Whether it is the last one of these, or was among them within the last minute."""
+    def is_among(self, others: Sequence[SeenEvent], within: float | None) -> bool:
+        """Whether it was among these within some seconds. None: within a minute, or it is the last one of these."""
         for other in others:
-            if other.key == self.key and (other is others[-1] or abs(self.received - other.received) < _REPEATED):
+            if other.key == self.key and (self.is_near(other, within) or (within is None and other is others[-1])):
                 return True
         return False
+
+    def is_near(self, other: SeenEvent, within: float | None) -> bool:
+        """Whether another event was received within some seconds; None: within a minute.
+
+        The absolute difference counts: a clock that is set back must not suspend the events of a device.
+        """
+        return abs(self.received - other.received) < (_REPEATED if within is None else timedelta(seconds=within))
 
 
 @dataclass(slots=True)
@@ -50,7 +57,7 @@ class CachedObservation:
     described: dict[str | None, Description] = field(default_factory=dict)
     """The last description by each topic. Two topics may feed one observation with different descriptions."""
     events: Sequence[SeenEvent] = ()
-    """Its last events, if an id identifies them, oldest first."""
+    """Its last events, if an id or a time identifies them, oldest first."""
     targets: tuple[dict[str, Term], ...] | None = None
     """Bindings of each quantity for the next value. None: to be computed."""
 

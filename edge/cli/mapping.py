@@ -142,8 +142,9 @@ def test(
 def new(topic: str, payload: str, save: bool, as_hex: bool, file: Path | None, data_dir: Path | None) -> None:
     """Print a mapping for messages like this one, and on standard error the observations of this message.
 
-    The name of a device in the topic and members of equal form become captures. Times are recognised, and metadata is
-    left out. Units are guesses by the names of the values: check them. PAYLOAD is as for `mapping test`.
+    The name of a device in the topic, members of equal form and the names of items become captures. Times and scales
+    are recognised, and metadata is left out. Units are guesses by the names of the values: check them. PAYLOAD is as
+    for `mapping test`.
 
     \b
     edge mapping new greenhouse/bed1/state '{"temperature": 21.5}' > greenhouse.toml
@@ -340,7 +341,8 @@ def _show(explanation: MessageExplanation) -> None:
     lines = []
     for candidate in explanation.candidates:
         captures = ", ".join(f"{name}={printable(value)}" for name, value in candidate.captures.items())
-        lines.append(f"{'*' if candidate.applied else ' '} {candidate.mapping} ({candidate.topic}): {candidate.why}")
+        mark = "*" if candidate.applied else " "
+        lines.append(f"{mark} {candidate.mapping} ({candidate.topic}): {printable(candidate.why)}")
         if captures:
             lines.append(f"    with {captures}")
     for reading in outcome.readings:
@@ -358,6 +360,7 @@ def _show(explanation: MessageExplanation) -> None:
     lines.append(f"no mapping matches {printable(explanation.topic)}")
     if explanation.nearest:
         lines.append(f"most similar:  {', '.join(explanation.nearest)}")
+    lines += (f"  {each.mapping} ({each.topic}): {printable(each.why)}" for each in explanation.others)
     if explanation.suggestion:
         lines += ["", "A possible mapping:", ""]
     click.echo("\n".join(lines), err=True)

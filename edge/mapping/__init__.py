@@ -11,7 +11,7 @@ from edge.mapping.mapper import Mapper
 from edge.mapping.model import mapping_schema
 from edge.mapping.outcome import Declared, Mapped, MessageProblem
 from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pack
-from edge.mapping.reading import Reading
+from edge.mapping.reading import Event, Reading
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, SolutionTerm
 from edge.mapping.suggestion import suggest
@@ -24,6 +24,7 @@ __all__ = [
     "Command",
     "CommandError",
     "Declared",
+    "Event",
     "Fault",
     "Mapped",
     "Mapper",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 import pyoxigraph as ox
 
 from edge.mapping.commands import TopicTemplate, payload_template
-from edge.mapping.errors import BadKeyError, Fault, nearest, under
+from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.mapping.values import BadValueError, Converter, literal, shown
+from edge.mapping.without_effect import idle_conversions
 
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
@@ -131,59 +133,86 @@ class ActuatorCompiler:
         self.limits = limits
         self._names: set[str] = set()
 
-    def compile(self, spec: ActuatorSpec, place: Fault) -> Actuator:
-        """Compile one actuator. Raises `BadKeyError`."""
+    def compile(self, spec: ActuatorSpec, place: Fault, faults: FaultsOfTable) -> Actuator | None:
+        """Compile one actuator. Adds its faults to `faults`, and returns None if it cannot be used."""
+        attempt = faults.attempt
         name = f"{self.pack}/{spec.name or spec.topic}"
         if name in self._names:
-            raise BadKeyError("Another actuator of this file has that name.", key="name")
+            faults.add(BadKeyError("Another actuator of this file has that name.", key="name"))
         self._names.add(name)
         query = with_prefixes(spec.query, self.namespaces)
-        variables = _variables(spec.query, query, self.namespaces)
-        if unknown := [each for each in spec.convert if each not in variables]:
-            raise BadKeyError(
-                f"The query does not select ?{unknown[0]}.",
-                key=f"convert.{unknown[0]}",
-                nearest=nearest(unknown[0], variables),
-                allowed=", ".join(variables),
+        variables = attempt(lambda: _variables(spec.query, query, self.namespaces))
+        converters = {}
+        for each, convert in spec.convert.items():
+            found = attempt(partial(_converter, each, convert))
+            if found is not None:
+                converters[each] = found
+        if variables is None:
+            return None
+        for unknown in [each for each in spec.convert if each not in variables]:
+            faults.add(
+                BadKeyError(
+                    f"The query does not select ?{unknown}.",
+                    key=f"convert.{unknown}",
+                    nearest=nearest(unknown, variables),
+                    allowed=", ".join(variables),
+                )
             )
-        added = self._message(name, spec, spec, variables)
+        added = self._message(name, spec, spec, variables, faults)
         removed = None
         if spec.removed is not None:
-            try:
-                removed = self._message(name, spec.removed, spec, variables)
-            except BadKeyError as error:
-                raise _within_removed(error) from None
+            own = FaultsOfTable()
+            removed = self._message(name, spec.removed, spec, variables, own)
+            faults.found += map(_within_removed, own.found)
+        for key, reason in idle_conversions(spec):
+            faults.warn(BadKeyError(reason, key=key))
+        if faults.fatal or added is None:
+            return None
         return Actuator(
             name=name,
             spec=spec,
             query=query,
             added=added,
             removed=removed,
-            converters={each: _converter(each, convert) for each, convert in spec.convert.items()},
+            converters=converters,
             rate=None if spec.rate is None else float(spec.rate),
             place=place,
         )
 
-    def _message(self, name: str, spec: CommandSpec, base: CommandSpec, variables: Collection[str]) -> ActuatorMessage:
+    def _message(
+        self, name: str, spec: CommandSpec, base: CommandSpec, variables: Collection[str], faults: FaultsOfTable
+    ) -> ActuatorMessage | None:
+        attempt = faults.attempt
         topic = spec.topic if spec.topic is not None else base.topic
         if topic is None:
-            raise BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set")
+            faults.add(BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set"))
         if spec.payload is None:
-            raise BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table")
+            faults.add(BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table"))
         as_hex = (spec.encoding if spec.encoding is not None else base.encoding) == "hex"
-        if as_hex and not isinstance(spec.payload, str):
-            raise BadKeyError("A hexadecimal payload must be a text.", key="payload", allowed='"A0 {level|u8}"')
+        if as_hex and spec.payload is not None and not isinstance(spec.payload, str):
+            reason = "A hexadecimal payload must be a text."
+            faults.add(BadKeyError(reason, key="payload", allowed='"A0 {level|u8}"'))
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
+        template = None if topic is None else attempt(lambda: under("topic", _topic_of(variables), topic))
+        payload = None
+        if spec.payload is not None:
+            payload = attempt(lambda: under("payload", lambda given: payload_template(given, variables), spec.payload))
+        if template is None or payload is None:
+            return None
         return ActuatorMessage(
             actuator=name,
-            topic=under("topic", lambda text: TopicTemplate(text, variables), topic),
-            payload=under("payload", lambda payload: payload_template(payload, variables), spec.payload),
+            topic=template,
+            payload=payload,
             qos=1 if qos is None else qos,
             retain=bool(retain),
             limit=self.limits.payload,
             hex=as_hex,
         )
+
+
+def _topic_of(variables: Collection[str]) -> Callable[[str], TopicTemplate]:
+    return lambda text: TopicTemplate(text, variables)
 
 
 def _from_hex(text: str) -> bytes:

@@ -14,7 +14,7 @@ from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ConditionSpec, EventSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
 from edge.mapping.pick import Pick, pick
 from edge.mapping.places import DOCUMENTS, NAME, PayloadPlace, find_place
-from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING, Event
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, EventRule, Rule, TermTemplates, TimeRule
 from edge.mapping.setter import Setter, compile_setter
@@ -27,6 +27,7 @@ from edge.mapping.topics import parse_topic
 from edge.mapping.unit_symbols import UNIT_CODES
 from edge.mapping.units import UNAMBIGUOUS_CODES, UnknownUnit, unit_iri
 from edge.mapping.values import KINDS, BadValueError, Converter, literal
+from edge.mapping.without_effect import Reasons, idle_conditions, idle_in_all, idle_keys, used_defaults
 
 TOPIC: Final = "topic"
 """Built-in capture: the whole topic."""
@@ -63,6 +64,8 @@ class _Known:
     local_when: tuple[Condition, ...]
     times: dict[object, TimeRule] = field(default_factory=dict)
     """Readings with equal time keys share one rule, so that the evaluation parses a message's timestamp only once."""
+    idle: list[Reasons] = field(default_factory=list)
+    """Keys without effect of each compiled reading."""
 
 
 class MappingCompiler:
@@ -91,6 +94,8 @@ class MappingCompiler:
         self.defaults = defaults
         self.own = own
         self.limits = limits
+        self.used: set[str] = set()
+        """Keys of the defaults that have an effect on a reading."""
 
     def compile(self, spec: MappingSpec, faults: FaultsOfTable) -> CompiledMapping | None:
         """Compile one mapping. Adds all its faults to `faults`, and returns None if it cannot be used."""
@@ -125,6 +130,8 @@ class MappingCompiler:
             faults.warn(BadKeyError(reason, key="captures"))
         absolute, local = _parted(when or ())
         fixed, moving = _parted_captures(captures[0] if captures is not None else ())
+        for key, reason in idle_conditions(spec.when if spec.ignore or spec.readings is not None else None):
+            faults.warn(BadKeyError(reason, key=key))
         ignore = bool(spec.ignore)
         rules: tuple[Rule, ...] = ()
         if ignore:
@@ -188,6 +195,9 @@ class MappingCompiler:
                 elif any(error.fault == known_.fault for known_ in faults.found):
                     continue
                 faults.found.append(error)
+        if len(known.idle) == len(spec.readings):
+            for key, reason in idle_in_all(spec, known.idle):
+                faults.warn(BadKeyError(reason, key=key))
         return tuple(rules)
 
     def _is_of_defaults(self, error: BadKeyError, spec: MappingSpec) -> bool:
@@ -271,6 +281,12 @@ class MappingCompiler:
             faults.warn(BadKeyError(several, key="observation"))
         for key, reason in _first_of_several(rule):
             faults.warn(BadKeyError(reason, key=key))
+        idle = idle_keys(lambda key: self._get(key, reading, mapping), reading, convert, known.payload, place.regex)
+        known.idle.append(idle)
+        self.used.update(used_defaults(self.defaults, reading, mapping, idle))
+        for error in [BadKeyError(reason, key=key) for key, reason in idle.items()]:
+            if _is_own(error, reading):
+                faults.warn(error)
         return rule
 
     def _setter(
@@ -447,10 +463,16 @@ class MappingCompiler:
 
     def _event(self, value: object, payload: str) -> EventRule | None:
         if not isinstance(value, EventSpec):
-            return EventRule(None) if value is True else None
+            return EventRule(None, Event()) if value is True else None
+        event = Event(within=None if value.within is None else float(value.within))
+        if value.id is None and event.within is None:
+            raise BadKeyError('The table says nothing: it needs "event.id" or "event.within".', key="event")
+        if value.id is None:
+            return EventRule(None, event)
         if payload not in DOCUMENTS:
-            raise BadKeyError(f"The payload {payload} has no paths.", key="event.id", allowed="event = true")
-        return EventRule(under("event.id", parse_path, value.id))
+            allowed = "event = true, event = { within = 2 }"
+            raise BadKeyError(f"The payload {payload} has no paths.", key="event.id", allowed=allowed)
+        return EventRule(under("event.id", parse_path, value.id), event)
 
     def _payload_captures(
         self, spec: MappingSpec, payload: str

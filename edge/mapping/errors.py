@@ -131,6 +131,10 @@ def line_of(text: str, keys: Sequence[str], table: str, index: int | None, table
     start, end, found = 0, len(lines), None
     if index is not None:
         headers = [number for number, mark in marks if mark == f"[[{table}]]"]
+        if not headers:  # [mapping], or mapping = [...]
+            headers = [number for number, mark in marks if mark == f"[{table}]" or mark.startswith(f"{table}=")] * (
+                index + 1
+            )
         if index >= len(headers):
             return None
         start = found = headers[index]

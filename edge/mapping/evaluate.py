@@ -14,8 +14,8 @@ from edge.mapping.jsonpath import MEMBER, JsonPath
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
-from edge.mapping.reading import Reading
-from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
+from edge.mapping.reading import Event, Reading
+from edge.mapping.rules import CompiledMapping, EventRule, Rule, Terms, TimeRule
 from edge.mapping.senml import SenmlRecord, records
 from edge.mapping.template import CaptureError
 from edge.mapping.times import BadTimeError
@@ -200,16 +200,16 @@ class MessageEvaluation:
             if scaled is None:
                 return
             convert = scaled
-        event = self._event(rule, rule.event.path, parent) if rule.event is not None and rule.event.path else ""
+        event = self._event(rule, rule.event, rule.event.path, parent) if rule.event and rule.event.path else None
         self._emit(ready, value, captures, unit_code, time, convert=convert, event=event)
 
-    def _event(self, rule: Rule, path: JsonPath, parent: object) -> str:
-        """Return what identifies the event; "" if nothing does."""
+    def _event(self, rule: Rule, given: EventRule, path: JsonPath, parent: object) -> Event:
+        """Return the event with its id, if the payload has one."""
         found = path.first(self._start(path, parent))
         if found is None or isinstance(found, dict | list):
             self.out.problem(rule.mapping, "event", f'the payload has no id at "{path.text}"', kept=True)
-            return ""
-        return plain_text(found)
+            return given.event
+        return given.event._replace(id=plain_text(found))
 
     def _scaled(self, rule: Rule, parent: object) -> Converter | None:
         """Return the converter with the factors in the payload; None if one is missing."""
@@ -328,7 +328,7 @@ class MessageEvaluation:
         time: datetime | None,
         what: str | None = None,
         convert: Converter | None = None,
-        event: str = "",
+        event: Event | None = None,
     ) -> None:
         rule = ready.rule
         try:
@@ -363,7 +363,7 @@ class MessageEvaluation:
                 self.message.topic,
                 time,
                 rule.store,
-                None if rule.event is None else event,
+                event if event is not None or rule.event is None else rule.event.event,
             ),
             rule.mapping,
         )

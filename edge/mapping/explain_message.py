@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 from edge.mapping.evaluate import BoundMapping
+from edge.mapping.explain_conditions import failed, failed_in, other_level
 from edge.mapping.jsonpath import Hit
-from edge.mapping.mapper import Mapper, fits
+from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS
@@ -17,6 +20,7 @@ from edge.mapping.reading import Reading
 from edge.mapping.rules import Rule
 from edge.mapping.suggestion import suggest
 
+_MOST_OTHERS: Final = 5
 _KEYS = (
     "observation",
     "value",
@@ -56,6 +60,8 @@ class MessageExplanation:
     """In order of precedence."""
     nearest: tuple[str, ...] = ()
     """For an unmapped topic: the most similar topic patterns."""
+    others: tuple[Candidate, ...] = ()
+    """For an unmapped topic: the mappings of these patterns, and mappings with another `topic_regex`."""
     reasons: tuple[str, ...] = ()
     """Times and units that the payload lacks, and for a message without readings and problems: why each reading of the
     applied mappings yields nothing.
@@ -68,21 +74,7 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     """Explain how `mapper` evaluates a message (`now`: time of arrival), and suggest a mapping for it."""
     outcome = mapper.map(topic, payload, now)
     message = PayloadMessage(topic, payload)
-    candidates: list[Candidate] = []
-    for group in mapper.groups(topic):
-        for bound in group:
-            mapping = bound.mapping
-            applied = mapping.name in outcome.mappings
-            if applied:
-                why = "ignores the message" if mapping.ignore else "applied"
-            elif not payload:
-                why = "the payload is empty: a cleared retained message"
-            elif not fits(mapping, message):
-                why = "its condition on the payload does not hold"
-            else:
-                why = "a mapping of higher precedence was applied"
-            captures = {name: value for name, value in bound.captures.items() if name != "topic"}
-            candidates.append(Candidate(mapping.name, mapping.topic.text, captures, applied, why))
+    candidates = list(_candidates(mapper, outcome, message))
     if not candidates and (writer := mapper.writer(topic)) is not None:
         candidates.append(Candidate(*writer, {}, True, "what this actuator sends itself"))
     if outcome.matched:
@@ -95,7 +87,42 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
         return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
-    return MessageExplanation(topic, outcome, tuple(candidates), tuple(nearest), suggestion=suggest(topic, payload))
+    others = tuple(islice(_others(mapper, topic, {each.mapping for each in candidates}, nearest), _MOST_OTHERS))
+    return MessageExplanation(
+        topic, outcome, tuple(candidates), tuple(nearest), others, suggestion=suggest(topic, payload)
+    )
+
+
+def _candidates(mapper: Mapper, outcome: Mapped, message: PayloadMessage) -> Iterator[Candidate]:
+    """Yield the mappings whose topic pattern matches, by descending precedence."""
+    first = ""
+    for group in mapper.groups(message.topic):
+        for bound in group:
+            mapping = bound.mapping
+            applied = mapping.name in outcome.mappings
+            if applied:
+                why = "ignores the message" if mapping.ignore else "applied"
+            elif not message.payload:
+                why = "the payload is empty: a cleared retained message"
+            elif reason := failed(mapping.when, message.read_by(mapping.layout)):
+                why = f"its condition does not hold: {reason}"
+            else:
+                why = f"{first} takes precedence" if first else "the message was not read"
+            captures = {name: value for name, value in bound.captures.items() if name != "topic"}
+            yield Candidate(mapping.name, mapping.topic.text, captures, applied, why)
+        if not first and not all(bound.mapping.also for bound in group):
+            first = next((bound.mapping.name for bound in group if bound.mapping.name in outcome.mappings), "")
+
+
+def _others(mapper: Mapper, topic: str, shown: Collection[str], nearest: Collection[str]) -> Iterator[Candidate]:
+    """Yield mappings that do not match a topic, with the level in which it differs from their pattern."""
+    for mapping in (each for pack in mapper.packs for each in pack.mappings if each.name not in shown):
+        why = other_level(mapping.topic, topic)
+        if why is None and mapping.topic_regex is not None:
+            why = "its `topic_regex` does not match the topic"
+        elif why is None or mapping.topic.text not in nearest:
+            continue
+        yield Candidate(mapping.name, mapping.topic.text, {}, False, why)
 
 
 def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> Iterator[str]:
@@ -131,13 +158,14 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
 def _reason(rule: Rule, message: PayloadMessage, hits: Sequence[Hit]) -> str:
     if rule.terms is None:
         return "it is ignored"
-    if not rule.applies(message):
-        return "its condition does not hold"
+    if reason := failed(rule.when, message):
+        return f"its condition does not hold: {reason}"
     if rule.path is not None and not hits:
         return "the payload has no such value"
     taken = [hit for hit in hits if rule.takes(hit.parent)]
     if hits and not taken:
-        return "its condition on the object that contains the value does not hold"
+        reason = failed_in(rule.local_when, [hit.parent for hit in hits])
+        return f"its condition on the object that contains the value does not hold: {reason}"
     if any(isinstance(hit.value, dict | list) for hit in taken):
         return "it is an object or a list, and not a value"
     if taken and all(hit.value is None for hit in taken):
@@ -155,8 +183,6 @@ def members(reading: Reading) -> dict[str, str]:
         value = getattr(reading, key)
         if value is not None:
             found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
-    if found.get("event") == "":
-        found["event"] = "each message"
     return found
 
 
@@ -171,6 +197,7 @@ def to_json(explanation: MessageExplanation) -> dict[str, object]:
             {"mapping": each.mapping, "topic": each.topic, "applied": each.applied, "why": each.why}
             for each in explanation.candidates
         ],
+        "others": [{"mapping": each.mapping, "topic": each.topic, "why": each.why} for each in explanation.others],
         "readings": [members(reading) for reading in outcome.readings],
         "problems": [
             {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}

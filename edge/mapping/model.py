@@ -54,9 +54,15 @@ class StoreSpec(Table):
 class EventSpec(Table):
     """Readings that are events, and how a repetition of the same event is recognised."""
 
-    id: str = Field(
+    id: str | None = Field(
+        default=None,
         description="JSON path of a number or text that identifies an event, such as a counter: messages with the same "
-        "one are the same event."
+        "one are the same event.",
+    )
+    within: Annotated[Number, Field(gt=0, le=3600)] | None = Field(
+        default=None,
+        description="Seconds within which an equal value, or an equal value with the same id, is the same event, which "
+        "several gateways report. Default: 60 with an id; without one, each message is an event.",
     )
 
 
@@ -117,7 +123,8 @@ class ReadingKeys(Table):
     event: StrictBool | EventSpec | None = Field(
         default=None,
         description="Whether each reading counts, also with the same value, as of a button: subscribers see it removed "
-        'and added. { id = "PATH" }: messages with the same id are one event.',
+        'and added. { id = "PATH" }: messages with the same id are one event. { within = 2 }: equal values within 2 s '
+        "are.",
     )
 
 

@@ -2,71 +2,43 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import TOPIC, MappingCompiler, shared_observation
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
-from edge.mapping.model import (
-    ActuatorSpec,
-    CommandSpec,
-    ConditionSpec,
-    ConvertSpec,
-    DecodeSpec,
-    EventSpec,
-    FieldSpec,
-    FileSpec,
-    Listing17Entry,
-    MappingSpec,
-    ReadingKeys,
-    ReadingSpec,
-    SetSpec,
-    StoreSpec,
-    TimeSpec,
-)
+from edge.mapping.model import FileSpec, Listing17Entry
 from edge.mapping.rules import CompiledMapping
-from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
+from edge.mapping.serial_model import SerialSpec
 from edge.mapping.serial_ports import SerialPort, serial_port
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import namespace_table
+from edge.mapping.usable_part import LISTS, STAND_IN, UsablePart, known_keys, place_of, usable_part, with_lists
+from edge.mapping.without_effect import idle_defaults
 
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 _LINE = re.compile(r"\(at line ([0-9]+)")
-_TABLES: Final[dict[str | int, type[BaseModel]]] = {
-    "mapping": MappingSpec,
-    "readings": ReadingSpec,
-    "defaults": ReadingKeys,
-    "time": TimeSpec,
-    "store": StoreSpec,
-    "event": EventSpec,
-    "set": SetSpec,
-    "when": ConditionSpec,
-    "semantic-mappings": Listing17Entry,
-    "actuator": ActuatorSpec,
-    "removed": CommandSpec,
-    "convert": ConvertSpec,
-    "serial": SerialSpec,
-    "framing": FramingSpec,
-    "crc": ChecksumSpec,
-    "fields": FieldSpec,
-    "decode": DecodeSpec,
+_WITHIN: Final = re.compile(r"(.+)(?:\.[^.\[\]]+|\[[0-9]+\])")
+"""A key within a table or list, and the key of that."""
+_REPEATED: Final = {
+    "mapping": "A file can have several of these tables: write [[mapping]].",
+    "actuator": "A file can have several of these tables: write [[actuator]].",
+    "serial": "A file can have several of these tables: write [[serial]].",
+    "readings": "A mapping can have several of these tables: write [[mapping.readings]].",
 }
-_BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
-"""Names of union branches, which are not keys of the file."""
-_LISTS: Final = ("mapping", "actuator", "serial")
-"""Tables that can occur several times in a file."""
+"""Faults of tables that are written with single brackets."""
+_READINGS: Final = "A reading belongs to a mapping: write [[mapping.readings]] after its [[mapping]]."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +115,8 @@ class _Loader:
         self.strict = strict
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
-        self.numbers: dict[str, list[int]] = {}
-        """By kind of table: the positions in the file of those that were validated; empty: all."""
+        self.part = UsablePart()
+        """The part of the file that is compiled, if it has wrong types."""
 
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
@@ -178,59 +150,35 @@ class _Loader:
         try:
             return FileSpec.model_validate(data)
         except ValidationError as error:
-            for detail in error.errors():
-                self._translate(detail, data)
+            self.part = usable_part(data, error.errors())
+            shown = with_lists(data)
+            for detail in (*error.errors(), *self.part.further):
+                self._translate(detail, shown)
             # A table or text gives faults for both alternatives; the fault within the table is the useful one.
-            deeper = {(each.mapping, (each.key or "").rpartition(".")[0]) for each in self.faults}
+            deeper = {
+                (each.mapping, within[1]) for each in self.faults if (within := _WITHIN.fullmatch(each.key or ""))
+            }
             self.faults = [each for each in self.faults if (each.mapping, each.key) not in deeper]
-            return self._rest(data, error.errors())
-
-    def _rest(self, data: Mapping[str, object], details: Sequence[ErrorDetails]) -> FileSpec | None:
-        """Return the file without unknown keys and without the tables that have other faults, to find further faults.
-
-        None if the faults are not in such tables: they could cause the further ones.
-        """
-        rest = copy.deepcopy(dict(data))
-        faulty: set[tuple[str, int]] = set()
-        for detail in details:
-            place = _place(detail)
-            table = _table_at(rest, place)
-            if detail["type"] == "extra_forbidden" and isinstance(table, dict):
-                value = table.pop(place[-1], None)
-                # A misspelt key: without its value, others would seem to be missing.
-                if meant := nearest(str(place[-1]), _known_keys(place)):
-                    table.setdefault(meant, value)
-            elif len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int):
-                faulty.add((str(place[0]), place[1]))
-            else:
-                return None
-        for name in _LISTS:
-            entries = rest.get(name)
-            if isinstance(entries, list):
-                self.numbers[name] = [number for number in range(len(entries)) if (name, number) not in faulty]
-                rest[name] = [entries[number] for number in self.numbers[name]]
-        try:
-            return FileSpec.model_validate(rest)
-        except ValidationError:  # a union, whose branches have different faults
-            return None
-
-    def _number(self, table: str, index: int) -> int:
-        """Return the position in the file of a table that was validated."""
-        return self.numbers[table][index] if table in self.numbers else index
+            return self.part.spec
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
-        place = _place(detail)
-        listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
+        place = place_of(detail)
+        listed = str(place[0]) if len(place) > 1 and place[0] in LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
         steps = place[2:] if listed is not None and len(place) > 2 else place
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
-        if detail["type"] == "extra_forbidden":
-            known = _known_keys(place)
+        if detail["type"] == "extra_forbidden" and place[0] in ("reading", "readings"):
+            fault = Fault(_READINGS)
+        elif detail["type"] == "list_type" and place[-1] in _REPEATED and isinstance(detail["input"], dict):
+            fault = Fault(_REPEATED[str(place[-1])])
+        elif detail["type"] == "extra_forbidden":
+            known = known_keys(place)
             fault = Fault("Unknown key.", nearest=nearest(str(place[-1]), known), allowed=", ".join(known))
         else:
             message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             if "values" in place or "equals" in place or "one_of" in place:
                 message = "must be true, false, a number or a text"
+            message = re.sub("a valid dictionary or instance of [A-Za-z]+", "a table", message)
             fault = Fault(message[:1].upper() + message[1:] + ".")
         where = self._place(listed or "mapping", mapping, line)
         fault = replace(where, reason=fault.reason, key=key or None, nearest=fault.nearest, allowed=fault.allowed)
@@ -238,7 +186,7 @@ class _Loader:
             self.faults.append(fault)
 
     def _where(self, place: list[str | int], data: Mapping[str, object]) -> tuple[str | None, int | None]:
-        if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int):
+        if len(place) > 1 and place[0] in LISTS and isinstance(place[1], int):
             table, index = str(place[0]), place[1]
             entries = data.get(table)
             entry = entries[index] if isinstance(entries, list) else None
@@ -251,7 +199,7 @@ class _Loader:
         return Fault("", file=self.file or self.name, line=line, mapping=name, table=table)
 
     def _line(self, keys: list[str], table: str = "mapping", index: int | None = None) -> int | None:
-        return line_of(self.text, keys, table, index, _LISTS)
+        return line_of(self.text, keys, table, index, LISTS)
 
     def _line_within(self, line: int | None, within: int | None) -> int | None:
         """Return the line in the file for line `within` of the key's text; the key is at `line`."""
@@ -264,9 +212,10 @@ class _Loader:
     def _compile(self, spec: FileSpec) -> tuple[list[CompiledMapping], list[Actuator]]:
         faults = FaultsOfTable()
         namespaces = namespace_table(spec.namespaces, faults)
-        if faults.found:  # faults of CURIEs would only repeat them
-            self._report(faults)
-            return [], []
+        self._report(faults)
+        # Otherwise each use of the prefix would be a fault, too.
+        namespaces.update({prefix: STAND_IN for prefix in spec.namespaces if prefix not in namespaces})
+        faults = FaultsOfTable()
         compiler = MappingCompiler(
             self.name,
             namespaces,
@@ -287,38 +236,50 @@ class _Loader:
                 mappings.append(compiled)
                 faults.found += _repeated(compiled, observations)
             for error in faults.found:
-                self._refuse(error, "mapping", self._number("mapping", index), mapping.name or mapping.topic)
+                self._refuse(error, "mapping", self.part.number("mapping", index), mapping.name or mapping.topic)
+        for key, reason in idle_defaults(spec.defaults, compiler.used) if mappings else ():
+            warning = BadKeyError(reason, key=key)
+            warning.warning = warning.of_defaults = True
+            self._refuse(warning, "mapping", 0, None)
         actuators = []
         actuator_compiler = ActuatorCompiler(self.name, namespaces, self.limits)
         for index, actuator in enumerate(spec.actuator):
-            name, number = actuator.name or actuator.topic, self._number("actuator", index)
-            try:
-                place = self._place("actuator", name, self._line(["query"], "actuator", number))
-                actuators.append(actuator_compiler.compile(actuator, place))
-            except BadKeyError as error:
+            name, number = actuator.name or actuator.topic, self.part.number("actuator", index)
+            place = self._place("actuator", name, self._line(["query"], "actuator", number))
+            faults = FaultsOfTable()
+            found = actuator_compiler.compile(actuator, place, faults)
+            if found is not None:
+                actuators.append(found)
+            for error in faults.found:
                 self._refuse(error, "actuator", number, name)
         return mappings, actuators
 
     def _ports(self, specs: list[SerialSpec]) -> list[SerialPort]:
         ports: list[SerialPort] = []
         for index, spec in enumerate(specs):
-            number = self._number("serial", index)
-            try:
-                if spec.name in [port.name for port in ports]:
-                    raise BadKeyError("Another port of this file has that name.", key="name")
-                place = self._place("serial", spec.name, self._line(["name"], "serial", number))
-                ports.append(serial_port(spec, place))
-            except BadKeyError as error:
+            number = self.part.number("serial", index)
+            faults = FaultsOfTable()
+            if spec.name in [port.name for port in ports]:
+                faults.add(BadKeyError("Another port of this file has that name.", key="name"))
+            place = self._place("serial", spec.name, self._line(["name"], "serial", number))
+            port = serial_port(spec, place, faults)
+            if port is not None:
+                ports.append(port)
+            for error in faults.found:
                 self._refuse(error, "serial", number, spec.name)
         return ports
 
     def _report(self, faults: FaultsOfTable) -> None:
         """Add faults outside of the tables of mappings, actuators and ports."""
         for error in faults.found:
+            if self.part.caused("", 0, error.fault):
+                continue
             keys = [part.strip('"') for part in (error.fault.key or "").split(".", 1)]
             self._add(replace(error.fault, file=self.file or self.name, line=self._line(keys)), error)
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
+        if self.part.caused(table, index, error.fault):
+            return
         if error.of_defaults:
             key = f"defaults.{error.fault.key}"
             line = self._line([part.strip('"') for part in key.split(".", 2)])
@@ -354,7 +315,10 @@ class _Loader:
             except ValidationError as error:
                 for detail in error.errors():
                     self._translate(replace_place(detail, topic), data)
-                continue
+                # The other keys can have faults, too.
+                given = entry if isinstance(entry, dict) else {}
+                keys = {key: given[key] for key in Listing17Entry.model_fields if isinstance(given.get(key), str)}
+                keys.setdefault("observation", STAND_IN)
             # Listing 17 has no captures: braces are literal.
             quoted = {key: str(value).replace("{", "{{").replace("}", "}}") for key, value in keys.items()}
             mappings.append({"topic": topic.replace("{", "{{").replace("}", "}}"), "name": topic, **quoted})
@@ -363,28 +327,6 @@ class _Loader:
 
     def _fault(self, reason: str, *, line: int | None = None, key: str | None = None) -> None:
         self.faults.append(Fault(reason, file=self.file or self.name, line=line, key=key))
-
-
-def _place(detail: ErrorDetails) -> list[str | int]:
-    """Return the keys and positions that lead to a fault."""
-    return [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
-
-
-def _table_at(data: object, place: Sequence[str | int]) -> object:
-    """Return the table in which the last key of a place is; None if keys have names that are taken for branches."""
-    table: Any = data
-    for step in place[:-1]:
-        try:
-            table = table[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return table
-
-
-def _known_keys(place: Sequence[str | int]) -> list[str]:
-    """Return the keys of the table in which the last key is."""
-    table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
-    return [field.alias or name for name, field in table.model_fields.items()]
 
 
 def _repeated(mapping: CompiledMapping, observations: dict[object, CompiledMapping]) -> list[BadKeyError]:

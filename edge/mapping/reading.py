@@ -15,6 +15,20 @@ XSD_INTEGER = XSD + "integer"
 XSD_STRING = XSD + "string"
 
 
+class Event(NamedTuple):
+    """An event that a reading reports."""
+
+    id: str = ""
+    """Identifies the event; empty: nothing does."""
+    within: float | None = None
+    """Seconds within which reports of the same id and value are one event; None: the default of events with an id."""
+
+    def __str__(self) -> str:
+        """Describe how it is recognised."""
+        text = self.id or "each message"
+        return text if self.within is None else f"{text}, once within {self.within:g} s"
+
+
 class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen dataclass takes three times as long
     """One value of one observation (SOSA; "Dynamic Linked Data", section 5.4, Listings 17 and 18).
 
@@ -44,5 +58,5 @@ class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen 
     """Timestamp in the message, with zone, in UTC; None if it has none."""
     store: StoreRules | None = None
     """How the reading is stored in the history; None: it is not."""
-    event: str | None = None
-    """Identifies the event that it reports; "": it is an event, and nothing identifies it. None: it is a state."""
+    event: Event | None = None
+    """The event that it reports; None: it is a state."""

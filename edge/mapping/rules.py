@@ -11,6 +11,7 @@ from edge.mapping.decode import Decoder
 from edge.mapping.jsonpath import JsonPath
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.pick import Pick
+from edge.mapping.reading import Event
 from edge.mapping.setter import Setter
 from edge.mapping.store import StoreRules
 from edge.mapping.template import Template
@@ -117,7 +118,9 @@ class EventRule:
     """Each reading is an event."""
 
     path: JsonPath | None
-    """Leads to what identifies an event; None: each message is one."""
+    """Leads to what identifies an event; None: nothing does."""
+    event: Event
+    """The event of a reading without an id."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from edge.mapping.checksums import ALGORITHMS, ALIASES, Checksum
-from edge.mapping.errors import BadKeyError, Fault, nearest
+from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest
 from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
+from edge.mapping.without_effect import idle_port_keys
 
 TOPIC: Final = "serial/"
 """Prefix of the topics of frames; the name of the port follows."""
@@ -91,14 +92,21 @@ def port_of(topic: str) -> str:
     return topic.removeprefix(TOPIC).partition("/")[0] if topic.startswith(TOPIC) else ""
 
 
-def serial_port(spec: SerialSpec, place: Fault) -> SerialPort:
-    """Compile one port. Raises `BadKeyError`."""
+def serial_port(spec: SerialSpec, place: Fault, faults: FaultsOfTable) -> SerialPort | None:
+    """Compile one port. Adds its faults to `faults`, and returns None if it cannot be used."""
+    attempt = faults.attempt
     if not _NAME.fullmatch(spec.name):
-        raise BadKeyError("A name has 1 to 64 letters, digits, _, - and dots.", key="name")
-    checksum = None if spec.crc is None else _checksum(spec.crc)
-    given = spec.framing
-    framing = _framing(FramingSpec(kind=given) if isinstance(given, str) else given, checksum)
-    return SerialPort(spec.name, spec, _device(spec.device), framing, checksum, place)
+        faults.add(BadKeyError("A name has 1 to 64 letters, digits, _, - and dots.", key="name"))
+    given = spec.crc
+    checksum = None if given is None else attempt(lambda: _checksum(given))
+    form = spec.framing
+    framing = attempt(lambda: _framing(FramingSpec(kind=form) if isinstance(form, str) else form, checksum))
+    device = attempt(lambda: _device(spec.device))
+    for key, reason in idle_port_keys(spec, 0 if checksum is None else checksum.algorithm.size):
+        faults.warn(BadKeyError(reason, key=key))
+    if faults.fatal or framing is None or device is None:
+        return None
+    return SerialPort(spec.name, spec, device, framing, checksum, place)
 
 
 def _device(text: str) -> str | UsbDevice:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from edge.mapping.payload import PayloadError, PayloadMessage
+from edge.mapping.payload_leaves import Leaf, NamedItems, iri_part, leaves, named_items, snake, step
 from edge.mapping.times import BadTimeError, time_format
 from edge.mapping.values import JsonNumber
 
 _MOST_READINGS: Final = 40
-_DEEPEST: Final = 8
+_MOST_LISTS: Final = 20
 _LONGEST_TOPIC: Final = 65_535
 _SUFFIXES: Final = {
     **{unit.lower(): unit for unit in ("mV", "V", "mA", "A", "W", "kW", "Wh", "kWh", "Pa", "hPa", "kPa", "mbar", "Hz")},
@@ -66,7 +68,6 @@ _KIND: Final = re.compile(r"([a-z]{2,}?)s?")
 """A level that can name the identifier after it, as in `device/0A1B` or `rooms/3`."""
 _TAKEN: Final = frozenset({"topic", "member", "name", "key"})
 """Captures that are built in, or that paths of the suggestion have."""
-_NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _COMMA_NUMBER: Final = re.compile(r"[-+]?[0-9]+,[0-9]+")
 _TRUTHS: Final = frozenset({"on", "off", "true", "false"})
 
@@ -77,18 +78,6 @@ class _Topic(NamedTuple):
     """Beginning of the IRIs of observations."""
     subject: str
     """Name of the thing that the message is about, for labels."""
-
-
-class _Leaf(NamedTuple):
-    path: str
-    names: tuple[str, ...]
-    """Member names and captures on the path."""
-    value: object
-
-    @property
-    def number(self) -> str | None:
-        """Its number, which may be written as a text; None if it is something else."""
-        return self.value if isinstance(self.value, str) and _NUMBER.fullmatch(self.value) else None
 
 
 def suggest(topic: str, payload: bytes) -> str | None:
@@ -107,8 +96,7 @@ def suggest(topic: str, payload: bytes) -> str | None:
         place = _place(topic, scalar=False)
         lines = ['payload = "senml"', f'observation = "{place.observation}/{{name}}"', 'label = "{name}"']
     elif isinstance(document, dict | list):
-        place = _place(topic, scalar=False)
-        lines = _document_lines(place, document)
+        return "\n".join("\n".join(["[[mapping]]", *lines]) + "\n" for lines in _tables(topic, document))
     else:
         place = _place(topic, scalar=True)
         lines = _text_lines(place, topic, message)
@@ -137,16 +125,16 @@ def _place(topic: str, *, scalar: bool) -> _Topic:
             base.append(f"{{{name}}}")
         else:
             pattern.append(level.replace("{", "{{").replace("}", "}}"))
-            if word := _iri_part(level):
+            if word := iri_part(level):
                 base.append(word)
     subject = f"{{{names[-1]}}}" if names else "{topic}"
     return _Topic("/".join(pattern), "edge:" + ("/".join(base) or "message"), subject)
 
 
-def _capture(before: str, names: Sequence[str]) -> str:
+def _capture(before: str, names: Sequence[str], otherwise: str = "device") -> str:
     """Return a name for a capture: the level before it, as in `device/0A1B`, or "device"."""
     kind = _KIND.fullmatch(before) if before not in _ACTIONS else None
-    name = kind[1] if kind is not None and kind[1] not in _TAKEN else "device"
+    name = kind[1] if kind is not None and kind[1] not in _TAKEN else otherwise
     while name in names:
         name += "_"
     return name
@@ -175,45 +163,113 @@ def _unit_line(unit: str | None) -> str:
     return '# unit = "..."  # edge mapping units' if unit is None else f'unit = "{unit}"  # a guess by the name'
 
 
-def _document_lines(place: _Topic, document: object) -> list[str]:
+def _tables(topic: str, document: object) -> list[list[str]]:
+    """Return the lines of the mappings of a JSON payload: one for each list of named items, and one for the rest."""
+    place = _place(topic, scalar=False)
     time = next(_time_paths(document), None)
     start, content = _content(document)
-    leaves = list(_leaves(content, start, (), 0))
-    wanted = [leaf for leaf in leaves if not _describes(leaf, time)]
+    tables = []
+    for items in islice(named_items(content, start), _MOST_LISTS):
+        found = list(leaves(items.items))
+        values = _values([leaf for leaf in found if leaf.path != items.name], next(_time_paths(items.items[0]), None))
+        if values:
+            tables.append(_item_lines(place, items, values, time))
+    rest = _values(list(leaves([content], start, named=True)), time, strict=bool(tables))
+    if rest or not tables:
+        tables.insert(0, _document_lines(place, rest, time))
+    return [[f"topic = {_quoted(place.pattern)}", 'payload = "json"', *lines] for lines in tables]
+
+
+def _values(found: Sequence[Leaf], time: str | None, *, strict: bool = False) -> list[Leaf]:
+    """Return the leaves that are probably values. `time`: path of the time. `strict`: if there are none, no others."""
+    wanted = [leaf for leaf in found if not _describes(leaf, time)]
     # Texts are rarely values, except those of switches.
     values = [leaf for leaf in wanted if leaf.number is not None or _is_truth(leaf.value)]
-    found = values or wanted or leaves
+    return values if strict else values or wanted or list(found)
+
+
+def _document_lines(place: _Topic, found: Sequence[Leaf], time: str | None) -> list[str]:
     chosen = found[:_MOST_READINGS]
-    members = [leaf.names[-1:] for leaf in chosen]
-    lines = [
-        'payload = "json"',
-        f'observation = "{place.observation}/{{member}}"',
-        f'label = "{{member}} of {place.subject}"',
+    members = [leaf.member for leaf in chosen]
+    # Words of IRIs by leaf; those of a member of its own are {member}.
+    own = [
+        None if members.count(leaf.member) == 1 and _is_member(leaf) else "/".join(leaf.names) or "value"
+        for leaf in chosen
     ]
+    own = _apart(chosen, own)
+    lines = []
+    if None in own or not chosen:
+        lines = [f'observation = "{place.observation}/{{member}}"', f'label = "{{member}} of {place.subject}"']
     if time is not None:
         lines.append(f"time = {_quoted(time)}")
-    lines.append("readings = [  # units are guesses by the names" if any(map(_leaf_unit, chosen)) else "readings = [")
-    if not chosen:
-        lines.append('  { path = "{key}", datatype = "auto" },')
+    readings = [
+        _reading(leaf, f"{place.observation}/{rest}" if rest else None, f"{rest} of {place.subject}")
+        for leaf, rest in zip(chosen, own, strict=True)
+    ]
+    return [*lines, *_reading_lines(chosen, readings, len(found))]
+
+
+def _item_lines(place: _Topic, items: NamedItems, found: Sequence[Leaf], time: str | None) -> list[str]:
+    """Return the lines of a mapping that reads each of these items. `time`: path of the time of the whole payload."""
+    name = _capture(items.names[-1] if items.names else "", re.findall(r"[A-Za-z_]\w*(?=\})", place.pattern), "item")
+    base = "/".join((place.observation, *items.names, f"{{{name}}}"))
+    chosen = found[:_MOST_READINGS]
+    lines = [f"each = {_quoted(f'{items.path}[*]')}", f"captures = {{ {name} = {_quoted(step(items.name))} }}"]
+    own_time = next(_time_paths(items.items[0]), None)
+    if own_time is not None or time is not None:
+        lines.append(f"time = {_quoted(own_time if own_time is not None else f'$.{time}')}")
+    readings = []
     for leaf in chosen:
-        keys = [f"path = {_quoted(leaf.path or '$')}"]
-        captured = any(name.startswith("{") for name in leaf.names)
-        if captured or members.count(leaf.names[-1:]) > 1 or leaf.names[-1:] == () or leaf.names[-1].isdigit():
-            rest = "/".join(_iri_part(name) or "value" for name in leaf.names) or "value"
-            keys += [f'observation = "{place.observation}/{rest}"', f'label = "{rest} of {place.subject}"']
-        if unit := _leaf_unit(leaf):
-            keys.append(f'unit = "{unit}"')
-        if leaf.number is None:
-            keys.append(f'datatype = "{"boolean" if _is_truth(leaf.value) else "string"}"')
-        lines.append(f"  {{ {', '.join(keys)} }},")
-    if len(found) > len(chosen):
-        lines.append(f"  # {len(found) - len(chosen)} more values are left out")
+        rest = "/".join(leaf.names)
+        reading = _reading(leaf, f"{base}/{rest}", f"{rest} of {{{name}}}")
+        # A single reading would be required by default.
+        optional = len(chosen) == 1 and not leaf.always
+        readings.append(reading.replace(" },", ", required = false },") if optional else reading)
+    return [*lines, *_reading_lines(chosen, readings, len(found))]
+
+
+def _is_member(leaf: Leaf) -> bool:
+    """Whether the last step of a path is the name of a member, and not a number."""
+    captured = any(name.startswith("{") for name in leaf.names)
+    return bool(leaf.names) and leaf.names[-1] == iri_part(leaf.member) and not captured and not leaf.member.isdigit()
+
+
+def _apart(chosen: Sequence[Leaf], own: Sequence[str | None]) -> list[str | None]:
+    """Return words of IRIs without those that {member} gives for another value."""
+    members = {quote(leaf.member, safe=":") for leaf, rest in zip(chosen, own, strict=True) if rest is None}
+    found: list[str | None] = []
+    for rest in own:
+        word = rest
+        while word is not None and (word in members or (word != rest and word in own)):
+            word += "-value"
+        found.append(word)
+    return found
+
+
+def _reading(leaf: Leaf, observation: str | None, label: str) -> str:
+    keys = [f"path = {_quoted(leaf.path or '$')}"]
+    if observation is not None:
+        keys += [f'observation = "{observation}"', f'label = "{label}"']
+    if unit := _leaf_unit(leaf):
+        keys.append(f'unit = "{unit}"')
+    if leaf.scale is not None:
+        keys.append(f"{leaf.scale[0]} = {_quoted(leaf.scale[1])}")
+    if leaf.number is None:
+        keys.append(f'datatype = "{"boolean" if _is_truth(leaf.value) else "string"}"')
+    return f"  {{ {', '.join(keys)} }},"
+
+
+def _reading_lines(chosen: Sequence[Leaf], readings: Sequence[str], number: int) -> list[str]:
+    lines = ["readings = [  # units are guesses by the names" if any(map(_leaf_unit, chosen)) else "readings = ["]
+    lines += readings or ['  { path = "{key}", datatype = "auto" },']
+    if number > len(chosen):
+        lines.append(f"  # {number - len(chosen)} more values are left out")
     return [*lines, "]"]
 
 
-def _describes(leaf: _Leaf, time: str | None) -> bool:
+def _describes(leaf: Leaf, time: str | None) -> bool:
     """Whether a leaf is the time of a value, or says how the message came."""
-    name = _snake(leaf.names[-1:])
+    name = snake(leaf.member)
     return leaf.path == time or name in _TIMES or _METADATA.fullmatch(name) is not None
 
 
@@ -237,7 +293,7 @@ def _time_paths(document: object) -> Iterator[str]:
         return
     form = time_format("auto", None)
     for key, value in document.items():
-        if _snake((key,)) in _TIMES and isinstance(value, str):
+        if snake(key) in _TIMES and isinstance(value, str):
             try:
                 form.parse(value)
             except BadTimeError:
@@ -245,83 +301,27 @@ def _time_paths(document: object) -> Iterator[str]:
             yield key
 
 
-def _leaves(node: object, path: str, names: tuple[str, ...], depth: int) -> Iterator[_Leaf]:
-    # The depth is bounded, because the payload comes from a device.
-    if depth > _DEEPEST:
-        return
-    if isinstance(node, dict):
-        first = _same(list(node.values()))
-        if first is not None and "{key}" not in names:
-            yield from _leaves(first, _joined(path, "{key}"), (*names, "{key}"), depth + 1)
-            return
-        for key, value in node.items():
-            plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
-            # A path cannot contain these characters, and an IRI none of these names.
-            if key.strip(".") and key.isprintable() and not any(character in key for character in '"\\'):
-                step = key if plain else "[" + json.dumps(key, ensure_ascii=False) + "]"
-                yield from _leaves(value, _joined(path, step), (*names, key), depth + 1)
-    elif isinstance(node, list):
-        first = _same(node) if "{i}" not in names else None
-        if first is not None:
-            yield from _leaves(first, f"{path}[{{i}}]", (*names, "{i}"), depth + 1)
-        else:
-            for index, value in enumerate(node):
-                yield from _leaves(value, f"{path}[{index}]", (*names, str(index)), depth + 1)
-    elif isinstance(node, bool | JsonNumber | str):
-        yield _Leaf(path, names, node)
-
-
-def _same(parts: Sequence[object]) -> object | None:
-    """Return the first of several objects with the same members; None if they differ."""
-    first = parts[0] if len(parts) > 1 else None
-    if (
-        isinstance(first, dict)
-        and first
-        and all(isinstance(each, dict) and each.keys() == first.keys() for each in parts)
-    ):
-        return first
-    return None
-
-
-def _joined(path: str, step: str) -> str:
-    return f"{path}.{step}" if path and not step.startswith("[") else path + step
-
-
-def _iri_part(name: str) -> str:
-    """Return a name, or a capture, in the form that it has in an IRI; it may be empty."""
-    if name in ("{i}", "{key}"):
-        return name
-    word = re.sub(r"[^\w-]+", "-", name).strip("-")
-    # Letters of other alphabets are percent-encoded, as in captures.
-    return quote(word) if word.isprintable() else ""
-
-
 def _is_truth(value: object) -> bool:
     return isinstance(value, bool) or str(value).lower() in _TRUTHS
 
 
-def _leaf_unit(leaf: _Leaf) -> str | None:
+def _leaf_unit(leaf: Leaf) -> str | None:
     number = leaf.number
     if number is None:
         return None
-    unit = next((unit for name in reversed(leaf.names) if (unit := _unit(name))), None)
+    unit = next((unit for name in (leaf.member, *reversed(leaf.names)) if (unit := _unit(name))), None)
     # A battery that has 3.1 of something has volts.
     return "V" if unit == "%" and "batt" in leaf.path.lower() and re.fullmatch(r"[0-5](\.[0-9]+)?", number) else unit
 
 
 def _unit(name: str) -> str | None:
     """Return the unit that values with this name usually have."""
-    word = _snake((name,))
+    word = snake(name)
     if _NUMBERLESS.fullmatch(word):
         return None
     if (suffix := word.rpartition("_")[2]) in _SUFFIXES and suffix != word:
         return _SUFFIXES[suffix]
     return next((unit for words, unit in _UNITS if re.fullmatch(rf"(.*_)?({words})(_.*)?", word)), None)
-
-
-def _snake(names: Sequence[str]) -> str:
-    """Return the last name in snake case: `deviceInfo` is `device_info`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", names[-1]).lower() if names else ""
 
 
 def _quoted(text: str) -> str:

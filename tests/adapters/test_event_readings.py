@@ -11,16 +11,17 @@ from adapter_parts import PREFIXES, update, value_of
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
-from edge.adapters.planner import Arrival
+from edge.adapters.planner import Arrival, Planner
+from edge.adapters.settings import ObservationsSettings
 from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
-from edge.mapping.reading import XSD_STRING, Reading
+from edge.mapping.reading import XSD_STRING, Event, Reading
 from edge.protocol.errors import NotReady
 
 BELL = "http://example.org/bell"
-RING = Reading(BELL, "ring", XSD_STRING, label="Bell", topic="bell", event="")
+RING = Reading(BELL, "ring", XSD_STRING, label="Bell", topic="bell", event=Event())
 STATE = RING._replace(event=None)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 BELL_MAPPING = f"""
@@ -67,7 +68,7 @@ def test_only_an_event_of_the_same_value_is_a_change(engine, observations, readi
 
 def rings(observations: Observations, *events: str, received: datetime = NOON) -> None:
     for event in events:
-        observations.write([Arrival(RING._replace(event=event), received)]).result(10)
+        observations.write([Arrival(RING._replace(event=Event(event)), received)]).result(10)
 
 
 def test_messages_with_the_same_id_are_one_event(engine, observations):
@@ -94,7 +95,7 @@ def test_an_id_counts_again_after_a_minute_unless_it_is_the_last_one(engine, obs
 def test_another_value_with_the_same_id_is_another_event(engine, observations):
     changes = Changes(engine)
     for value in ("down", "up", "down"):
-        write(observations, RING._replace(value=value, event="1"))
+        write(observations, RING._replace(value=value, event=Event("1")))
     assert changes.seen == ["+down", "-down", "+up"]
 
 
@@ -122,8 +123,8 @@ def test_retained_messages_are_no_events(engine, observations):
 
 def test_an_event_whose_update_failed_counts_when_it_is_tried_again(engine, observations, monkeypatch):
     changes = Changes(engine)
-    event = RING._replace(event="1")
-    write(observations, RING._replace(event="0"))
+    event = RING._replace(event=Event("1"))
+    write(observations, RING._replace(event=Event("0")))
 
     def refuse(*_: object) -> None:
         raise NotReady("busy")
@@ -159,3 +160,81 @@ def test_a_value_that_a_client_deleted_is_written(engine, observations):
     changes = Changes(engine)
     write(observations, RING)
     assert changes.seen == ONCE
+
+
+PRESS = RING._replace(event=Event(within=2))
+
+
+def presses(observations: Observations, *times: float, reading: Reading = PRESS) -> None:
+    """Write a reading at these seconds."""
+    for seconds in times:
+        observations.write([Arrival(reading, NOON + timedelta(seconds=seconds))]).result(10)
+
+
+@pytest.mark.parametrize(
+    ("times", "count"),
+    [
+        ((0, 0.5, 1.9), 1),
+        ((0, 2), 2),
+        ((0, 1.5, 3, 4.5), 2),  # the time counts from the first report, so that a held button does not stay one event
+        ((0, -1), 1),  # a clock that is set back
+        ((0, -7200, -7199, -7197), 3),
+        ((0, 10_000_000, 0), 3),
+    ],
+)
+def test_a_press_that_several_gateways_report_counts_once(engine, observations, times, count):
+    changes = Changes(engine)
+    presses(observations, *times)
+    assert changes.seen.count("+ring") == count
+
+
+def test_reports_of_one_press_in_one_block_count_once(engine, observations):
+    changes = Changes(engine)
+    write(observations, PRESS, PRESS._replace(topic="other gateway"), PRESS)
+    assert changes.seen == ONCE
+
+
+def test_another_value_within_the_time_is_another_event(engine, observations):
+    changes = Changes(engine)
+    for value in ("down", "up", "down"):
+        presses(observations, 0.1, reading=PRESS._replace(value=value))
+    assert changes.seen == ["+down", "-down", "+up"]
+
+
+def test_the_first_press_after_a_restart_counts(engine, observations):
+    presses(observations, 0)
+    again = Observations(engine)
+    again.start()
+    changes = Changes(engine)
+    presses(again, 60, 61)
+    assert changes.seen == TWICE
+    again.close()
+
+
+def test_an_id_counts_again_after_its_time(engine, observations):
+    changes = Changes(engine)
+    event = RING._replace(event=Event("7", 2))
+    presses(observations, 0, 1, 3, reading=event)
+    assert changes.seen == TWICE
+
+
+def test_events_take_a_bounded_memory():
+    planner = Planner(ObservationsSettings(), iter(map(str, range(10**6))).__next__, None)
+    for number in range(50):
+        for topic in range(20):
+            reading = PRESS._replace(observation=f"{BELL}{topic}", topic=f"bell/{topic}")
+            reading = reading._replace(value=str(number))
+            planner.plan([Arrival(reading, NOON + timedelta(seconds=number / 100))])
+    kept = [planner.known.get(f"{BELL}{topic}").events for topic in range(20)]
+    assert {len(events) for events in kept} == {16}
+    planner.plan([Arrival(PRESS._replace(observation=f"{BELL}0"), NOON + timedelta(hours=1))])
+    assert len(kept[0]) == 16
+    assert len(planner.known.get(f"{BELL}0").events) == 1
+
+
+def test_a_press_whose_update_failed_counts_when_it_is_tried_again():
+    planner = Planner(ObservationsSettings(), iter("abcdef").__next__, None)
+    plan = planner.plan([Arrival(PRESS, NOON)])
+    planner.give_up(plan)
+    assert planner.plan([Arrival(PRESS, NOON)]).requests
+    assert not planner.plan([Arrival(PRESS, NOON)]).requests

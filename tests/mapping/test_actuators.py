@@ -254,6 +254,9 @@ def test_names_are_unique_and_errors_are_reported_with_those_of_mappings():
         ("mapping", 10),
         ("actuator", 12),
         ("actuator", 11),
+        ("mapping", 9),
+        ("actuator", 11),
+        ("actuator", 11),
     ]
     with pytest.raises(MappingError, match='f:10: actuator "a": name: Another actuator'):
         load_pack(f"{HEAD}{one}[[actuator]]\n{one}{QUERY}", "f")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.mapping import Mapper, builtin_names, load_builtin, load_pack
+from edge.mapping import Event, Mapper, builtin_names, load_builtin, load_pack
 from edge.mapping.errors import MappingError
 
 BELL = """
@@ -14,8 +14,11 @@ datatype = "string"
 
 
 def events(text: str, topic: str, payload: str) -> list[str | None]:
-    """Return what identifies the event of each reading."""
-    return [reading.event for reading in Mapper([load_pack(text, "own")]).map(topic, payload.encode()).readings]
+    """Return what identifies the event of each reading; None: it is a state."""
+    return [
+        None if reading.event is None else reading.event.id
+        for reading in Mapper([load_pack(text, "own")]).map(topic, payload.encode()).readings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -37,8 +40,23 @@ def test_an_event_is_identified_by_its_id(keys, payload, event):
 @pytest.mark.parametrize("payload", ['{"a": "ring"}', '{"a": "ring", "n": null}', '{"a": "ring", "n": {}}'])
 def test_an_event_without_its_id_counts_and_is_a_problem(payload):
     mapped = Mapper([load_pack(BELL + 'path = "a"\nevent = { id = "n" }', "own")]).map("bell/front", payload.encode())
-    assert [reading.event for reading in mapped.readings] == [""]
+    assert [reading.event for reading in mapped.readings] == [Event()]
     assert [(problem.reason, problem.kept) for problem in mapped.problems] == [('the payload has no id at "n"', True)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "payload", "event", "text"),
+    [
+        ("event = { within = 2 }", "ring", Event(within=2.0), "each message, once within 2 s"),
+        ('path = "a"\nevent = { within = 0.5 }', '{"a": "ring"}', Event(within=0.5), "each message, once within 0.5 s"),
+        ('path = "a"\nevent = { id = "n", within = 2 }', '{"a": "r", "n": 7}', Event("7", 2.0), "7, once within 2 s"),
+        ('path = "a"\nevent = { id = "n" }', '{"a": "r", "n": 7}', Event("7"), "7"),
+        ("event = true", "ring", Event(), "each message"),
+    ],
+)
+def test_an_event_may_have_a_time_within_which_it_counts_once(keys, payload, event, text):
+    (reading,) = Mapper([load_pack(BELL + keys, "own")]).map("bell/front", payload.encode()).readings
+    assert (reading.event, str(reading.event)) == (event, text)
 
 
 def test_the_defaults_of_a_file_and_the_readings_of_a_mapping_may_say_it():
@@ -54,7 +72,9 @@ def test_the_defaults_of_a_file_and_the_readings_of_a_mapping_may_say_it():
         ('path = "a"\nevent = { id = "n[" }', "event.id"),
         ('path = "a"\nevent = {}', "event.id"),
         ('path = "a"\nevent = "n"', "event"),
-        ('path = "a"\nevent = { id = "n", within = 3 }', "within"),
+        ('path = "a"\nevent = { id = "n", withn = 3 }', "withn"),
+        ("event = { within = 0 }", "event.within"),
+        ("event = { within = 3601 }", "event.within"),
     ],
 )
 def test_a_wrong_event_is_a_fault_of_the_file(keys, fault):
@@ -78,7 +98,7 @@ def test_a_wrong_event_is_a_fault_of_the_file(keys, fault):
 )
 def test_the_packs_know_buttons(topic, payload, event):
     mapper = Mapper(load_builtin(name) for name in builtin_names())
-    assert event in [reading.event for reading in mapper.map(topic, payload.encode()).readings]
+    assert Event(event) in [reading.event for reading in mapper.map(topic, payload.encode()).readings]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         (HEAD + 'payload = "jsn"\n', 4, "payload", None, "Must be 'text', 'json', 'senml' or 'binary'"),
         (HEAD + 'path = "a"\ntime = { path = "t", format = "unx" }\n', 5, "time", None, "not a time format"),
         (HEAD + 'path = "a"\ntime = { path = "t", zone = "Mars/Base" }\n', 5, "time", None, "not known"),
-        (HEAD + 'path = "a"\ntime = { path = "t", formt = "x" }\n', 5, "time.formt", "format", "Unknown key"),
+        (HEAD + 'path = "a"\ntime = { path = "t", formt = "unix" }\n', 5, "time.formt", "format", "Unknown key"),
         (HEAD + 'when = { path = "a" }\n', 4, "when", None, "says nothing"),
         (HEAD + "values = { a = [1] }\n", 4, "values.a", None, "true, false, a number or a text"),
         (HEAD + "readings = []\n", 4, "readings", None, "empty"),
@@ -88,7 +88,7 @@ def test_faults_of_files(text, line, key, nearest, reason):
 
 def test_all_errors_are_reported_at_once():
     found = faults('[[mapping]]\nname = "one"\ntopic = "a"\nx = 1\n[[mapping]]\nname = "two"\ntopic = 5\n')
-    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7), ("one", 1)]
+    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7), ("one", 1), ("two", 5)]
 
 
 def test_all_faults_of_one_mapping_are_reported_at_once():
@@ -123,10 +123,16 @@ unit = "unit:Volt"
         ("a/{line}", "readings[1].scale"),
         ("a/{line}", "readings[2].lable"),
         (None, 'units."far"'),
+        ("a/{line}", "captures"),
+        ("a/{line}", "when"),
+        ("a/{line}", "readings[0].path"),
+        ("a/{line}", "readings[0].unit"),
+        ("a/{line}", "readings[1].datatype"),
+        ("a/{line}", "readings[2].time"),
+        ("a/{line}", "readings[2].store"),
         ("b/#/c", "topic"),
         ("b/#/c", "unit"),
     ]
-    # The table with the wrong type comes next: its other faults could follow from it.
     found = faults(
         """
 [[mapping]]
@@ -250,7 +256,7 @@ def test_a_gateway_keeps_a_file_whose_unit_is_unknown():
     text = HEAD + 'unit = "unit:Celcius"\nunits = { far = "unit:Fahrenhiet" }\n'
     assert {each.nearest for each in faults(text)} == {"unit:DegreeCelsius", "unit:DegreeFahrenheit"}
     pack = load_pack(text, "my", strict=False)
-    assert [(each.line, each.key) for each in pack.warnings] == [(4, "unit"), (5, 'units."far"')]
+    assert [(each.line, each.key) for each in pack.warnings] == [(4, "unit"), (5, 'units."far"'), (5, "units")]
     (reading,) = Mapper([pack]).map("a/1", b"21.5").readings
     assert reading.unit == "http://qudt.org/1.1/vocab/unit#Celcius"
 

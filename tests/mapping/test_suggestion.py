@@ -10,7 +10,10 @@ from edge.mapping import Mapper, load_pack, suggest
 
 NAMES = st.one_of(
     st.sampled_from(
-        ["temperature", "time", "object", "a b", "id", "0", ".", "", "{x}", "member", "topic", "x.y", 'q"', "é"]
+        [
+            *("temperature", "time", "object", "a b", "a-b", "id", "0", ".", "", "{x}", "member", "topic", "x.y"),
+            *('q"', "é", "name", "value", "scale", "value_scale", "exponent", "sensors", "item"),
+        ]
     ),
     st.text(max_size=5),
 )
@@ -50,10 +53,100 @@ LEVELS = st.one_of(
 
 @given(topic=st.lists(LEVELS, min_size=1, max_size=5).map("/".join), document=DOCUMENTS)
 def test_each_suggestion_is_a_valid_file(topic, document):
-    text = suggest(topic, json.dumps(document).encode())
+    """It has no faults and no warnings, and no two values of the message go into one observation."""
+    payload = json.dumps(document).encode()
+    text = suggest(topic, payload)
     assert (text is None) == (not topic)
     if text is not None:
-        load_pack(text, "new")
+        pack = load_pack(text, "new")
+        assert pack.warnings == ()
+        found = [reading.observation for reading in Mapper([pack]).map(topic, payload).readings]
+        assert len(found) == len(set(found)) or 'payload = "senml"' in text, text
+
+
+ITEMS = st.lists(
+    st.fixed_dictionaries(
+        {"value": st.integers(-9, 9)},
+        optional={
+            "name": st.sampled_from(["a", "b", " a", "sensors", "1", "..", ""]) | st.integers(0, 2),
+            "scale": st.sampled_from([0.1, 10, -1, 0, "x", None, 1e50]),
+            "state": st.fixed_dictionaries({"t": SCALARS}),
+        },
+    ),
+    max_size=3,
+)
+
+
+@given(items=ITEMS, others=st.dictionaries(NAMES, SCALARS | ITEMS, max_size=3), key=NAMES)
+def test_items_of_suggestions_have_observations_of_their_own(items, others, key):
+    test_each_suggestion_is_a_valid_file.hypothesis.inner_test("a/b1", {**others, key: items})
+
+
+NAMED = '{"time": "2024-05-01T12:00:00Z", "uptime": 5, "sensors": [%s]}'
+
+
+@pytest.mark.parametrize(
+    ("payload", "lines", "values"),
+    [
+        (
+            NAMED % '{"name": "hall", "temp": 21.5}, {"name": "bath", "temp": 20}',
+            ['each = "sensors[*]"', 'captures = { sensor = "name" }', 'time = "$.time"'],
+            {"uptime": "5", "sensors/hall/temp": "21.5", "sensors/bath/temp": "20"},
+        ),
+        (
+            NAMED % '{"id": 7, "t": {"now": 215}}, {"id": 8, "t": {"now": 200}, "on": true}',
+            ['captures = { sensor = "id" }'],
+            {"uptime": "5", "sensors/7/t/now": "215", "sensors/8/t/now": "200", "sensors/8/on": "true"},
+        ),
+        (
+            NAMED % '{"name": "a", "value": 215, "scale": 0.1}, {"name": "b", "value": 2, "scale": 10}',
+            ['scale_from = "@.scale"'],
+            {"uptime": "5", "sensors/a/value": "21.5", "sensors/b/value": "20"},
+        ),
+        (
+            NAMED % '{"name": "a", "value": 215, "scale": 0.1}, {"name": "b", "value": 2}',
+            [],
+            {"uptime": "5", "sensors/a/value": "215", "sensors/b/value": "2", "sensors/a/scale": "0.1"},
+        ),
+        (
+            NAMED % '{"name": "a", "t": 1}, {"name": "a", "t": 2}',
+            ["sensors[{i}].t"],
+            {"uptime": "5", "sensors/0/t": "1", "sensors/1/t": "2"},
+        ),
+        (
+            '{"id": "gw1", "sensors": [{"name": "a", "t": 1}, {"name": "b", "h": null}, {"name": "c", "h": 2}]}',
+            [],
+            {"sensors/a/t": "1", "sensors/c/h": "2"},
+        ),
+        (
+            '{"sensors": [{"name": "a", "t": 1}, {"name": "b"}]}',
+            ["required = false"],
+            {"sensors/a/t": "1"},
+        ),
+        ('{"value": 215, "scale": -1}', ['scale10_from = "@.scale"'], {"value": "21.5"}),
+        ('{"value": 215, "exponent": -1}', ['scale10_from = "@.exponent"'], {"value": "21.5"}),
+        (
+            '{"W": 230, "W_SF": -1, "Hz": 5000, "Hz_SF": -2}',
+            ['scale10_from = "@.W_SF"', 'scale10_from = "@.Hz_SF"'],
+            {"W": "23.0", "Hz": "50.00"},
+        ),
+        ('{"power": 12, "power_factor": 0.9}', [], {"power": "12", "power_factor": "0.9"}),
+        ('{"a": 1, "b": 2, "scale": 3}', [], {"a": "1", "b": "2", "scale": "3"}),
+        (
+            '{"x": {"value": 1, "scale": 2}, "y": {"value": 2, "scale": 3}}',
+            ['path = "{key}.value"', 'scale_from = "@.scale"'],
+            {"x/value": "2", "y/value": "6"},
+        ),
+    ],
+)
+def test_named_items_and_scales_are_proposed(payload, lines, values):
+    text = suggest("gw/state", payload.encode())
+    for line in lines:
+        assert line in text
+    assert lines or "scale_from" not in text
+    mapped = Mapper([load_pack(text, "new")]).map("gw/state", payload.encode())
+    assert mapped.problems == ()
+    assert {each.observation.partition("gw/state/")[2]: each.value for each in mapped.readings} == values
 
 
 @pytest.mark.parametrize(

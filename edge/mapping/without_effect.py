@@ -1,0 +1,198 @@
+"""Settings of a mapping without effect: keys that cannot do anything in their combination. They become warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from edge.mapping.model import (
+    ActuatorSpec,
+    ConditionSpec,
+    MappingSpec,
+    ReadingKeys,
+    ReadingSpec,
+    SetSpec,
+    StoreSpec,
+    TimeSpec,
+)
+from edge.mapping.reading import XSD_BOOLEAN, XSD_STRING
+from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
+from edge.mapping.values import Converter
+
+Reasons = Mapping[str, str]
+"""Why keys have no effect, by key."""
+
+_ARITHMETIC: Final = ("scale", "offset", "scale_from", "scale10_from", "min", "max", "decimal_comma")
+_OF_IGNORED: Final = ("path", "record", "record_unit", "pattern", "when", "ignore", "required")
+"""Keys that select a value, and so have an effect for one that is ignored."""
+_NONE: Final = "This has no effect"
+_TEXTUAL: Final = frozenset({XSD_BOOLEAN, XSD_STRING})
+_ZONED: Final = re.compile(r"(?<!%)(?:%%)*%z")
+_VARIABLE: Final = r"(?<!\{)(?:\{\{)*\{\s*%s\s*(?:[|}]|\.\.\.)"
+
+
+def idle_keys(
+    get: Callable[[str], object],
+    reading: ReadingSpec,
+    convert: Converter,
+    payload: str,
+    pattern: re.Pattern[str] | None,
+) -> Reasons:
+    """Return the keys of a reading that have no effect. `get`: its value of a key, which it may have inherited."""
+    if reading.ignore:
+        return {
+            "set" if name == "setter" else name: f"{_NONE}: the value is ignored."
+            for name in ReadingSpec.model_fields
+            if name not in _OF_IGNORED and getattr(reading, name) is not None
+        }
+    found: dict[str, str] = {}
+    found.update(_of_values(get, convert))
+    groups = pattern.groupindex if pattern is not None else {}
+    if payload != "senml" and get("unit_from") is None and "unit" not in groups:
+        found["units"] = f"{_NONE}: the payload has no unit code. See `unit_from`."
+    found.update(_of_kind(get, payload, has_pattern=pattern is not None))
+    found.update(idle_conditions(reading.when))
+    if reading.setter is not None:
+        found.update({f"set.{key}": reason for key, reason in _of_setter(reading.setter, convert)})
+    return {
+        key: reason for key, reason in found.items() if _given(get, reading, re.split(r"[.\[]", key)[0]) is not None
+    }
+
+
+def _given(get: Callable[[str], object], reading: ReadingSpec, key: str) -> object:
+    """Return the value of a key. Only some keys are inherited."""
+    return get(key) if key in ReadingKeys.model_fields else getattr(reading, "setter" if key == "set" else key)
+
+
+def idle_in_all(mapping: MappingSpec, idle: Sequence[Reasons]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a mapping that have no effect on any of its readings. `idle`: those of each reading."""
+    used = [
+        (reading, reasons) for reading, reasons in zip(mapping.readings or (), idle, strict=True) if not reading.ignore
+    ]
+    if not used:
+        return
+    for key in ReadingKeys.model_fields:
+        if getattr(mapping, key) is None or any(
+            getattr(reading, key) is None and key not in reasons for reading, reasons in used
+        ):
+            continue
+        inherited = (reasons[key] for reading, reasons in used if getattr(reading, key) is None)
+        yield key, next(inherited, f"{_NONE}: each reading has its own.")
+
+
+def idle_conditions(when: ConditionSpec | Sequence[ConditionSpec] | None) -> Iterator[tuple[str, str]]:
+    """Yield the keys of conditions that have no effect, or that no payload fulfils."""
+    several = isinstance(when, Sequence)
+    for number, spec in enumerate(when if isinstance(when, Sequence) else [when] if when is not None else []):
+        key = f"when[{number}]" if several else "when"
+        compared = spec.equals is not None or spec.one_of is not None or spec.matches is not None
+        if spec.exists and compared:
+            yield f"{key}.exists", f"{_NONE}: the other key of the condition needs a value anyway."
+        if spec.exists is False and compared:
+            yield f"{key}.exists", "The condition never holds: a value that does not exist equals nothing."
+        if spec.equals is not None and spec.one_of is not None:
+            yield f"{key}.one_of", f'{_NONE}: "equals" names the only value.'
+        elif spec.one_of == []:
+            yield f"{key}.one_of", "The condition never holds: the list is empty."
+
+
+def idle_conversions(spec: ActuatorSpec) -> Iterator[tuple[str, str]]:
+    """Yield the conversions of an actuator whose variable no message contains."""
+    messages = [spec, *([spec.removed] if spec.removed is not None else [])]
+    for name in spec.convert:
+        if not any(_inserted(each.topic, name) or _inserted(each.payload, name) for each in messages):
+            yield f"convert.{name}", f"{_NONE}: no message contains {{{name}}}."
+
+
+def idle_port_keys(spec: SerialSpec, checksum_bytes: int) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a serial port that have no effect. `checksum_bytes`: size of the checksum, or 0."""
+    if isinstance(spec.crc, ChecksumSpec) and spec.crc.endian is not None and checksum_bytes == 1:
+        yield "crc.endian", f"{_NONE}: the checksum has one byte."
+    framing = spec.framing
+    if isinstance(framing, FramingSpec) and framing.endian is not None and framing.size in (None, 1):
+        yield "framing.endian", f"{_NONE}: the length has one byte."
+    if spec.rts is not None and spec.flow == "rtscts":
+        yield "rts", f"{_NONE}: the flow control sets the line."
+
+
+def idle_defaults(defaults: ReadingKeys, used: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of [defaults] that no reading of the file uses."""
+    for key in ReadingKeys.model_fields:
+        if getattr(defaults, key) is not None and key not in used:
+            yield key, f"{_NONE}: no reading of this file uses it."
+
+
+def used_defaults(defaults: ReadingKeys, reading: ReadingSpec, mapping: ReadingSpec, idle: Reasons) -> Iterator[str]:
+    """Yield the keys of [defaults] that have an effect on a reading."""
+    for key in ReadingKeys.model_fields if not reading.ignore else ():
+        given = getattr(reading, key) is not None or getattr(mapping, key) is not None
+        if getattr(defaults, key) is not None and not given and key not in idle:
+            yield key
+
+
+def _of_values(get: Callable[[str], object], convert: Converter) -> Iterator[tuple[str, str]]:
+    if convert.table is not None:
+        datatypes = {datatype for _, datatype in convert.table.values()}
+        arithmetic = f'{_NONE}: "values" gives the value, which is not calculated or compared.'
+    else:
+        datatypes = {XSD_BOOLEAN} if convert.kind == "boolean" else {convert.datatype or XSD_STRING}
+        arithmetic = f"{_NONE}: a {_word(convert.kind)} is not a number."
+    textual = datatypes <= _TEXTUAL and (convert.table is not None or convert.kind in ("boolean", "string"))
+    if convert.table is not None or convert.kind in ("boolean", "string"):
+        yield from ((key, arithmetic) for key in _ARITHMETIC)
+    elif convert.low is not None and convert.high is not None and convert.low > convert.high:
+        yield "min", f"No value is between {convert.low} and {convert.high}."
+    if textual:
+        word = "truth value" if datatypes == {XSD_BOOLEAN} else "text"
+        unit = str(get("unit"))
+        if "{" not in unit and not unit.endswith("Unitless"):
+            yield "unit", f"{_NONE}: a {word} has no unit."
+        yield "unit_from", f"{_NONE}: a {word} has no unit."
+        store = get("store")
+        if isinstance(store, StoreSpec) and store.dead_band is not None:
+            yield "store.dead_band", f"{_NONE}: a {word} is not a number, and stored on change."
+    store = get("store")
+    if isinstance(store, StoreSpec) and store.dead_band is not None and store.change:
+        yield "store.change", f"{_NONE}: readings with a dead band are stored on change anyway."
+
+
+def _of_kind(get: Callable[[str], object], payload: str, *, has_pattern: bool) -> Iterator[tuple[str, str]]:
+    time = get("time")
+    if payload == "senml":
+        yield "time", f"{_NONE}: SenML records have their own times."
+        yield "required", f"{_NONE}: SenML records are never required."
+    elif isinstance(time, TimeSpec) and time.zone is not None:
+        if time.format.startswith("unix"):
+            yield "time.zone", f"{_NONE}: a Unix time is in UTC."
+        elif _ZONED.search(time.format):
+            yield "time.zone", f"{_NONE}: times of this format name their zone (%z)."
+    if payload == "text" and not has_pattern:
+        yield "required", f"{_NONE}: the whole text is the value, so it is never missing."
+
+
+def _of_setter(spec: SetSpec, convert: Converter) -> Iterator[tuple[str, str]]:
+    numeric = ("scale", "offset", "min", "max")
+    given = [key for key in (*numeric, "step") if getattr(spec, key) is not None]
+    if convert.table is None and convert.kind in ("boolean", "string"):
+        reason = f"A {_word(convert.kind)} is not a number, so no value can be set."
+        yield from ((key, reason) for key in given if key in numeric)
+    if "step" in given and not {"min", "max"} & {*given}:
+        yield "step", f'{_NONE}: without "min" and "max" there is no slider.'
+    if not _inserted(spec.payload, "value"):
+        for key in ("values", "scale", "offset"):
+            if getattr(spec, key) is not None:
+                yield key, f"{_NONE}: the payload does not contain {{value}}."
+
+
+def _word(kind: str) -> str:
+    return "truth value" if kind == "boolean" else "text"
+
+
+def _inserted(payload: object, name: str) -> bool:
+    """Whether a template contains a variable."""
+    if isinstance(payload, dict):
+        return any(_inserted(each, name) for pair in payload.items() for each in pair)
+    if isinstance(payload, list):
+        return any(_inserted(each, name) for each in payload)
+    return isinstance(payload, str) and re.search(_VARIABLE % re.escape(name), payload) is not None
