@@ -16,6 +16,16 @@ from edge.bench.chromium import BrowserError, Chromium, Page
 class Browser(Page):
     """One page."""
 
+    _expected: tuple[str, ...] = ()
+
+    def expect(self, *texts: str) -> None:
+        """Do not count problems with one of these texts, also if the browser reports them later."""
+        self._expected += texts
+
+    def problems(self) -> list[str]:
+        """Return the problems that the test does not expect."""
+        return [each for each in super().problems() if not any(text in each for text in self._expected)]
+
     async def screenshot(self) -> bytes:
         """Return the page as PNG."""
         image = await self.command("Page.captureScreenshot", format="png")

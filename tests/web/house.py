@@ -20,6 +20,8 @@ from tests.support.processes import GatewayProcess, free_port
 SIZES = [(1280, 900), (390, 844)]
 """Width and height of a screen and of a phone in CSS pixels."""
 LIVE = "document.getElementById('state')?.dataset.state === 'live'"
+UNREACHABLE = ("Failed to load resource: net::", "WebSocket connection to ", "status of 503")
+"""Problems that the browser reports while the gateway does not answer, or starts."""
 KITCHEN = "urn:sepa-edge:zigbee2mqtt:kitchen_sensor"
 HOURS = 24
 

@@ -15,6 +15,7 @@ import pytest
 from edge.gates.http import HttpGate
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings
+from edge.mapping import terms
 from edge.metrics import Metrics
 from edge.sparql.explanation import NAMESPACES
 
@@ -23,7 +24,7 @@ BUDGET = 60_000
 """Compressed bytes of all files that are needed until live values show."""
 LANGUAGES = ("en", "it", "de")
 ADDRESS = re.compile(r"""(?:https?|wss?)://[^\s"'`<>]+""")
-VOCABULARIES = {urlsplit(namespace).hostname for namespace in NAMESPACES.values()}
+VOCABULARIES = {urlsplit(iri).hostname for iri in [*NAMESPACES.values(), *terms.NAMESPACES.values()]}
 
 
 def sources() -> dict[str, str]:

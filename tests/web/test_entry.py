@@ -131,6 +131,69 @@ async def test_the_operator_enrols_with_the_code_of_the_page(gateway, browser, t
     assert browser.problems() == []
 
 
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+"""Until what follows the next frame has been done."""
+
+
+async def test_the_beginning_of_a_token_is_not_cleared(page):
+    await page.wait_for(LOCKED)
+    # As soon as the next form exists, before it is drawn.
+    await page.evaluate(
+        """{
+          const before = document.getElementById('token');
+          new MutationObserver((_, observer) => {
+            const field = document.getElementById('token');
+            if (!field || field === before) return;
+            observer.disconnect();
+            field.value = 'eyJ';
+            globalThis.written = field;
+          }).observe(document.body, {childList: true, subtree: true});
+        }"""
+    )
+    await enter(page, "kitchen")
+    await page.wait_for("globalThis.written !== undefined")
+    await page.evaluate(DRAWN)
+    assert await page.evaluate("document.getElementById('token') === written && written.value") == "eyJ"
+    assert await page.evaluate("document.activeElement === written")
+
+
+async def test_no_request_of_a_user_follows_the_end_of_the_session(gateway, page):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "viewer", "subscribe", "query"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await page.wait_for("import('/model/health.js').then(({ keepsRecent }) => keepsRecent())")
+    await page.evaluate(
+        "import('/model/recent.js').then(({ lastDay }) => {"
+        " lastDay('urn:asked:before'); document.getElementById('leave').click(); })"
+    )
+    # This timer ends after that of the requests, which began before it.
+    await page.evaluate("new Promise(done => setTimeout(done, 200))")
+    sent = [each["params"]["request"] for each in page.events if each["method"] == "Network.requestWillBeSent"]
+    assert not [each["url"] for each in sent if "asked" in each["url"] or "undefined" in each["url"]]
+    await enter(page, gateway._security.token("viewer", None))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await page.wait_for("import('/model/health.js').then(({ keepsRecent }) => keepsRecent())")
+    await page.evaluate("import('/model/recent.js').then(({ lastDay }) => { lastDay('urn:asked:after'); })")
+    await page.wait_for("performance.getEntriesByType('resource').some(({ name }) => name.includes('asked%3Aafter'))")
+    page.expect("status of 404")  # it has no values
+    assert page.problems() == []
+
+
+async def test_another_user_does_not_see_results_of_the_console(gateway, page):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "viewer", "subscribe", "query"))
+    await page.wait_for(LIVE)
+    await page.evaluate("location.hash = '#/console'")
+    await page.wait_for("document.getElementById('run') !== null")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('summary') !== null")
+    await page.evaluate("document.getElementById('leave').click()")
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "another", "subscribe", "query"))
+    await page.wait_for(f"{LIVE} && document.getElementById('run') !== null")
+    assert await page.evaluate("document.getElementById('summary')") is None
+
+
 async def test_a_registered_client_signs_in_with_its_secret(gateway, page):
     clients = gateway._security.clients
     clients.allow("viewer", Rights(frozenset({"subscribe"})))

@@ -81,7 +81,7 @@ async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house:
     assert "Did you mean" in await page.evaluate("document.getElementById('preview').textContent")
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for("document.getElementById('problem').textContent.includes('mappings')")
-    page.events.clear()  # the browser reports the refused file
+    page.expect("status of 400")  # the refused file
     await type_text(page, good)
     await enter(page, "topic", "shed/edited")
     await page.wait_for(f"{PREVIEW} === 'First'")

@@ -10,6 +10,7 @@ from edge.gates.settings import WsGateSettings
 from edge.gates.ws import WsGate
 from edge.mapping.unit_symbols import UNIT_CODES, unit_symbols
 from edge.mapping.unit_symbols_js import javascript
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
@@ -168,9 +169,8 @@ async def test_hostile_text_stays_text(served, page):
 async def test_the_content_security_policy_blocks_injected_markup(page):
     await page.wait_for(LIVE)
     await page.evaluate("document.body.insertAdjacentHTML('beforeend', `<img src=x onerror='document.title=1'>`)")
-    await page.evaluate("new Promise(done => setTimeout(done, 200))")
+    await eventually(lambda: any("Content Security Policy" in problem for problem in page.problems()))
     assert await page.evaluate("document.title") == "Overview · sepa-edge"
-    assert any("Content Security Policy" in problem for problem in page.problems())
 
 
 async def test_a_lost_connection_is_shown_and_comes_back(served, page):

@@ -7,7 +7,7 @@ import os
 import signal
 
 import pytest
-from house import KITCHEN, LIVE, SIZES, device_address, names, press
+from house import KITCHEN, LIVE, SIZES, UNREACHABLE, device_address, names, press
 
 from tests.support.browser import Browser
 from tests.support.waiting import eventually
@@ -200,7 +200,7 @@ async def test_no_value_or_label_breaks_the_pages(house, page, value, label, sho
     await page.size(*SIZES[1])
     assert await page.evaluate(fits)
     # The gateway answers 404 if no value was recorded, which the browser reports, too.
-    page.events = [event for event in page.events if "404" not in json.dumps(event)]
+    page.expect("status of 404")
     house.update("DELETE WHERE { <urn:hostile> ?p ?o } ; DELETE WHERE { <urn:hostile:r> ?p ?o }")
 
 
@@ -214,7 +214,7 @@ async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
     await page.wait_for(f"{names('[data-place$=kitchen_sensor] .value')}.includes('22.5')")
     house.furnish()  # the last seconds of the recent values are lost, and the other tests expect some
     await eventually(lambda: house.shows(f"{KITCHEN}/temperature", "21.5"))
-    page.events.clear()  # the browser reports the failed attempts to connect
+    page.expect(*UNREACHABLE)
 
 
 @pytest.mark.parametrize(("language", "text"), [("de-AT", "Übersicht"), ("it", "Panoramica"), ("fr", "Overview")])
@@ -256,7 +256,7 @@ async def test_blank_nodes_are_shown_without_what_sparql_cannot_do(house, page):
     await page.wait_for("document.querySelector('.path') !== null")
     assert await page.evaluate("document.getElementById('forget')") is None
     house.update(f"DELETE WHERE {{ ?o <{SOSA}hasFeatureOfInterest> <urn:place:nameless> ; ?p ?v }}")
-    page.events = [event for event in page.events if "404" not in json.dumps(event)]
+    page.expect("status of 404")
 
 
 async def test_a_gateway_that_hangs_is_not_live(house, page):
@@ -268,4 +268,4 @@ async def test_a_gateway_that_hangs_is_not_live(house, page):
     finally:
         os.kill(house.process.pid, signal.SIGCONT)
     await page.wait_for(LIVE, seconds=40)
-    page.events.clear()
+    page.expect(*UNREACHABLE)

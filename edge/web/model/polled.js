@@ -1,5 +1,5 @@
 // A value of the gateway that a page asks for again and again while it is visible.
-import { useEffect, useSignal } from "../ui.js";
+import { useEffect, useRef, useSignal } from "../ui.js";
 import { connection } from "./connection.js";
 import { SessionEnded } from "./gateway.js";
 
@@ -7,13 +7,17 @@ import { SessionEnded } from "./gateway.js";
  *  last error, and a function that asks now. */
 export function usePolled(ask, milliseconds, allowed = true) {
   const value = useSignal(undefined), error = useSignal("");
+  const asked = useRef(0), shown = useRef(0);  // numbers of requests
   const now = async () => {
     if (!allowed || document.hidden || connection.peek().state !== "live") return;
+    const number = asked.current += 1;
+    // Answers may arrive in another order: an earlier state must not replace a later one.
+    const isLater = () => number > shown.current && (shown.current = number, true);
     try {
-      value.value = await ask();
-      error.value = "";
+      const found = await ask();
+      if (isLater()) [value.value, error.value] = [found, ""];
     } catch (failure) {
-      if (!(failure instanceof SessionEnded)) error.value = failure.message;
+      if (!(failure instanceof SessionEnded) && isLater()) error.value = failure.message;
     }
   };
   useEffect(() => {

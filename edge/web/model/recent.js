@@ -14,11 +14,15 @@ const PERIOD = { from: "-24h", points: 40 };
 
 const curves = new Map();  // observation IRI -> {rows: signal, asked}
 let waiting = [];
-let running = false;
+let running;  // the present series of requests, if there is one
 let refused = false;  // the gateway refused a request; asking again would not help
 
+// Another user may come: nothing of what this one has asked for is requested any more.
 connection.subscribe(({ state }) => {
   if (state !== "locked") return;
+  clearTimeout(running?.timer);
+  running = undefined;
+  waiting = [];
   refused = false;
   curves.clear();
 });
@@ -30,15 +34,16 @@ export function lastDay(id) {
   if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > VALID) {
     curve.asked = Date.now();
     waiting.push(id);
-    if (!running) {
-      running = true;
-      setTimeout(fetchWaiting, PAUSE);
-    }
+    if (!running) fetchLater(running = {});
   }
   return curve.rows;
 }
 
-async function fetchWaiting() {
+function fetchLater(run) {
+  run.timer = setTimeout(fetchWaiting, PAUSE, run);
+}
+
+async function fetchWaiting(run) {
   const ids = [];
   for (let length = 0; waiting.length && ids.length < AT_ONCE && (length += waiting[0].length) < LONGEST;) ids.push(waiting.shift());
   if (!ids.length) ids.push(waiting.shift());
@@ -49,6 +54,7 @@ async function fetchWaiting() {
       if (curve && kind === "number") curve.rows.value = rows.map(({ time, value }) => ({ time: Date.parse(time), value }));
     }
   } catch (error) {
+    if (running !== run) return;  // the page was locked meanwhile
     // Not found: none of these values was recorded yet.
     if (error.status !== 404) {
       refused = error.status === 401 || error.status === 403;
@@ -56,7 +62,8 @@ async function fetchWaiting() {
       if (again) for (const id of ids) if (curves.has(id)) curves.get(id).asked = 0;
     }
   }
-  running = waiting.length > 0 && !refused;
-  if (running) setTimeout(fetchWaiting, PAUSE);
-  else waiting = [];
+  if (running !== run) return;
+  if (waiting.length > 0 && !refused) return fetchLater(run);
+  running = undefined;
+  waiting = [];
 }

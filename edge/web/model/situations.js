@@ -1,6 +1,6 @@
 // Situations that rules have found, live.
 import { signal } from "../ui.js";
-import { subscribe } from "./connection.js";
+import { connection, subscribe } from "./connection.js";
 
 const QUERY = `PREFIX edge: <urn:sepa-edge:>
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
@@ -18,4 +18,5 @@ function change(removed, added) {
   situations.value = next;
 }
 
+connection.subscribe(({ state }) => { if (state === "locked") situations.value = new Map(); });
 subscribe("situations", QUERY, { begin: () => { situations.value = new Map(); }, change });

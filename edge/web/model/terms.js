@@ -1,5 +1,6 @@
 // Properties and classes of the graph, which the console completes. Asked for once, when they are needed first.
 import { may } from "./access.js";
+import { connection } from "./connection.js";
 import { query } from "./gateway.js";
 
 const MOST = 400;
@@ -9,6 +10,8 @@ const QUERIES = [
 ];
 
 let asked;
+
+connection.subscribe(({ state }) => { if (state === "locked") asked = undefined; });
 
 /** Promise of [{iri, type}]; empty if this client may not query, or the gateway refuses. */
 export async function terms() {

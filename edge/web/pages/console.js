@@ -1,6 +1,7 @@
 // Queries, updates and live subscriptions, with their results and their cost.
 import { html, signal, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may, mayEverything } from "../model/access.js";
+import { connection } from "../model/connection.js";
 import { getJson, request, SessionEnded } from "../model/gateway.js";
 import { LiveQuery } from "../model/live_query.js";
 import { ask, columnsOfNumbers } from "../model/query_result.js";
@@ -48,6 +49,9 @@ function put(tab, outcome) {
   outcomes.peek()[tab]?.live?.close();
   outcomes.value = { ...outcomes.peek(), [tab]: outcome };
 }
+
+// Another user may come, who may not see the results of this one.
+connection.subscribe(({ state }) => { if (state === "locked") TABS.forEach((tab) => put(tab, {})); });
 
 async function run(tab) {
   if (running.peek()) return;

@@ -14,7 +14,7 @@ const PHASES = ["t_update", "t_lutt", "t_booster", "t_notify", "t_total"];
 
 export function Page() {
   useEffect(() => { document.title = `${t("engine.title")} · sepa-edge`; }, []);
-  const [found, error] = usePolled(() => getJson("/api/engine"), AGAIN, may("administer"));
+  const [found, error, look] = usePolled(() => getJson("/api/engine"), AGAIN, may("administer"));
   const past = useSignal([]);
   useEffect(() => {
     if (found.value) past.value = [...past.peek(), { at: Date.now() / 1000, ...found.value }].slice(-POINTS - 1);
@@ -25,7 +25,7 @@ export function Page() {
   return html`<h1>${t("engine.title")}</h1>
     <p class="problem" role="alert">${error}</p>
     ${state && html`<${Figures} state=${state} rates=${rates(past.value)} />
-      <${Mode} state=${state} />
+      <${Mode} state=${state} changed=${look} />
       <${Subscribed} />
       <${Limits} limits=${state.limits} />
       <${Phases} phases=${state.phases} />`}`;
@@ -55,18 +55,18 @@ function Figures({ state, rates: data }) {
   </section>`;
 }
 
-function Mode({ state }) {
-  const changed = useSignal(undefined), problem = useSignal("");
+function Mode({ state, changed }) {
+  const problem = useSignal("");
   const choose = async (processing) => {
     problem.value = "";
     try {
-      changed.value = await getJson("/api/engine", { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ processing }) });
+      await getJson("/api/engine", { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ processing }) });
+      changed();
     } catch (error) {
       problem.value = error.message;
     }
   };
-  useEffect(() => { changed.value = undefined; }, [state]);
-  const current = (changed.value ?? state).processing;
+  const current = state.processing;
   return html`<section class="panel wide" id="mode"><h2>${t("engine.mode")}</h2>
     <div class="bar" role="group" aria-label=${t("engine.mode")}>${MODES.map((mode) => html`<button type="button" aria-pressed=${mode === current} onClick=${() => choose(mode)}>${t(`engine.${mode}`)}</button>`)}</div>
     <p>${t(`engine.${current}.text`, { n: state.spu_workers })} ${t("engine.mode.until")}</p>

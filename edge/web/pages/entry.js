@@ -1,6 +1,6 @@
 // The way in: a token, the credentials of a client, an invitation, or on a new gateway the enrolment of its operator by the
 // code that the gateway shows.
-import { html, useEffect, useRef, useSignal } from "../ui.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../ui.js";
 import { connect, connection } from "../model/connection.js";
 import { register, signIn } from "../model/gateway.js";
 import { t } from "../model/text.js";
@@ -28,7 +28,8 @@ export function Entry({ invitation, issued }) {
 function TokenForm({ error }) {
   const field = useRef();
   const reason = REASONS.includes(error.error) ? error.error : "invalid_grant";
-  useEffect(() => {
+  // With the rendering: after the next frame, the field may have the beginning of another token.
+  useLayoutEffect(() => {
     field.current.value = "";
     field.current.focus();
   }, [error]);

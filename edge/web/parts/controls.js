@@ -20,7 +20,9 @@ export function Controls({ entries: all }) {
   const found = useSignal({});
   const ids = entries.map(({ id }) => id);
   useEffect(() => {
-    settableOf(ids).then((answer) => { found.value = answer; }, (error) => console.warn(error));
+    let current = true;  // answers may arrive in another order
+    settableOf(ids).then((answer) => { if (current) found.value = answer; }, (error) => console.warn(error));
+    return () => { current = false; };
   }, [ids.join(" ")]);
   const settable = entries.filter(({ id }) => Object.hasOwn(found.value, id));
   const [waiting, , look] = usePolled(() => desired(settable), AGAIN, settable.length > 0);

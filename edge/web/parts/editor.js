@@ -3,13 +3,15 @@
 import { autocompletion, closeBrackets, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
-import { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
+import { Annotation, Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, drawSelection, EditorView, keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { html, useEffect, useRef } from "../ui.js";
+import { html, useLayoutEffect, useRef } from "../ui.js";
 import { t } from "../model/text.js";
 
 const NONE = [];
+// Marks the changes that bring the text of a rendering into the editor.
+const fromOutside = Annotation.define();
 const setFault = StateEffect.define();
 const fault = StateField.define({
   create: () => Decoration.none,
@@ -44,8 +46,11 @@ const theme = EditorView.theme({
 });
 
 /** `mode` is a language of CodeMirror's stream parsers, `complete` its source of completions. `text` is shown when it
- *  changes from outside; `change` gets each text of the user; `run` is called with Ctrl-Enter. `marks` are the places of
- *  errors, {line, column} from 1; without a column, the whole line. */
+ *  changes from outside; `change` gets each text of the user, and no text that came from outside; `run` is called with
+ *  Ctrl-Enter. `marks` are the places of errors, {line, column} from 1; without a column, the whole line.
+ *
+ *  The editor changes with the rendering, in layout effects. After the next frame would be too late: the user may have
+ *  entered something else by then, which an older text would replace. */
 export function Editor({ mode, complete, text, label, change, run, marks = NONE }) {
   const place = useRef();
   const view = useRef();
@@ -53,7 +58,7 @@ export function Editor({ mode, complete, text, label, change, run, marks = NONE 
   calls.current = { change, run };
   const name = useRef(new Compartment());
   const named = () => EditorView.contentAttributes.of({ "aria-label": label, id: "editor", tabindex: "0", spellcheck: "false", autocapitalize: "off" });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const root = place.current.shadowRoot ?? place.current.attachShadow({ mode: "open" });
     const state = EditorState.create({
       doc: text,
@@ -64,23 +69,28 @@ export function Editor({ mode, complete, text, label, change, run, marks = NONE 
         autocompletion({ override: complete ? [complete] : [], icons: false }), name.current.of(named()),
         EditorState.phrases.of({ Completions: t("console.completions") }),
         EditorView.domEventHandlers({ beforeinput: replace }),
-        EditorView.updateListener.of((update) => update.docChanged && calls.current.change(update.state.doc.toString())),
+        EditorView.updateListener.of((update) => byUser(update) && calls.current.change(update.state.doc.toString())),
       ],
     });
     view.current = new EditorView({ state, parent: root, root });
     return () => view.current.destroy();
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const { state } = view.current;
-    if (state.doc.toString() !== text) view.current.dispatch({ changes: { from: 0, to: state.doc.length, insert: text } });
+    if (state.doc.toString() === text) return;
+    view.current.dispatch({ changes: { from: 0, to: state.doc.length, insert: text }, annotations: fromOutside.of(true) });
   }, [text]);
-  useEffect(() => view.current.dispatch({ effects: name.current.reconfigure(named()) }), [label]);
-  useEffect(() => {
+  useLayoutEffect(() => view.current.dispatch({ effects: name.current.reconfigure(named()) }), [label]);
+  useLayoutEffect(() => {
     const { doc } = view.current.state;
     const found = marks.filter(({ line }) => line <= doc.lines).map((place) => rangeOf(doc.line(place.line), place.column)).filter(({ from, to }) => from < to);
     view.current.dispatch({ effects: setFault.of(Decoration.set(found.map(({ from, to }) => wrong.range(from, to)), true)) });
   }, [marks]);
   return html`<div class="editor" ref=${place}></div>`;
+}
+
+function byUser({ transactions }) {
+  return transactions.some((each) => each.docChanged && !each.annotation(fromOutside));
 }
 
 function rangeOf(line, column) {

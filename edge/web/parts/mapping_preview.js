@@ -1,5 +1,5 @@
 // What the gateway would make of a message with a mapping file, asked for while the user types.
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, useLayoutEffect, useSignal } from "../ui.js";
 import { SessionEnded } from "../model/gateway.js";
 import { testMapping } from "../model/mapping_files.js";
 import { shortened } from "../model/prefixes.js";
@@ -12,7 +12,8 @@ const PAUSE = 300;  // ms
 export function MappingPreview({ message, name, text, tested = () => {} }) {
   const found = useSignal(undefined), problem = useSignal("");
   const { topic, payload, hex } = message;
-  useEffect(() => {
+  // With the rendering: the answer for an earlier text must not mark places in the present one.
+  useLayoutEffect(() => {
     let current = true;
     const timer = setTimeout(async () => {
       try {
