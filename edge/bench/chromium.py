@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS: Final = (
@@ -30,8 +32,10 @@ _START: Final = 60.0
 """Time limit for the start (s)."""
 _ANSWER: Final = 20.0
 """Time limit for an answer to a command (s)."""
-
-
+_ALIVE: Final = 5.0
+"""Time limit for the answer of the browser itself, when a page has not answered (s)."""
+_SHOWN: Final = 300
+"""Characters of a command in an error message."""
 _CLOSE: Final = 1.0
 """Time limit for the end of a connection (s): the browser does not always answer."""
 _LINES: Final = 2
@@ -47,6 +51,10 @@ class PageReplaced(BrowserError):
     """Another document replaced the one that a command was for."""
 
 
+class NoAnswer(BrowserError):
+    """A command was not answered in time."""
+
+
 class Chromium:
     """The processes of a browser."""
 
@@ -57,7 +65,7 @@ class Chromium:
 
     @classmethod
     def start(cls, profile: Path, *options: str) -> Self:
-        """Start a browser with a new profile directory. Raises `BrowserError` if there is none."""
+        """Start a browser with a new profile directory. Raises `BrowserError` if no browser is installed."""
         program = next((path for name in _NAMES if (path := shutil.which(name))), None)
         if program is None:
             raise BrowserError("no browser: install the package chromium")
@@ -89,6 +97,9 @@ class Page:
         self.events: list[dict[str, Any]] = []
         """Events of the enabled domains since the start."""
         self._last = 0
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        """Answers that are awaited, by the number of the command."""
+        self._reader = asyncio.create_task(self._read())
 
     @classmethod
     async def new(cls, browser: Chromium) -> Self:
@@ -103,24 +114,65 @@ class Page:
     async def close(self) -> None:
         """Close the page, and remove what it has stored."""
         self.session = ""
-        await self.command("Target.disposeBrowserContext", browserContextId=self.context)
-        await self.socket.close()
+        try:
+            await self.command("Target.disposeBrowserContext", browserContextId=self.context)
+        finally:
+            await self.socket.close()
+            await self._reader
 
-    async def command(self, method: str, **parameters: Any) -> Any:  # noqa: ANN401 - any JSON
-        """Send a command, and return its result. Raises `BrowserError`."""
+    async def command(self, method: str, *, within: float = _ANSWER, **parameters: Any) -> Any:  # noqa: ANN401 - any JSON
+        """Send a command, and return its result. `within`: time limit in seconds. Raises `BrowserError`."""
+        session = self.session
+        try:
+            message = await self._ask(session, method, parameters, within)
+        except NoAnswer as error:
+            raise NoAnswer(f"{error}: {await self._reason() if session else 'the browser hangs'}") from None
+        if "error" in message:
+            kind = PageReplaced if message["error"]["message"] in _REPLACED else BrowserError
+            raise kind(f"{method}: {message['error']}")
+        return message["result"]
+
+    async def _ask(self, session: str, method: str, parameters: dict[str, Any], within: float) -> dict[str, Any]:
+        """Send a command to a session, or to the browser if it is empty. Return the whole answer."""
         self._last += 1
-        request = {"id": self._last, "method": method, "params": parameters}
-        if self.session:
-            request["sessionId"] = self.session
-        await self.socket.send(json.dumps(request))
-        while True:
-            message = json.loads(await asyncio.wait_for(self.socket.recv(), _ANSWER))
-            if message.get("id") == self._last:
-                if "error" in message:
-                    kind = PageReplaced if message["error"]["message"] in _REPLACED else BrowserError
-                    raise kind(f"{method}: {message['error']}")
-                return message["result"]
-            self.events.append(message)
+        number = self._last
+        request = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            async with asyncio.timeout(within):
+                if self._reader.done():
+                    raise BrowserError(f"{method}: the connection to the browser has ended")
+                with contextlib.suppress(ConnectionClosed):  # the reader fails the answer
+                    await self.socket.send(json.dumps(request))
+                return await answer
+        except TimeoutError:
+            asked = f"{method} {json.dumps(parameters, ensure_ascii=False)}"
+            raise NoAnswer(f"no answer within {within:g} s to {asked[:_SHOWN]}") from None
+        finally:
+            del self._answers[number]
+
+    async def _reason(self) -> str:
+        """Return why a page does not answer: the browser does, or does not either."""
+        try:
+            await self._ask("", "Browser.getVersion", {}, _ALIVE)
+        except BrowserError:
+            return "the browser hangs, or has ended"
+        return "its renderer is busy or hangs, and the browser answers"
+
+    async def _read(self) -> None:
+        """Receive answers and events until the connection ends."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                message = json.loads(await self.socket.recv())
+                if "id" not in message:
+                    self.events.append(message)
+                # No command waits for an answer that comes too late.
+                elif (answer := self._answers.get(message["id"])) is not None and not answer.done():
+                    answer.set_result(message)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(BrowserError("the connection to the browser has ended"))
 
     async def open(self, url: str) -> None:
         """Open a page, and record its events from then on."""
@@ -128,9 +180,14 @@ class Page:
             await self.command(f"{domain}.enable")
         await self.command("Page.navigate", url=url)
 
-    async def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - any JSON
-        """Return the value of a JavaScript expression, or of its promise. Raises `BrowserError`."""
-        result = await self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+    async def evaluate(self, expression: str, within: float = _ANSWER) -> Any:  # noqa: ANN401 - any JSON
+        """Return the value of a JavaScript expression, or of its promise. `within`: time limit in seconds.
+
+        Raises `BrowserError`.
+        """
+        result = await self.command(
+            "Runtime.evaluate", within=within, expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise BrowserError(f"{expression}: {result}")
         return result["result"].get("value")
@@ -142,8 +199,16 @@ class Page:
                 while not await self._holds(expression):  # noqa: ASYNC110 - what is waited for is in the browser
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            shown = await self.evaluate("document.body.innerText")
-            raise BrowserError(f"not true within {seconds} s: {expression}\n{shown}\n{self.problems()}") from None
+            raise BrowserError(
+                f"not true within {seconds:g} s: {expression}\n{await self._shown()}\n{self.problems()}"
+            ) from None
+
+    async def _shown(self) -> str:
+        """Return the text of the page, or the reason for its absence."""
+        try:
+            return str(await self.evaluate("document.body?.innerText", _ALIVE))
+        except BrowserError as error:
+            return str(error)
 
     async def _holds(self, expression: str) -> bool:
         try:
