@@ -46,9 +46,9 @@ class AuthorizationWatch:
             # The result was computed with the old permissions, so the client has to subscribe again.
             if access != self._access:
                 raise InvalidGrant("The rights of this client have changed; subscribe again")
+            self._unwatch = self._guard.watch(access.client, self._check)
         except EdgeError as error:
             self._over(error)
             return
-        self._unwatch = self._guard.watch(access.client, self._check)
         left = _MAX_INTERVAL if access.expires is None else access.expires / 1_000_000 - time.time()
         self._timer = asyncio.get_running_loop().call_later(min(max(left, 0.01), _MAX_INTERVAL), self._check)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from edge.protocol.access import Access
+from edge.protocol.access import Access, Action
 from edge.protocol.errors import EdgeError, Forbidden, InvalidClient, MissingAuthorization
 from edge.security.clients import ClientRegistry, RegisteredClient
 from edge.security.issuer import Issuer
+from edge.security.keys import SigningKey
 from edge.security.oscore import OscoreContexts
 from edge.security.tokens import Tokens
 
@@ -34,8 +35,10 @@ class TokenGuard:
         self._tokens = tokens
         self._contexts = contexts
         self._issuers = issuers
-        self._watchers: dict[str, _Watched] = {}
-        self._ring = tokens.ring
+        self._watched: dict[str, list[_Watched]] = {}
+        """By the identity of the client."""
+        self._granted: tuple[RegisteredClient, SigningKey | None] | None = None
+        """Client and signing key of the last access by a token."""
 
     def access(self, authorization: str | None) -> Access:
         """Return the permissions of the client with `Bearer <token>`, or with the bare token.
@@ -52,10 +55,12 @@ class TokenGuard:
         client = known(claims.client_id)
         if client is None:
             raise InvalidClient("The client of this token is not known, or its rights have ended; register again")
+        self._granted = client, claims.key
         return client.access(claims.expires * _MICRO)
 
-    def rights(self, given: Access) -> Access:
-        """Return the current permissions for a delayed update, limited to those at its submission. Thread-safe.
+    def rights(self, given: Access, action: Action = "update") -> Access:
+        """Return the current permissions for a delayed update, or another action that was asked for earlier, limited
+        to those at its submission. Thread-safe.
 
         Raises `InvalidClient`, `Forbidden`.
         """
@@ -64,27 +69,37 @@ class TokenGuard:
         client = self._foreign(identity) if " " in identity else self._clients.registered().get(given.registration)
         # The identity may have been revoked and registered again by another client.
         if client is None or client.client_id != given.registration:
-            raise InvalidClient(f'The client "{given.client}" of this update was revoked')
+            raise InvalidClient(f'The client "{given.client}" of this {action} was revoked')
         now = client.access(None)
-        if "update" not in now.actions:
-            raise Forbidden(f'The client "{given.client}" of this update may no longer update')
+        if action not in now.actions:
+            raise Forbidden(f'The client "{given.client}" of this {action} may no longer {action}')
         return now.narrowed(given)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
         """Call `revoked` once when permissions or tokens of a client may have ended.
 
-        Returns a function that cancels the watch.
+        Called right after `access`, it watches the rights and the signing key that this access is based on, even if
+        another process has changed or removed them meanwhile. Returns a function that cancels the watch.
         """
-        watched = self._watchers.get(client)
-        if watched is None:
-            watched = self._watchers[client] = _Watched(self._standing([client])[client])
-        watched.callbacks.append(revoked)
+        granted, self._granted = self._granted, None
+        standing, keys = self._standing([client])[client], self._tokens.ring
+        if granted is not None and granted[0].identity == client:
+            standing = granted[0], self._contexts.kid(granted[0].client_id)
+            if granted[1] is not None:
+                keys |= {granted[1]}
+        all_watched = self._watched.setdefault(client, [])
+        if not all_watched or (all_watched[-1].standing, all_watched[-1].keys) != (standing, keys):
+            all_watched.append(_Watched(standing, keys))
+        watched, key = all_watched[-1], object()
+        watched.callbacks[key] = revoked
 
         def forget() -> None:
-            if revoked in watched.callbacks:
-                watched.callbacks.remove(revoked)
-            if not watched.callbacks and self._watchers.get(client) is watched:
-                del self._watchers[client]
+            watched.callbacks.pop(key, None)
+            present = self._watched.get(client, [])
+            if not watched.callbacks and watched in present:
+                present.remove(watched)
+                if not present:
+                    del self._watched[client]
 
         return forget
 
@@ -98,24 +113,31 @@ class TokenGuard:
                 _log.error("clients.unreadable", extra={"reason": error.description})
 
     def look(self) -> None:
-        """Notify the watchers of clients whose permissions have changed since the watch began.
+        """End the watches of clients whose permissions have changed since the watch began.
 
-        If a signing key was removed, notify all: they authenticate again and so find out whether their token is still
-        valid.
+        If one of its signing keys was removed or replaced, a watch ends, too: its owner authenticates again, and so
+        finds out whether its token is still valid.
         """
-        # Even without watchers: a key removed before a watch begins must not notify it.
-        lost, self._ring = self._ring - self._tokens.ring, self._tokens.ring
-        if not self._watchers:
+        if not self._watched:
             return
-        now = self._standing(self._watchers)
-        for identity, watched in list(self._watchers.items()):
-            if lost or now[identity] is None or now[identity] != watched.client:
-                # Before the callbacks: they may watch the same client again.
-                del self._watchers[identity]
-                for revoked in watched.callbacks:
+        # Keys are compared with those at the start of each watch, and not with those of the last check: a key may come
+        # and go between two checks.
+        now, ring = self._standing(self._watched), self._tokens.ring
+        over: list[_Watched] = []
+        for identity, all_watched in list(self._watched.items()):
+            left = [each for each in all_watched if each.holds(now[identity], ring)]
+            over += [each for each in all_watched if not each.holds(now[identity], ring)]
+            # Before the callbacks: they may cancel watches, and watch the same client again.
+            if left:
+                self._watched[identity] = left
+            else:
+                del self._watched[identity]
+        for watched in over:
+            for key in list(watched.callbacks):
+                if (revoked := watched.callbacks.pop(key, None)) is not None:
                     revoked()
 
-    def _standing(self, identities: Iterable[str]) -> dict[str, tuple[RegisteredClient, bytes | None] | None]:
+    def _standing(self, identities: Iterable[str]) -> dict[str, _Standing]:
         """Return client and OSCORE context name of each identity; None for an identity without access.
 
         The context may end while the client remains.
@@ -132,8 +154,18 @@ class TokenGuard:
         return said or issuer.usual(identity)
 
 
-@dataclass(slots=True)
+_Standing = tuple[RegisteredClient, bytes | None] | None
+"""Client and name of its OSCORE context; None for a client without access."""
+
+
+@dataclass(slots=True, eq=False)
 class _Watched:
-    client: tuple[RegisteredClient, bytes | None] | None
-    """State at the start of the watch."""
-    callbacks: list[Callable[[], None]] = field(default_factory=list)
+    """Watches of one client that began in the same state."""
+
+    standing: _Standing
+    keys: frozenset[SigningKey]
+    callbacks: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def holds(self, standing: _Standing, keys: frozenset[SigningKey]) -> bool:
+        """Return whether the client has the same permissions, and all keys of the start are in the ring."""
+        return standing is not None and standing == self.standing and self.keys <= keys

@@ -13,7 +13,7 @@ import jwt
 
 from edge.protocol.errors import InvalidGrant
 from edge.security.issuer import Issuer, not_valid
-from edge.security.keys import Keys
+from edge.security.keys import Keys, SigningKey
 
 _ALGORITHM: Final = "RS256"
 """The only algorithm. The one that a token names is ignored."""
@@ -29,8 +29,8 @@ class Issued:
 
     token: str
     expires: int
-    kid: str
-    """Id of the key that signed it."""
+    key: SigningKey
+    """The key that signed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,13 @@ class Claims:
     """Client id; for a client of another issuer, its identity."""
     expires: int
     """Seconds since 1970."""
-    kid: str = ""
-    """Id of the gateway's key that signed it."""
-    foreign: bool = False
-    """Whether another issuer signed it."""
+    key: SigningKey | None = None
+    """The gateway's key that signed it; None if another issuer did."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another issuer signed it."""
+        return self.key is None
 
 
 class Tokens:
@@ -69,13 +72,13 @@ class Tokens:
         last = self._last.get(client_id)
         fresh = last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime
         # A token whose key was removed would be refused, so it is not returned again.
-        if lifetime is None and last is not None and fresh and self._keys.verifying(last.kid) is not None:
+        if lifetime is None and last is not None and fresh and self._is_current(last.key):
             return last
-        kid, key = self._keys.signing()
+        key = self._keys.signing()
         expires = now + (self._lifetime if lifetime is None else lifetime)
         if lifetime is not None:
             # Rotation would otherwise remove the key before this long-lived token expires.
-            self._keys.keep(kid, expires)
+            self._keys.keep(key.kid, expires)
         claims = {
             "sub": client_id,
             "iat": now,
@@ -85,7 +88,7 @@ class Tokens:
             "aud": self._audience,
             "jti": uuid.uuid4().hex,
         }
-        issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires, kid)
+        issued = Issued(jwt.encode(claims, key.private, _ALGORITHM, {"kid": key.kid}), expires, key)
         if lifetime is None:
             # Expired tokens leave with each new one, so the cache is bounded by the active clients.
             self._last = {known: token for known, token in self._last.items() if token.expires > now} | {
@@ -94,8 +97,8 @@ class Tokens:
         return issued
 
     @property
-    def ring(self) -> frozenset[str]:
-        """Return the ids of the keys whose tokens are valid."""
+    def ring(self) -> frozenset[SigningKey]:
+        """Return the keys whose tokens are valid."""
         return self._keys.ring
 
     def forget_others(self) -> None:
@@ -112,7 +115,7 @@ class Tokens:
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
         # The cache must not outlive the key: removing a key ends all its tokens at once.
-        elif not claims.foreign and self._keys.verifying(claims.kid) is None:
+        elif claims.key is not None and not self._is_current(claims.key):
             del self._verified[token]
             raise _unknown_key()
         # Checked for cached claims, too; PyJWT checks the expiry only once.
@@ -120,6 +123,9 @@ class Tokens:
             where = "its issuer" if claims.foreign else "/oauth/token"
             raise InvalidGrant(f"The token has expired; ask for another one at {where}")
         return claims
+
+    def _is_current(self, key: SigningKey) -> bool:
+        return self._keys.verifying(key.kid) is key
 
     def _read(self, token: str) -> Claims:
         # Before any decoding, whose cost grows with the length.
@@ -129,14 +135,14 @@ class Tokens:
             header = jwt.get_unverified_header(token)
             issuer = self._others.get(_named_in(token)) if self._others else None
             if issuer is not None:
-                return Claims(*issuer.verify(token, header), foreign=True)
+                return Claims(*issuer.verify(token, header))
             kid = header.get("kid")
             key = self._keys.verifying(kid) if isinstance(kid, str) else None
-            if not isinstance(kid, str) or key is None:
+            if key is None:
                 raise _unknown_key()
             found: dict[str, Any] = jwt.decode(
                 token,
-                key,
+                key.public,
                 # Fixed, not from the token's header: RFC 8725, section 3.1.
                 algorithms=[_ALGORITHM],
                 issuer=self._issuer,
@@ -147,7 +153,7 @@ class Tokens:
             raise InvalidGrant("The token has expired; ask for another one at /oauth/token") from None
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
             raise not_valid(error) from None
-        return Claims(str(found["sub"]), int(found["exp"]), kid)
+        return Claims(str(found["sub"]), int(found["exp"]), key)
 
 
 def _unknown_key() -> InvalidGrant:

@@ -32,7 +32,8 @@ class Forger:
     def __init__(self, harness, token: str) -> None:
         self.harness = harness
         self.token = token
-        self.kid, self.own = harness.security.keys.signing()
+        signing = harness.security.keys.signing()
+        self.kid, self.own = signing.kid, signing.private
         self.claims = jwt.decode(token, options={"verify_signature": False})
 
     def signed(self, key=None, algorithm: str = "RS256", header=None, **claims: object) -> str:
@@ -169,7 +170,7 @@ async def test_no_token_with_another_character_is_valid(harness, forger, data):
 
 
 async def test_no_response_contains_a_private_key(harness):
-    own = harness.security.keys.signing()[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    own = harness.security.keys.signing().private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     harness.clients.allow("lamp", Rights())
     async with harness.http() as http:
         answer = await http.post("/oauth/register", json={"register": {"client_identity": "lamp"}})
