@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -118,14 +119,14 @@ def try_rule(
         raise ResultTooLarge(
             f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a trial makes a copy"
         )
-    trial = _Trial(_Clock(begin), engine_settings, settings)
-    trial.load(graph, {(each.observation, each.graph) for each in values})
-    trial.start(rule)
-    for each in values:
-        trial.pass_time(each.time)
-        trial.set_value(each)
-    trial.pass_time(end)
-    tally = trial.tally(rule)
+    with closing(_Trial(_Clock(begin), engine_settings, settings)) as trial:
+        trial.load(graph, {(each.observation, each.graph) for each in values})
+        trial.start(rule)
+        for each in values:
+            trial.pass_time(each.time)
+            trial.set_value(each)
+        trial.pass_time(end)
+        tally = trial.tally(rule)
     return TrialResult(begin, end, len(values), trial.occurrences, tally.failed, tally.failure)
 
 
@@ -148,6 +149,11 @@ class _Trial:
         )
         self._going_on: dict[frozenset[tuple[str, Term]], Occurrence] = {}
         self._datatypes: dict[_Place, str] = {}
+
+    def close(self) -> None:
+        """Close the engine, whose journal is a database in memory."""
+        self._events.clear()
+        self._engine.close()
 
     def load(self, graph: LiveGraph, played: Collection[_Place]) -> None:
         """Copy the graph, without the values that will be played and without situations."""

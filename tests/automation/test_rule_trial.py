@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +12,11 @@ from rule_world import SECOND, START, RuleWorld, logging, rule
 
 from edge.automation.settings import AutomationSettings
 from edge.automation.trial import PastValue, TrialResult, try_rule
+from edge.engine.requests import UpdateRequest
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
-from edge.protocol.errors import InvalidRequest
+from edge.engine.start import open_engine
+from edge.protocol.errors import InvalidRequest, NotReady
 
 
 @pytest.fixture
@@ -89,6 +95,45 @@ def test_values_keep_their_datatype_and_graph(box):
     end = START + SECOND
     result = try_rule(box.engine._engine.graph, rule(text), past, START, end, EngineSettings(), AutomationSettings())
     assert [each.solution for each in result.occurrences] == [{"v": "3.5"}]
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
+    """The engines of all trials."""
+    opened: list[Scheduler] = []
+
+    def opening(*given: object, **options: object) -> Scheduler:
+        opened.append(open_engine(*given, **options))
+        return opened[-1]
+
+    monkeypatch.setattr("edge.automation.trial.open_engine", opening)
+    return opened
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'property = "urn:p"\nabove = 30\nfor = "PT60S"\nupdate = "INSERT { ?observation <urn:hot> true } WHERE {}"',
+        'query = "SELECT ?s { SERVICE <http://127.0.0.1:9/> { ?s ?p ?o } }"',
+    ],
+    ids=["result", "refused"],
+)
+def test_a_trial_leaves_nothing_open(box, engines, text):
+    with suppress(InvalidRequest):
+        tried(box, text, (0, "a", 31), end=30)  # the situation has not begun yet: its timer waits
+    (engine,) = engines
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        engine._journal._connection.execute("SELECT 1")
+    assert not engine._queue.open
+
+
+def test_an_engine_without_a_thread_refuses_what_waits_when_it_is_closed():
+    engine = open_engine(None, EngineSettings(), start=False)
+    waiting = engine.update([UpdateRequest("INSERT DATA { <urn:s> <urn:p> 1 }")])
+    assert engine.close()
+    with pytest.raises(NotReady):
+        waiting.result(0)
+    assert engine.close()
 
 
 @settings(max_examples=25)

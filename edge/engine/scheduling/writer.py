@@ -134,8 +134,15 @@ class Writer:
         return self._thread.is_alive() and not self._failed
 
     def join(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds for the end of the thread."""
-        self._thread.join(timeout)
+        """Wait at most `timeout` seconds for the end of the thread. Without a thread, end here.
+
+        Nobody carries out the waiting requests of a simulation any more, so they are refused.
+        """
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        elif not self._over:
+            self._queue.refuse_rest()
+            self._end()
 
     @property
     def busy_seconds(self) -> float:
@@ -174,6 +181,9 @@ class Writer:
                 wait = self._wait()
                 self._sleeps_until = self._seconds() + wait
             self._queue.sleep(None if math.isinf(wait) else wait)
+        self._end()
+
+    def _end(self) -> None:
         with self._turn:
             self._over = True
             self._close()
