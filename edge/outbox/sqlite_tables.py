@@ -162,8 +162,9 @@ def renumber(connection: sqlite3.Connection, offset: int) -> None:
 
     # The checksum covers the number, so it has to be computed again for each row.
     connection.create_function("outbox_crc", 3, crc, deterministic=True)
-    connection.execute("UPDATE outbox SET seq = seq - ?1, crc = outbox_crc(body, seq - ?1, context)", (offset,))
-    connection.execute("UPDATE outbox_lost SET first = first - ?1, last = last - ?1", (offset,))
+    by = {"offset": offset}
+    connection.execute("UPDATE outbox SET seq = seq - :offset, crc = outbox_crc(body, seq - :offset, context)", by)
+    connection.execute("UPDATE outbox_lost SET first = first - :offset, last = last - :offset", by)
 
 
 def remove_contexts(connection: sqlite3.Connection, ids: Sequence[int]) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import secrets
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -139,7 +141,7 @@ def test_a_gateway_starts_on_a_full_disk_with_acknowledged_data(disk, gateway):
         disk.fill()
         running = started(process)
         try:
-            wait_for(lambda: answers(watched), what="the gateway")
+            wait_for(partial(answers, watched, running), what="the gateway")
             assert watched.values(SET) == acknowledged
         finally:
             stop(running)
@@ -156,7 +158,7 @@ def test_a_secured_gateway_starts_on_a_disk_that_others_filled(disk, gateway):
         disk.fill()
         running = started(process)
         try:
-            wait_for(lambda: answers(watched), what="the gateway")
+            wait_for(partial(answers, watched, running), what="the gateway")
             assert watched.ask("/query", query=SET)[0] == 401
         finally:
             running.terminate()
@@ -166,12 +168,20 @@ def test_a_secured_gateway_starts_on_a_disk_that_others_filled(disk, gateway):
 def started(process: GatewayProcess) -> subprocess.Popen[bytes]:
     """Start the gateway again without space for `endpoints.json`; its ports are as before."""
     command = [sys.executable, "-m", "edge", "run", "--data-dir", str(process.data_dir)]
-    output = subprocess.DEVNULL
-    return subprocess.Popen(command, env=process.environment, stdin=output, stdout=output, stderr=output)
+    with log_of(process.data_dir).open("wb") as log:
+        return subprocess.Popen(command, env=process.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def answers(watched: Watched) -> bool:
+def log_of(data_dir: Path) -> Path:
+    """Return the file for the log of a gateway, outside of the small disk."""
+    return data_dir.parent.parent / "gateway.log"
+
+
+def answers(watched: Watched, running: subprocess.Popen[bytes]) -> bool:
+    """Return whether the gateway is healthy. Fails with its last reports if it has ended."""
     try:
         return watched.ask("/health")[0] == 200
     except OSError:
+        log = log_of(watched.process.data_dir)
+        assert running.poll() is None, log.read_text(encoding="utf-8")[-2000:]
         return False

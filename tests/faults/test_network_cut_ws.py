@@ -109,7 +109,7 @@ async def test_a_disconnected_subscriber_is_detected_and_gets_a_merged_delta_on_
         await place.update(put(1, 2))
         for client in (near, kept, lost):
             assert (await client.notification())["sequence"] == 1
-        cable.cut()
+        await asyncio.to_thread(cable.cut)
         # Nothing need be sent to the clients for that; without pings TCP would not notice the loss.
         await eventually(lambda: place.metric("edge_connections") == 1, "the loss of both")
         await eventually(lambda: place.subscriptions == 2, "the end of what nobody wants kept")
@@ -117,7 +117,7 @@ async def test_a_disconnected_subscriber_is_detected_and_gets_a_merged_delta_on_
         for change in (put(3, 4), "DELETE DATA { <urn:set> <urn:has> 3 }", "DELETE DATA { <urn:set> <urn:has> 1 }"):
             await place.update(change)
         assert [(await near.notification())["sequence"] for _ in range(3)] == [2, 3, 4]
-        cable.mend()
+        await asyncio.to_thread(cable.mend)
         back = await place.far()
         missed = await place.subscribe(back, spuid=first["spuid"], sequence=1)
         assert (missed["spuid"], missed["sequence"], missed["merged"]) == (first["spuid"], 4, 3)
@@ -132,10 +132,10 @@ async def test_a_client_that_returns_too_late_receives_the_full_result(place, ca
     async with place(ping_interval=0.3, ping_timeout=1.5, resume_for=0.3) as place:
         client = await place.far()
         first = await place.subscribe(client, resume=True)
-        cable.cut()
+        await asyncio.to_thread(cable.cut)
         await eventually(lambda: place.subscriptions == 0, "the end of the subscription")
         await place.update(put(1, 2))
-        cable.mend()
+        await asyncio.to_thread(cable.mend)
         again = await place.subscribe(await place.far(), spuid=first["spuid"], sequence=0)
         assert (again["sequence"], numbers(again["addedResults"])) == (0, [1, 2])
         assert again["spuid"] != first["spuid"]
@@ -146,13 +146,13 @@ async def test_a_cut_shorter_than_a_ping_may_take_loses_nothing(place, cable):
         near, far = await place.near(), await place.far()
         await place.subscribe(near)
         await place.subscribe(far)
-        cable.cut()
+        await asyncio.to_thread(cable.cut)
         for number in range(1, 6):
             await place.update(put(number))
             await near.notification()
         with pytest.raises(TimeoutError):
             await far.receive(0.2)
-        cable.mend()
+        await asyncio.to_thread(cable.mend)
         reported = [await far.notification() for _ in range(5)]
         assert [(body["sequence"], numbers(body["addedResults"])) for body in reported] == [
             (number, [number]) for number in range(1, 6)
@@ -168,12 +168,12 @@ async def test_an_incomplete_update_is_not_executed(place, cable):
 
         async def halves() -> AsyncIterator[str]:
             yield text[: len(text) // 2]
-            cable.cut()
+            await asyncio.to_thread(cable.cut)
             yield text[len(text) // 2 :]
 
         await far.socket.send(halves())
         await eventually(lambda: place.metric("edge_connections") == 1, "the loss")
-        cable.mend()
+        await asyncio.to_thread(cable.mend)
         await asyncio.wait_for(far.socket.wait_closed(), 20)
         await place.update(put(-1))
         assert numbers((await near.notification())["addedResults"]) == [-1]

@@ -152,12 +152,13 @@ FRAMES = [
     ("first", "frame", "received"), [case[1:] for case in FRAMES], ids=[case[0] for case in FRAMES]
 )
 def test_frames_that_carry_nothing_take_neither_memory_nor_time(harness, first, frame, received):
-    before, busy = harness.rss, harness.processor_seconds
+    before, busy, slow = harness.rss, harness.processor_seconds, slowness()
     patience = PATIENCE if received else 0.5  # without an answer, the gateway stops reading
     assert received in flood(harness, first, frame, read=False, patience=patience)
     assert harness.rss - before < ROOM
     if not SECONDS:  # a frame takes 2 us: the number of sent frames would take 0.4 to 2.7 s
-        assert harness.processor_seconds - busy < 2.0 * slowness()
+        # The machine may have been slower during the flood than it is now.
+        assert harness.processor_seconds - busy < 2.0 * max(slow, slowness())
     harness.serves()
 
 

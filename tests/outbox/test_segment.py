@@ -18,10 +18,11 @@ from edge.outbox.segment import SegmentDamaged, SegmentManifest, SegmentNewer
 EPOCH = "0123456789abcdef"
 TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 CELLS = st.builds(Cells, st.integers(0, 2**50), TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
-IRIS = st.none() | st.from_regex(r"http://[a-z]{1,5}/[a-z0-9]{0,5}", fullmatch=True)
+PRESENT = st.from_regex(r"http://[a-z]{1,5}/[a-z0-9]{0,5}", fullmatch=True)
+IRIS = st.none() | PRESENT
 CONTEXTS = st.builds(
     ObservationContext,
-    series=IRIS.filter(bool),
+    series=PRESENT,
     topic=TEXTS,
     feature=IRIS,
     property=IRIS,
