@@ -19,6 +19,7 @@ import contextlib
 import http
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NoReturn
 
@@ -30,12 +31,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from edge.outbox.segment import SegmentNewer
+from spark_offload.connection_slots import body_wait
 from spark_offload.errors import GatewayRefused
 from spark_offload.gateways import Gateways
 from spark_offload.uploads import DamagedUpload, Differs, Full, Name, OffsetWrong, State, Uploads, UploadTooLarge
 
-PATIENCE: Final = 60.0
-"""Seconds without data after which a request fails. The received bytes are kept."""
+AUTHENTICATED: Final = "authenticated"
+"""Member of the state of a request: function that takes the gateway whose token the request has."""
+_FINISHED_AT_ONCE: Final = 2
+"""Files that are verified at the same time, which bounds the memory."""
 _CLEANED: Final = 3600.0
 """Seconds between two searches for abandoned uploads."""
 
@@ -49,6 +53,7 @@ class LandingReceiver:
         """Store uploads in `uploads`, and accept them only from `gateways`."""
         self._uploads = uploads
         self._gateways = gateways
+        self._finishing = asyncio.Semaphore(_FINISHED_AT_ONCE)
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
@@ -115,13 +120,15 @@ class LandingReceiver:
         if state is not None and state.complete:
             return await self._already_complete(name, state, digest)
         offset = begin
+        # Refuse a file that is too large before its content is read.
+        self._uploads.check_size(name, begin + _length(request))
         async for part in _body(request):
             # The disk may be slow, and the event loop serves all gateways.
             await asyncio.to_thread(self._uploads.append, name, offset, part)
             offset += len(part)
         if digest is None:
             return Response(status_code=204, headers=_state_headers(State(offset, complete=False)))
-        new = await asyncio.to_thread(self._uploads.finish, name, offset, digest)
+        new = await self._finish(name, offset, digest)
         if new:
             _log.info("received %s (%d bytes)", name.path, offset)
         return Response(status_code=201 if new else 204, headers=_state_headers(State(offset, complete=True)))
@@ -132,8 +139,12 @@ class LandingReceiver:
         `Uploads.finish` compares the digest with the stored file, and raises `Differs` for another content.
         """
         if digest is not None:
-            await asyncio.to_thread(self._uploads.finish, name, state.offset, digest)
+            await self._finish(name, state.offset, digest)
         return Response(status_code=204, headers=_state_headers(state))
+
+    async def _finish(self, name: Name, offset: int, digest: bytes) -> bool:
+        async with self._finishing:
+            return await asyncio.to_thread(self._uploads.finish, name, offset, digest)
 
     async def _name(self, request: Request) -> Name:
         """Return the validated name of the file in the path of a request."""
@@ -155,6 +166,8 @@ class LandingReceiver:
                 "Send a gateway's token as Authorization: Bearer TOKEN; `edge-history gateways add` creates one",
                 {"WWW-Authenticate": 'Bearer realm="edge-history"'},
             )
+        if (note := request.scope.get("state", {}).get(AUTHENTICATED)) is not None:
+            note(whose)
         if whose != request.path_params["gateway"]:
             _refuse(403, f"This token belongs to {whose}, which may only send as {whose}")
         return whose
@@ -185,20 +198,28 @@ class _Methods:
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
-    """Yield the parts of the body as they arrive."""
-    parts = request.stream()
+    """Yield the parts of the body as they arrive. Status 408 if it is too slow (`body_wait`)."""
+    parts, received = request.stream(), 0
+    begun = time.monotonic()
     try:
         while True:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(body_wait(begun, received, time.monotonic())):
                 part = await anext(parts, None)
             if part is None:
                 return
             if part:
+                received += len(part)
                 yield part
     except TimeoutError:
-        _refuse(408, f"No data for {PATIENCE:g} s: resume the upload later")
+        _refuse(408, "The data came too slowly: resume the upload later", {"Connection": "close"})
     except ClientDisconnect:
         _refuse(400, "The client disconnected")  # the response is not sent; this only ends the request
+
+
+def _length(request: Request) -> int:
+    """Return the length of the body that its header states, or 0. The HTTP parser has checked its form."""
+    found = re.fullmatch(r"[0-9]{1,18}", request.headers.get("content-length", ""))
+    return int(found[0]) if found else 0
 
 
 def _offset(request: Request) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 import ssl
@@ -15,16 +16,23 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from spark_offload.connection_slots import (
+    HANDSHAKE_TIME,
+    HEADER_TIME,
+    KEEP_ALIVE,
+    REQUEST_TIME,
+    UNKNOWN_TIME,
+    ConnectionSlots,
+)
 from spark_offload.errors import ListenRefused
+from spark_offload.landing_http import AUTHENTICATED
 from spark_offload.listen import Address
 
-HEADER_TIME: Final = 10.0
-"""Seconds within which a client must send a complete header."""
 HEADER_BYTES: Final = 32 * 1024
-KEEP_ALIVE: Final = 30
-"""Seconds after which an idle connection is closed."""
 GRACE: Final = 5
 """Seconds that running requests may take at shutdown. Received bytes of a part are kept."""
+_FILES: Final = 200
+"""Open files apart from connections. Connections that were just replaced count for a moment, too."""
 _LINGER: Final = 1.0
 """Seconds before a rejected connection is closed, so that the client can read the response."""
 
@@ -37,21 +45,28 @@ def serve(
     `connections` is the upper bound of open connections. Raises `ListenRefused`.
     """
     listener = _listener(address)
-    config = uvicorn.Config(
+    _allow_files(connections)
+    slots: ConnectionSlots[_Protocol] = ConnectionSlots(connections)
+    config = server_config(app, slots, tls)
+    port = listener.getsockname()[1]
+    url = f"{'https' if tls else 'http'}://{address._replace(port=port)}"
+    _Server(config, slots, lambda: ready(url)).run([listener])
+
+
+def server_config(app: Starlette, slots: ConnectionSlots[_Protocol], tls: ssl.SSLContext | None) -> uvicorn.Config:
+    """Return uvicorn's configuration."""
+    return uvicorn.Config(
         app,
-        http=type("Protocol", (_Protocol,), {"most": connections}),
+        http=type("Protocol", (_Protocol,), {"slots": slots, "tls": tls}),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        ssl_context_factory=(lambda *_: tls) if tls else None,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=3600,  # bytes before a request would end this timer, so that _Protocol has its own
         timeout_graceful_shutdown=GRACE,
     )
-    port = listener.getsockname()[1]
-    _Server(config, lambda: ready(f"{'https' if tls else 'http'}://{address._replace(port=port)}")).run([listener])
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -69,13 +84,20 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 class _Server(uvicorn.Server):
     """uvicorn's server with a callback at startup, and with a clean exit after a signal."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, slots: ConnectionSlots[_Protocol], ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._slots = slots
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Shut down. Connections without a valid token end at once, because they could delay it."""
+        for connection in self._slots.unknown():
+            connection.abort()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,26 +109,71 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol with limits for headers and connections, which uvicorn itself lacks."""
+    """uvicorn's HTTP/1.1 protocol with slots for connections, and a deadline for each phase of a connection.
 
-    most: ClassVar[int]
+    uvicorn itself has neither, and does not see connections before the end of their TLS handshake. So it gets plain
+    connections, and this class begins TLS. Expired connections are aborted: a peer that does not read could keep a
+    connection that is closed normally.
+    """
+
+    slots: ClassVar[ConnectionSlots[_Protocol]]
+    tls: ClassVar[ssl.SSLContext | None]
+    _plain: asyncio.Transport
     _deadline: asyncio.TimerHandle | None = None
+    _unknown: asyncio.TimerHandle | None = None
     _header: int = 0
     """Received bytes of the current header; -1 once it is complete, until the next request begins."""
+    _early: bytearray | None = None
+    """Data that arrives between the end of the TLS handshake and the start of HTTP."""
     _turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
+        self._plain = transport
+        replaced = self.slots.open(self)
+        if replaced is self and self.tls is not None:  # a response would need a handshake
+            transport.abort()
+            return
+        if replaced is not None and replaced is not self:
+            replaced.abort()
+        self._unknown = self.loop.call_later(UNKNOWN_TIME, self.abort)
+        if self.tls is not None:
+            transport.pause_reading()
+            self._early = bytearray()
+            self._handshake = self.loop.create_task(self._begin_tls(transport, self.tls))
+            return
         super().connection_made(transport)
-        self._wait()
-        if len(self.connections) > self.most:
+        self._wait(HEADER_TIME)
+        if replaced is self:
             self._turn_away()
 
+    async def _begin_tls(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        try:
+            encrypted = await self.loop.start_tls(
+                transport, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIME
+            )
+        except OSError:  # also a failed handshake; asyncio has closed the connection
+            encrypted = None
+        early, self._early = self._early, None
+        # A connection that was aborted meanwhile looks like one whose handshake succeeded.
+        if encrypted is None or transport.is_closing():
+            self._release()
+            transport.abort()
+            return
+        super().connection_made(encrypted)
+        self._wait(HEADER_TIME)
+        if early:
+            self.data_received(bytes(early))
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._wait_no_more()
-        super().connection_lost(exc)
+        self._release()
+        if self.transport is not None:  # else the connection ended before HTTP began
+            super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._turned_away:
+            return
+        if self._early is not None:
+            self._early += data
             return
         if self._header >= 0:
             self._header += len(data)
@@ -118,24 +185,45 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._header = 0
-        self._wait()
+        self._wait(HEADER_TIME)
+        self.scope.setdefault("state", {})[AUTHENTICATED] = self.authenticated
 
     def on_headers_complete(self) -> None:
         self._header = -1
-        self._wait_no_more()
+        self._wait(REQUEST_TIME)
         super().on_headers_complete()
 
-    def _wait(self) -> None:
-        self._wait_no_more()
-        self._deadline = self.loop.call_later(HEADER_TIME, self._close)
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the end of one that was sent early.
 
-    def _wait_no_more(self) -> None:
+        Bytes before its first line do not extend the time, although uvicorn's own timer ends with them.
+        """
+        self._wait(REQUEST_TIME if self.pipeline else KEEP_ALIVE)
+        super().on_response_complete()
+
+    def authenticated(self, gateway: str) -> None:
+        """Note that the current request has the valid token of a gateway."""
+        if self._unknown is not None:
+            self._unknown.cancel()
+        if (oldest := self.slots.authenticated(self, gateway)) is not None:
+            oldest.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once, with the data that was not sent."""
+        self._release()
+        (self._plain if self.transport is None else self.transport).abort()
+
+    def _release(self) -> None:
+        self.slots.close(self)
+        for timer in (self._deadline, self._unknown):
+            if timer is not None:
+                timer.cancel()
+
+    def _wait(self, seconds: float) -> None:
+        """Abort the connection after this time, unless its next phase begins."""
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
-
-    def _close(self) -> None:
-        self.transport.close()
+        self._deadline = self.loop.call_later(seconds, self.abort)
 
     def _turn_away(self) -> None:
         self._turned_away = True
@@ -144,7 +232,18 @@ class _Protocol(HttpToolsProtocol):
             b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
             b"retry-after: 5\r\nconnection: close\r\n\r\n%b" % (len(body), body)
         )
-        self.loop.call_later(_LINGER, self._close)
+        self.loop.call_later(_LINGER, self.transport.close)
+        self._wait(HEADER_TIME)
+
+
+def _allow_files(connections: int) -> None:
+    """Raise the limit of open files, as far as the system allows, to that of connections and of files in use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
 
 
 def _listener(address: Address) -> socket.socket:

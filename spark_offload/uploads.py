@@ -35,13 +35,12 @@ from edge.outbox.segment import (
 from edge.outbox.segment_validation import validate_rows
 from spark_offload.errors import LandingRefused
 from spark_offload.landing import QUARANTINE, LandingZone, sync
+from spark_offload.landing_size import LandingSize
 
 UPLOADS: Final = ".uploads"
 """Directory of incomplete files in a landing zone. It is not a valid gateway name."""
 KEPT: Final = 24 * 3600.0
 """Seconds after its last part for which an incomplete file is kept."""
-MEASURED: Final = 30.0
-"""Seconds for which a measured size of the landing zone is valid."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK: Final = 1 << 20
 
@@ -120,8 +119,6 @@ class Uploads:
         self._most = most
         self._locks: WeakValueDictionary[Name, _Lock] = WeakValueDictionary()
         self._guard = threading.Lock()
-        self._held = 0
-        self._measured = float("-inf")
         self._landing = LandingZone(landing)
         try:
             self._folder.mkdir(exist_ok=True)
@@ -133,6 +130,7 @@ class Uploads:
             raise LandingRefused(f"another edge-history receive uses {landing}: stop it first") from None
         except OSError as error:
             raise LandingRefused(f"{landing} cannot be used ({error}): make it writable") from None
+        self._size = LandingSize(landing)
 
     def close(self) -> None:
         """Release the lock of the landing zone."""
@@ -148,11 +146,7 @@ class Uploads:
 
     def held(self, gateway: str) -> dict[str, list[tuple[int, int]]]:
         """Return the segments in the landing zone: for each epoch, the first and last number of each segment."""
-        return {
-            outbox.epoch: held(self._landing.folder / outbox.gateway / outbox.epoch)
-            for outbox in self._landing.outboxes()
-            if outbox.gateway == gateway
-        }
+        return {epoch: held(self._landing.folder / gateway / epoch) for epoch in self._landing.epochs(gateway)}
 
     def state(self, name: Name) -> State | None:
         """Return the progress of a file, or None if nothing was received."""
@@ -162,14 +156,21 @@ class Uploads:
             return State(self._part(name).stat().st_size, complete=False)
         return None
 
+    def check_size(self, name: Name, size: int) -> None:
+        """Raise `UploadTooLarge` if a file of this many bytes is too large."""
+        if name.is_manifest and size > MOST_MANIFEST_BYTES:
+            raise UploadTooLarge(f"{name.file} exceeds {MOST_MANIFEST_BYTES} bytes: update the gateway")
+        if size > self._largest:
+            raise UploadTooLarge(
+                f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments"
+            )
+
     def append(self, name: Name, offset: int, part: bytes) -> None:
         """Append a part to a file. Raises `OffsetWrong`, `UploadTooLarge`, `Full`.
 
         Concurrent uploads of the same file are safe: the second part for the same offset raises `OffsetWrong`.
         """
-        largest = min(self._largest, MOST_MANIFEST_BYTES) if name.is_manifest else self._largest
-        if offset + len(part) > largest:
-            raise UploadTooLarge(f"{name.file} exceeds {largest} bytes (--max-segment-bytes): send smaller segments")
+        self.check_size(name, offset + len(part))
         with self._locked(name), _disk_full_as_full():
             if self._space_left() < len(part):
                 raise Full(f"the landing zone has its {self._most} bytes (--max-landing-bytes): run the ingester")
@@ -181,8 +182,7 @@ class Uploads:
                 left = memoryview(part)
                 while left:  # on a nearly full disk, write() may accept fewer bytes
                     left = left[file.write(left) :]
-            with self._guard:
-                self._held += len(part)
+            self._size.add(len(part))
 
     def finish(self, name: Name, offset: int, digest: bytes) -> bool:
         """Complete a file: verify its SHA-256 and move it to its place. Returns whether the file is new.
@@ -243,7 +243,8 @@ class Uploads:
             return
         rows = self._landing.folder / manifest.folder / (manifest.stem + ROWS)
         try:
-            validate_rows(manifest, rows.read_bytes())
+            with rows.open("rb") as file:
+                validate_rows(manifest, file)
         except FileNotFoundError:
             raise Differs(f"{rows.name} is missing: send it first") from None
         except SegmentDamaged as error:
@@ -274,12 +275,8 @@ class Uploads:
             yield
 
     def _space_left(self) -> int:
-        """Return the bytes below the limit of the landing zone: from the last measurement, less the uploads since."""
-        with self._guard:
-            now = time.monotonic()
-            if now - self._measured > MEASURED:
-                self._held, self._measured = _size(self._landing.folder), now
-            return self._most - self._held
+        """Return the bytes below the limit of the landing zone."""
+        return self._most - self._size.current()
 
 
 class _Lock:
@@ -298,16 +295,6 @@ def _disk_full_as_full() -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise Full(f"the disk of the landing zone is full ({error.strerror}): free some space") from None
-
-
-def _size(folder: Path) -> int:
-    """Return the total bytes of all files below a directory."""
-    size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):  # the ingester may remove files meanwhile
-                size += Path(place, name).stat().st_size
-    return size
 
 
 def _sha256(path: Path) -> bytes:

@@ -30,6 +30,9 @@ from edge.outbox.observation import (
 )
 from edge.protocol.results import Term
 
+_MOST_CONTEXT: Final = 64 * 1024
+"""Characters of a context. Escapes of JSON take up to six bytes for each."""
+
 Node = tuple[str, str | None]
 """A subject in its graph: N-Triples text, and IRI of the graph."""
 Triple = tuple[str, str, Term]
@@ -79,6 +82,9 @@ def _parts(left: dict[Node, dict[Triple, None]]) -> Iterable[tuple[str | None, l
 def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[ObservationContext, Cells]:
     """Encode the triples of one observation as cells if the cells expand to the same triples; else verbatim."""
     found = _cells(triples, graph, now)
+    # The context goes into the manifest of the segment, whose size is limited.
+    if found is not None and sum(len(text or "") for text in found[0]) > _MOST_CONTEXT:
+        found = None
     if found is not None and sorted(quads(*found, "", 0)) == sorted(_lines(triples, graph)):
         return found
     return _verbatim(triples, graph, now)

@@ -43,7 +43,10 @@ STEM: Final = re.compile(r"(\d{12,18})-(\d{12,18})")
 
 MOST_ROWS: Final = 100_000
 """Most observations in the range of a segment."""
-MOST_MANIFEST_BYTES: Final = 8 << 20
+MOST_MANIFEST_BYTES: Final = 1 << 20
+"""Size of a manifest that gateways send, and that receivers accept."""
+MOST_READ_BYTES: Final = 8 << 20
+"""Size of a manifest that can be read. Earlier versions wrote larger ones, into directories."""
 _SHOWN: Final = 100
 """Characters of the names of members in a message."""
 
@@ -118,8 +121,8 @@ class SegmentManifest:
     @classmethod
     def from_json(cls, text: bytes) -> SegmentManifest:
         """Parse a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
-        if len(text) > MOST_MANIFEST_BYTES:
-            raise SegmentDamaged(f"its manifest has {len(text)} bytes, and the most are {MOST_MANIFEST_BYTES}")
+        if len(text) > MOST_READ_BYTES:
+            raise SegmentDamaged(f"its manifest has {len(text)} bytes, and the most are {MOST_READ_BYTES}")
         try:
             version = _Version.model_validate_json(text)
             if version.schema_ > SCHEMA:
@@ -141,9 +144,13 @@ class SegmentManifest:
 
     def check(self, rows: bytes) -> None:
         """Check size and checksum of the rows file. Raises `SegmentDamaged`."""
-        if len(rows) != self.size:
-            raise SegmentDamaged(f"it has {len(rows)} bytes, its manifest says {self.size}")
-        if hashlib.sha256(rows).hexdigest() != self.sha256:
+        self.check_digest(len(rows), hashlib.sha256(rows).hexdigest())
+
+    def check_digest(self, size: int, sha256: str) -> None:
+        """Check the size of the rows file, and its SHA-256 in hexadecimal. Raises `SegmentDamaged`."""
+        if size != self.size:
+            raise SegmentDamaged(f"it has {size} bytes, its manifest says {self.size}")
+        if sha256 != self.sha256:
             raise SegmentDamaged("its checksum is not that of its manifest")
 
 

@@ -2,15 +2,18 @@
 
 Spark reads a row with SQL expressions, and a single unreadable row fails the commit of all gateways. So the forms of
 numbers here are those that Spark reads, which are fewer than those of Python (`1_0`, Arabic digits). The memory is that
-of a block and its longest row.
+of a block and its longest row, not that of the file.
 """
 
 from __future__ import annotations
 
 import codecs
+import hashlib
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedReader, BytesIO
 from typing import Final
 
 from edge.outbox.segment import SegmentDamaged, SegmentManifest
@@ -19,6 +22,8 @@ MOST_ROW_BYTES: Final = 32 << 20
 MOST_BYTES: Final = 1 << 30
 """Size of all rows when unpacked."""
 _BLOCK: Final = 1 << 20
+_READ: Final = 64 << 10
+"""Bytes of the packed rows that are unpacked at once."""
 _GZIP: Final = 31
 """Window size that makes zlib expect a gzip header (RFC 1952)."""
 _ROW: Final = re.compile(
@@ -34,18 +39,25 @@ def check_rows(manifest: SegmentManifest, packed: bytes) -> None:
 
     This costs 0.4 microseconds a row on a PC, so it can be done before each commit.
     """
-    _scan(manifest, packed, _check_numbers)
+    _scan(manifest, BytesIO(packed), _check_numbers)
 
 
-def validate_rows(manifest: SegmentManifest, packed: bytes) -> None:
-    """Check also that Spark can read each row, which takes four times as long. Raises `SegmentDamaged`."""
+def validate_rows(manifest: SegmentManifest, packed: bytes | BufferedReader) -> None:
+    """Check also that Spark can read each row, which takes four times as long. Raises `SegmentDamaged`, `OSError`.
+
+    `packed` is the content of the rows file, or the file itself, which is then read in blocks.
+    """
     known = {b"%d" % number for number in manifest.contexts}
-    _scan(manifest, packed, lambda lines, first: _check_cells(lines, first, known))
+    file = BytesIO(packed) if isinstance(packed, bytes) else packed
+    _scan(manifest, file, lambda lines, first: _check_cells(lines, first, known))
 
 
-def _scan(manifest: SegmentManifest, packed: bytes, check: Callable[[bytes, int], None]) -> None:
+def _scan(manifest: SegmentManifest, packed: BytesIO | BufferedReader, check: Callable[[bytes, int], None]) -> None:
     """Unpack the rows, and let `check` check whole lines, of which the first one has a given number."""
-    manifest.check(packed)
+    size = packed.seek(0, os.SEEK_END)
+    packed.seek(0)
+    manifest.check_digest(size, hashlib.file_digest(packed, "sha256").hexdigest() if size == manifest.size else "")
+    packed.seek(0)
     utf8 = codecs.getincrementaldecoder("utf-8")()
     expected = manifest.first
     begin: list[bytes] = []
@@ -101,18 +113,18 @@ def _blame(lines: bytes, first: int) -> None:
             raise SegmentDamaged(f"the time of row {number} does not fit into 64 bits")
 
 
-def _blocks(packed: bytes) -> Iterator[bytes]:
+def _blocks(packed: BytesIO | BufferedReader) -> Iterator[bytes]:
     """Yield the unpacked content in blocks. Raises `SegmentDamaged` unless it is exactly one gzip member."""
     unpacker, size = zlib.decompressobj(_GZIP), 0
     try:
         while not unpacker.eof:
-            if not (block := unpacker.decompress(packed, _BLOCK)) and not unpacker.eof:
+            read = unpacker.unconsumed_tail or packed.read(_READ)
+            if not (block := unpacker.decompress(read, _BLOCK)) and not (read or unpacker.eof):
                 raise SegmentDamaged("its rows cannot be unpacked: they end early")
-            packed = unpacker.unconsumed_tail
             if (size := size + len(block)) > MOST_BYTES:
                 raise SegmentDamaged(f"its rows have more than {MOST_BYTES} bytes")
             yield block
     except zlib.error as error:
         raise SegmentDamaged(f"its rows cannot be unpacked: {error}") from None
-    if unpacker.unused_data:
+    if unpacker.unused_data or packed.read(1):
         raise SegmentDamaged("its rows file has other data after the rows")

@@ -525,9 +525,11 @@ def test_connections_beyond_the_limit_get_an_error(new: Callable[..., Receiver])
     receiver.start()
     url = httpx.URL(receiver.url)
     with ExitStack() as stack:
-        for _ in range(2):
+        for gateway, token in receiver.tokens.items():
             connection = stack.enter_context(socket.create_connection((url.host, url.port or 0)))
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n")
+            connection.sendall(
+                f"GET /v1/outboxes/{gateway} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+            )
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         third = stack.enter_context(socket.create_connection((url.host, url.port or 0)))
         told_why = third.makefile("rb").read()

@@ -169,3 +169,11 @@ def test_observations_and_other_quads_are_separated():
     found = stored([*other, *shaped()])
     assert [own.quads is None for _, own in found] == [True, False, False]
     assert [own.time == NOW for _, own in found] == [False, True, True]
+
+
+def test_a_context_that_is_too_large_for_a_manifest_is_stored_as_quads():
+    """A manifest has at most 1 MiB, and a segment of one observation cannot be divided."""
+    large = iri("urn:x:" + "a" * (64 << 10))
+    ((context, own),) = stored(shaped(sensor=(iri("urn:o:1"), SOSA + "madeBySensor", large)))
+    assert context == ObservationContext()
+    assert large.value in own.quads
