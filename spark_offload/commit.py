@@ -11,7 +11,6 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -21,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import OutboxEpoch, sync
 from spark_offload.positions import commit_metadata, history, metadata
-from spark_offload.table import PARTITION
+from spark_offload.table import LOG, PARTITION, directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +80,7 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
     Object stores reject the second of two concurrent commits; a file system does not. The JVM of Spark holds the lock,
     because it is the process that writes, and it may live slightly longer than Python.
     """
-    if not (place := _local(path)):
+    if not (place := directory(path)):
         yield
         return
     jvm = spark._jvm
@@ -102,20 +101,13 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
 
 def _flush(path: str, version: int) -> None:
     """Sync a commit to the disk. Spark does not do so, and gateways delete their data after the acknowledgement."""
-    if not (place := _local(path)):
+    if not (place := directory(path)):
         return
-    log = place / "_delta_log" / f"{version:020d}.json"
+    log = place / LOG / f"{version:020d}.json"
     added = [json.loads(action).get("add") for action in log.read_text().splitlines()]
     files = [place / unquote(one["path"]) for one in added if one]
     for file in (*files, *{file.parent for file in files}, log, log.parent, place, place.parent):
         sync(file)
-
-
-def _local(path: str) -> Path | None:
-    """Return the directory of a table on a file system, or None for other URIs."""
-    if path.startswith("file:"):
-        return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
-    return None if ":" in path else Path(path).absolute()
 
 
 def _overtaken(path: str) -> str:

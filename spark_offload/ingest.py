@@ -10,23 +10,26 @@ import logging
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_offload.commit import alone, append
+from spark_offload.delete import apply_again, checked, keep_out
+from spark_offload.deletions import Filter
 from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.gaps import acknowledged_but_missing, refuse_new_table
-from spark_offload.intake import Gap, look, put_aside, unreadable
+from spark_offload.intake import Gap, Taken, look, put_aside, unreadable
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
 from spark_offload.positions import place
 from spark_offload.refused import first_line, refused
 from spark_offload.rows import rows
+from spark_offload.segment_deletion import may_contain
 from spark_offload.table import make_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 KEEP: Final = 86_400.0
 """Seconds for which segments stay in the landing zone after their ingestion."""
@@ -47,6 +50,8 @@ class IngestRound:
     observations: int = 0
     lost: int = 0
     """Observations that gateways dropped and reported in tombstones."""
+    deleted: int = 0
+    """Observations that were left out, because an operator has deleted such ones."""
     segments: int = 0
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
@@ -58,7 +63,8 @@ class IngestRound:
 
     def __str__(self) -> str:
         dropped = f", gateways dropped {self.lost:,} others" if self.lost else ""
-        return f"ingested {self.observations:,} observations{dropped} (table version {self.version})"
+        deleted = f", left out {self.deleted:,} deleted ones" if self.deleted else ""
+        return f"ingested {self.observations:,} observations{dropped}{deleted} (table version {self.version})"
 
 
 def ingest(
@@ -105,9 +111,11 @@ def _with_patience(spark: SparkSession, landing: LandingZone, path: str, keep: f
 def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
     refuse_new_table(spark, landing, path)
     make_table(spark, path)
+    deletions = checked(spark, path)
+    apply_again(spark, path, deletions)
     version, positions = place(spark, path)
     # An earlier round may have died between its commit and the acknowledgement.
-    problems = _acknowledge(landing, positions, version)
+    problems = _acknowledge(landing, positions, version, positions)
     found = look(landing, positions, most)
     done = IngestRound(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
     lacking = [
@@ -121,7 +129,8 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
     if found.taken:
         after = found.positions(positions)
         try:
-            done.version = append(spark, path, rows(spark, found.taken), version, after)
+            frame, deleted = _kept(rows(spark, found.taken), found.taken, deletions.filters)
+            done.version = append(spark, path, frame, version, after)
         except Overtaken:
             raise
         except Exception as error:
@@ -133,7 +142,8 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
                 raise IngestFailed(f"Spark could not add to {path}: {first_line(error)}") from error
             done.more = True
             return done
-        done.problems += _acknowledge(landing, after, done.version)
+        changed = {one.segment.outbox for one in found.taken}
+        done.problems += _acknowledge(landing, {outbox: after[outbox] for outbox in changed}, done.version, after)
         positions = after
         done.segments = len(found.taken)
         for one in found.taken:
@@ -142,14 +152,28 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
                 done.lost += count
             else:
                 done.observations += count
+        done.deleted = deleted
+        done.observations -= deleted
     landing.clean(positions, keep)
     return done
 
 
-def _acknowledge(landing: LandingZone, positions: Mapping[OutboxEpoch, int], version: int) -> list[str]:
-    """Acknowledge, and return the problems. In a full landing zone, segments that are in the table make room."""
+def _kept(frame: DataFrame, taken: Sequence[Taken], filters: Sequence[Filter]) -> tuple[DataFrame, int]:
+    """Leave out deleted observations. Returns the other rows, and the number of deleted ones."""
+    if any(may_contain(one.manifest, each) is not False for one in taken for each in filters):
+        return keep_out(frame, filters)
+    return frame, 0
+
+
+def _acknowledge(
+    landing: LandingZone, positions: Mapping[OutboxEpoch, int], version: int, everything: Mapping[OutboxEpoch, int]
+) -> list[str]:
+    """Acknowledge `positions`, and return the problems.
+
+    In a full landing zone, all segments that are in the table (`everything`) make room.
+    """
     failed = landing.acknowledge(positions, version)
-    if any(error.errno in (errno.ENOSPC, errno.EDQUOT) for _, error in failed) and landing.clean(positions, 0):
+    if any(error.errno in (errno.ENOSPC, errno.EDQUOT) for _, error in failed) and landing.clean(everything, 0):
         failed = landing.acknowledge(positions, version)
     return [
         f"{path} cannot be written ({error}), so this gateway keeps its observations: let the ingester write it"

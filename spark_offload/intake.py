@@ -97,8 +97,9 @@ def look(landing: LandingZone, positions: Mapping[OutboxEpoch, int], most: int) 
         found.taken += _chain(segments, positions)
     after = found.positions(positions)
     # The numbers of a damaged segment are a gap, until the gateway has sent it again.
+    gone = {(one.outbox, one.stem) for one in found.damaged}
     missing = (
-        gap([one for one in behind if one.manifest.exists()], after.get(outbox, 0))
+        gap([one for one in behind if (one.outbox, one.stem) not in gone], after.get(outbox, 0))
         for outbox, behind in waiting.items()
     )
     found.gaps = [one for one in missing if one is not None]
@@ -174,7 +175,7 @@ def put_aside(
             f"{segment} is damaged ({reason}) and cannot be moved to quarantine ({error}): move or remove it"
         )
     else:
-        damaged.append(Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason))
+        damaged.append(Quarantined(segment.outbox, segment.stem, reason))
 
 
 def unreadable(landing: LandingZone, taken: Iterable[Taken]) -> list[tuple[Taken, str]]:

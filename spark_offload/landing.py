@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import stat
 import tempfile
@@ -23,7 +24,7 @@ from edge.outbox.segment import (
     EPOCH,
     GATEWAY,
     MANIFEST,
-    MOST_MANIFEST_BYTES,
+    MOST_READ_BYTES,
     ROWS,
     STEM,
     SegmentDamaged,
@@ -38,6 +39,11 @@ SCHEMA: Final = 1
 """Schema of the acknowledgements."""
 _MOST_ACKNOWLEDGED: Final = 1 << 20
 """Bytes of a file of acknowledgements."""
+_CLEANED_EACH: Final = 1 / 24
+"""Interval between two searches of a directory for old files, as a part of the time for which files are kept."""
+
+_FileState = tuple[int, int, int]
+"""Inode, size and modification time in nanoseconds: a replaced file has another state."""
 
 
 class OutboxEpoch(NamedTuple):
@@ -58,13 +64,24 @@ class PendingSegment(NamedTuple):
     last: int
     manifest: Path
 
+    @classmethod
+    def at(cls, manifest: Path, gateway: str, epoch: str) -> PendingSegment:
+        """Return the segment with a manifest of a valid name."""
+        first, last = manifest.name.removesuffix(MANIFEST).split("-")
+        return cls(OutboxEpoch(gateway, epoch), int(first), int(last), manifest)
+
     def __str__(self) -> str:
-        return f"{self.outbox}/{self.manifest.name.removesuffix(MANIFEST)}"
+        return f"{self.outbox}/{self.stem}"
+
+    @property
+    def stem(self) -> str:
+        """File name without its suffix."""
+        return self.manifest.name.removesuffix(MANIFEST)
 
     @property
     def rows(self) -> Path:
         """Path of the file with the rows."""
-        return self.manifest.with_name(self.manifest.name.removesuffix(MANIFEST) + ROWS)
+        return self.manifest.with_name(self.stem + ROWS)
 
 
 class Quarantined(NamedTuple):
@@ -81,33 +98,41 @@ class LandingZone:
     def __init__(self, folder: Path) -> None:
         """Open a landing zone. Raises `LandingRefused` if the directory does not exist."""
         self.folder = folder
+        self._acknowledged: dict[str, tuple[_FileState, dict[str, dict[str, int]]]] = {}
+        self._cleaned: dict[OutboxEpoch, float] = {}
         # Not created here: a mount that is missing must not be replaced by a directory on the local disk.
         if not folder.is_dir():
             raise LandingRefused(f"{folder} is not a directory: create or mount it before gateways ship to it")
 
     def gateways(self) -> list[str]:
         """Return the gateways with a directory, sorted by name."""
-        return [path.name for path in _folders(self.folder) if GATEWAY.fullmatch(path.name) and path.name != QUARANTINE]
+        return [name for name in _folders(self.folder) if GATEWAY.fullmatch(name) and name != QUARANTINE]
+
+    def epochs(self, gateway: str) -> list[str]:
+        """Return the epochs of a gateway that have a directory, sorted."""
+        try:
+            return [name for name in _folders(self.folder / gateway) if EPOCH.fullmatch(name)]
+        except FileNotFoundError:
+            return []
 
     def outboxes(self) -> Iterator[OutboxEpoch]:
         """Yield the outboxes that have sent data, sorted by name."""
         for gateway in self.gateways():
-            for epoch in _folders(self.folder / gateway):
-                if EPOCH.fullmatch(epoch.name):
-                    yield OutboxEpoch(gateway, epoch.name)
+            for epoch in self.epochs(gateway):
+                yield OutboxEpoch(gateway, epoch)
 
     def segments(self, outbox: OutboxEpoch) -> list[PendingSegment]:
         """Return the segments with a manifest, sorted by first number."""
-        found = []
-        for path in _files(self._folder(outbox)):
-            name = STEM.fullmatch(path.name.removesuffix(MANIFEST)) if path.name.endswith(MANIFEST) else None
+        folder, found = self._folder(outbox), []
+        for file in _files(folder):
+            name = STEM.fullmatch(file.removesuffix(MANIFEST)) if file.endswith(MANIFEST) else None
             if name:
-                found.append(PendingSegment(outbox, int(name[1]), int(name[2]), path))
+                found.append(PendingSegment(outbox, int(name[1]), int(name[2]), folder / file))
         return sorted(found)
 
     def manifest(self, segment: PendingSegment) -> SegmentManifest:
         """Read the manifest of a segment. Raises `SegmentDamaged`, `SegmentNewer`, `OSError`."""
-        manifest = SegmentManifest.from_json(_content(segment.manifest, MOST_MANIFEST_BYTES))
+        manifest = SegmentManifest.from_json(_content(segment.manifest, MOST_READ_BYTES))
         if (manifest.gateway, manifest.epoch, manifest.first, manifest.last) != (*segment.outbox, *segment[1:3]):
             raise SegmentDamaged(f"its manifest is that of {manifest.folder}/{manifest.stem}")
         return manifest
@@ -145,15 +170,18 @@ class LandingZone:
         """Return for each epoch `last`, the last number in the table, and `table_version`, the version that added it.
 
         Returns an empty mapping if the file is missing or damaged; the next round of the ingester writes it again.
+        The file is read again only if it has changed: a round looks at those of all gateways.
         """
+        path = self.folder / gateway / ACKNOWLEDGED
         try:
-            body: Any = json.loads(_content(self.folder / gateway / ACKNOWLEDGED, _MOST_ACKNOWLEDGED))
-            return {
-                str(epoch): {"last": int(entry["last"]), "table_version": int(entry["table_version"])}
-                for epoch, entry in body["acknowledged"].items()
-            }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            status = path.stat()
+        except (OSError, ValueError):
             return {}
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._acknowledged.get(gateway)
+        if known is None or known[0] != state:
+            known = self._acknowledged[gateway] = (state, _acknowledged(path))
+        return known[1]
 
     def acknowledge(self, positions: Mapping[OutboxEpoch, int], version: int) -> list[tuple[Path, OSError]]:
         """Acknowledge to gateways the numbers that are in a version of the table. Returns the files that failed.
@@ -161,15 +189,17 @@ class LandingZone:
         An acknowledgement never decreases: the gateway may have deleted the acknowledged observations.
         """
         failed = []
-        for gateway in {outbox.gateway for outbox in positions}:
-            if not (self.folder / gateway).is_dir():  # this gateway ships to another landing zone
-                continue
+        by_gateway: dict[str, dict[str, int]] = {}
+        for outbox, last in positions.items():
+            by_gateway.setdefault(outbox.gateway, {})[outbox.epoch] = last
+        for gateway, epochs in by_gateway.items():
             before = self.acknowledged(gateway)
             after = dict(before)
-            for outbox, last in positions.items():
-                if outbox.gateway == gateway and last > before.get(outbox.epoch, {}).get("last", 0):
-                    after[outbox.epoch] = {"last": last, "table_version": version}
-            if after != before:
+            for epoch, last in epochs.items():
+                if last > before.get(epoch, {}).get("last", 0):
+                    after[epoch] = {"last": last, "table_version": version}
+            # A gateway without a directory ships to another landing zone.
+            if after != before and (self.folder / gateway).is_dir():
                 body = {"schema": SCHEMA, "acknowledged": dict(sorted(after.items()))}
                 try:
                     write(self.folder / gateway / ACKNOWLEDGED, json.dumps(body).encode())
@@ -180,15 +210,20 @@ class LandingZone:
     def clean(self, positions: Mapping[OutboxEpoch, int], keep: float) -> int:
         """Remove the files of ingested segments that are older than `keep` seconds. Returns the number of files.
 
-        A file that cannot be removed stays.
+        A file that cannot be removed stays. A directory is searched again only after a part of `keep`, because a round
+        would otherwise read the times of all files.
         """
-        removed = 0
+        removed, now = 0, time.monotonic()
         for outbox, position in positions.items():
-            for path in _files(self._folder(outbox)):
-                name = STEM.fullmatch(path.name.removesuffix(MANIFEST).removesuffix(ROWS))
-                if name and int(name[2]) <= position and age(path) > keep:
+            if now - self._cleaned.get(outbox, -math.inf) < keep * _CLEANED_EACH:
+                continue
+            self._cleaned[outbox] = now
+            folder = self._folder(outbox)
+            for file in _files(folder):
+                name = STEM.fullmatch(file.removesuffix(MANIFEST).removesuffix(ROWS))
+                if name and int(name[2]) <= position and age(folder / file) > keep:
                     with contextlib.suppress(OSError):
-                        path.unlink()
+                        (folder / file).unlink()
                         removed += 1
         return removed
 
@@ -245,13 +280,27 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.is_dir()]
+def _acknowledged(path: Path) -> dict[str, dict[str, int]]:
+    try:
+        body: Any = json.loads(_content(path, _MOST_ACKNOWLEDGED))
+        return {
+            str(epoch): {"last": int(entry["last"]), "table_version": int(entry["table_version"])}
+            for epoch, entry in body["acknowledged"].items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return {}
 
 
-def _files(folder: Path) -> list[Path]:
+def _folders(folder: Path) -> list[str]:
+    """Return the names of the directories in a directory, sorted."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
+
+
+def _files(folder: Path) -> list[str]:
+    """Return the names of the files in a directory; none if it does not exist."""
     try:
         with os.scandir(folder) as entries:
-            return [Path(entry.path) for entry in entries if entry.is_file()]
+            return [entry.name for entry in entries if entry.is_file()]
     except FileNotFoundError:
         return []

@@ -69,6 +69,16 @@ def place(spark: SparkSession, path: str) -> TablePlace:
     return TablePlace(version, counted(spark, path, version))
 
 
+def changed_by_others(spark: SparkSession, path: str) -> bool:
+    """Return whether another program has changed the rows since the last commit of this one, or may have."""
+    for commit in history(spark, path):
+        if metadata(commit):
+            return False
+        if commit["operation"] not in _HARMLESS:
+            return True
+    return True
+
+
 def counted(spark: SparkSession, path: str, version: int) -> dict[OutboxEpoch, int]:
     """Compute the positions from the rows of a version, with a scan of the table."""
     rows = open_table(spark, path, version).groupBy("gateway", "epoch").agg({"seq": "max"})

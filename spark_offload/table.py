@@ -6,13 +6,15 @@ demand (`edge.outbox.observation`). There are four kinds of rows:
 - an observation that the mapping stored: `series` is set, and the IRIs of its resources are derived from it;
 - an observation whose IRIs a client chose: `observation`, `result` and `instant` are set, `series` is null;
 - an observation with other triples: only `quads` is set;
-- a tombstone: `lost` is the number of observations up to `seq` that the gateway dropped.
+- a tombstone: `lost` is the number of observations up to `seq` that the gateway dropped, or that were deleted
+  (`delete.py`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import (
@@ -61,6 +63,8 @@ SCHEMA: Final = StructType(
 )
 
 PARTITION: Final = "date"
+LOG: Final = "_delta_log"
+"""Directory of the table's log."""
 
 VERSION: Final = 1
 """Version of the schema. New versions add columns; they never change or remove columns."""
@@ -111,26 +115,64 @@ def _why_none(path: str) -> str:
     place = Path(path)
     if place.is_file():
         return f"{path} is a file: give the directory of a table"
-    if place.is_dir() and not (place / "_delta_log").exists() and any(place.iterdir()):
+    if place.is_dir() and not (place / LOG).exists() and any(place.iterdir()):
         return f"{path} is not a Delta table, and has other files: give another directory"
     return f"table {path} does not exist; `edge-history ingest` creates it"
 
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Return whether there is a Delta table at a path."""
+    if _empty_log(path) is not None:
+        return False
     jvm = spark._jvm
     assert jvm is not None  # noqa: S101  only Spark Connect sessions have none
     return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path))
 
 
+def directory(path: str) -> Path | None:
+    """Return the directory of a table on a file system, or None for other URIs."""
+    if path.startswith("file:"):
+        return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
+    return None if ":" in path else Path(path).absolute()
+
+
+def _empty_log(path: str) -> Path | None:
+    """Return the log directory if it has no commit: a full disk or a kill ended the creation of the table.
+
+    Delta takes such a directory for a table, and does not create one there. Its first commit may be an empty file, or a
+    temporary one. Any other file, such as a checkpoint, belongs to a table.
+    """
+    place = directory(path)
+    log = None if place is None else place / LOG
+    if log is None or not log.is_dir():
+        return None
+    return None if any(_is_commit(file) for file in log.rglob("*") if not file.is_dir()) else log
+
+
+def _is_commit(file: Path) -> bool:
+    temporary = file.name.startswith(".") or file.suffix in (".tmp", ".crc")
+    return not temporary and (file.name != f"{0:020d}.json" or file.stat().st_size > 0)
+
+
+def _remove_empty_log(path: str) -> None:
+    if (log := _empty_log(path)) is not None:
+        # Not with everything below it: a file that appears meanwhile must not be deleted.
+        for file in sorted(log.rglob("*"), reverse=True):
+            if file.is_dir():
+                file.rmdir()
+            elif not _is_commit(file):
+                file.unlink()
+        log.rmdir()
+
+
 def make_table(spark: SparkSession, path: str) -> None:
     """Create the table if it does not exist. Raises `TableRefused` if it exists with another schema version."""
+    _remove_empty_log(path)
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in SCHEMA)
-    properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
     try:
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {named(path)} ({columns}) USING delta PARTITIONED BY ({PARTITION})"
-            f" TBLPROPERTIES ({properties})"
+            f" TBLPROPERTIES ({_properties()})"
         )
     except AnalysisException as error:
         raise TableRefused(f"the table at {path} cannot be created: {str(error).splitlines()[0]}") from error
@@ -144,14 +186,22 @@ def make_table(spark: SparkSession, path: str) -> None:
 def schema_version(spark: SparkSession, path: str) -> int:
     """Return the schema version of a table. Raises `TableRefused` if it is newer than this program supports."""
     open_table(spark, path)
-    # DESCRIBE DETAIL would count the files of the table with a Spark job over its log.
-    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {named(path)}").collect()}
-    schema = int(properties.get(_VERSION, 0))
+    schema = int(properties(spark, path).get(_VERSION, 0))
     if schema > VERSION:
         raise TableRefused(
             f"the table at {path} has schema {schema}, and this program supports {VERSION}: update the program"
         )
     return schema
+
+
+def properties(spark: SparkSession, path: str) -> dict[str, str]:
+    """Return the properties of a table."""
+    # DESCRIBE DETAIL would count the files of the table with a Spark job over its log.
+    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {named(path)}").collect()}
+
+
+def _properties() -> str:
+    return ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
 
 
 def evolve(spark: SparkSession, path: str) -> list[str]:
@@ -163,8 +213,7 @@ def evolve(spark: SparkSession, path: str) -> list[str]:
         columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in lacking)
         spark.sql(f"ALTER TABLE {named(path)} ADD COLUMNS ({columns})")
     if lacking or schema < VERSION:
-        properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
-        spark.sql(f"ALTER TABLE {named(path)} SET TBLPROPERTIES ({properties})")
+        spark.sql(f"ALTER TABLE {named(path)} SET TBLPROPERTIES ({_properties()})")
     return [field.name for field in lacking]
 
 

@@ -12,6 +12,7 @@ from spark_offload.errors import HistoryError
 COMMANDS = (
     "analyse",
     "bench",
+    "delete",
     "export",
     "gaps",
     "gateways",

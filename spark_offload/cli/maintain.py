@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import click
 
 from spark_offload.cli.kinds import Length
 from spark_offload.cli.spark import Start, with_spark
+
+_LONGEST = timedelta(days=700_000)
+"""Longer ones would lead beyond the year 1."""
 
 
 @click.command()
@@ -15,20 +18,36 @@ from spark_offload.cli.spark import Start, with_spark
 @click.option(
     "--retention", type=Length(), default="7d", show_default=True, help="How long to keep files of old versions."
 )
+@click.option(
+    "--drop-raw-after",
+    type=Length(),
+    metavar="LENGTH",
+    help="Delete observations that are older than this, whole days (UTC), and do not ingest such ones any more.",
+)
 @with_spark("maintain")
-def maintain(table: str, retention: timedelta, start: Start) -> None:
+def maintain(table: str, retention: timedelta, drop_raw_after: timedelta | None, start: Start) -> None:
     """Compact the table, remove files that no version needs any more, and migrate an old schema.
+
+    It also deletes observations again that `edge-history delete` has deleted, if another program brought them back.
 
     Run it about once a day. It can be killed at any time. Ingestion must wait until it ends; queries do not wait.
 
     \b
     edge-history maintain --table history
+    edge-history maintain --table history --drop-raw-after 365d
     """
     spark = start()
     # This module imports PySpark, which takes seconds: --help must not wait for it.
+    from spark_offload.deletions import user
     from spark_offload.maintain import maintain as maintain_table
 
-    done = maintain_table(spark, table, retention=retention)
+    drop = None
+    if drop_raw_after is not None:
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        drop = (midnight - min(drop_raw_after, _LONGEST)).replace(hour=0, minute=0, second=0, microsecond=0)
+    done = maintain_table(spark, table, retention=retention, drop=drop, by=user())
+    if done.deleted:
+        click.echo(f"deleted {done.deleted:,} observations")
     if done.columns:
         click.echo(f"added the columns {', '.join(done.columns)}")
     click.echo(f"compacted {done.compacted:,} files into {done.into:,}")

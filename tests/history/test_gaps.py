@@ -104,3 +104,36 @@ def test_gaps_are_listed_and_accepted_by_command(spark: SparkSession, tmp_path: 
     run = CliRunner().invoke(edge_history, ["gaps", "list", *options])
     assert run.output == "no observations are missing\n"
     assert [seq for seq, lost in stored(spark, table) if lost] == [15, 30]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [(), (".00000000000000000000.json.0a1b.tmp", ".00000000000000000000.json.crc"), ("00000000000000000000.json",)],
+    ids=["empty", "temporary", "empty-commit"],
+)
+def test_a_log_without_a_commit_is_no_table(spark: SparkSession, tmp_path: Path, files: tuple[str, ...]) -> None:
+    """A full disk ended its creation. The next round creates the table, unless observations were acknowledged."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    (table / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    for file in files:
+        (table / "_delta_log" / file).touch()
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    zone = LandingZone(landing)
+    zone.acknowledge({BOX: 1}, 1)
+    with pytest.raises(TableRefused, match="observations of 1 gateways were acknowledged"):
+        ingest(spark, landing, table)
+    (landing / "box-1" / "ack.json").unlink()
+    (done,) = ingest(spark, landing, table)
+    assert (done.observations, done.version) == (10, 1)
+
+
+def test_a_log_without_its_commits_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    """A checkpoint, or any other file, shows that there was a table."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    (table / "_delta_log").mkdir(parents=True)
+    checkpoint = table / "_delta_log" / "00000000000000000010.checkpoint.parquet"
+    checkpoint.write_bytes(b"PAR1")
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    with pytest.raises(Exception, match=r"table|Delta|DELTA"):
+        ingest(spark, landing, table)
+    assert checkpoint.exists()

@@ -1,0 +1,255 @@
+"""Deletion of observations from the table, its old versions and its log, and of rows that arrive later.
+
+Each step can be repeated: a deletion that was interrupted continues when its command runs again. The filter is in
+force from its first step on (`deletions.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from spark_offload.commit import alone, append
+from spark_offload.deletions import Deletions, Filter, LastNumber, condition
+from spark_offload.errors import LandingRefused, TableRefused
+from spark_offload.landing import LandingZone, OutboxEpoch, sync
+from spark_offload.local_rows import local_frame
+from spark_offload.positions import changed_by_others, place
+from spark_offload.segment_deletion import remove_segments
+from spark_offload.table import LOG, PARTITION, SCHEMA, directory, named, open_table, properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+APPLIED: Final = "edge.history.deletions"
+"""Property of the table: SHA-256 of the line of the record up to which its filters were applied to the rows."""
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNCHECKED: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_VERSION: Final = re.compile(r"\.?(\d{20})\.")
+"""Beginning of the names of the files of a version in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Result of a deletion."""
+
+    rows: int
+    """Number of deleted observations."""
+    files: int
+    """Number of files that were removed from the landing zone and its quarantine."""
+    version: int
+    """Version of the table without them."""
+
+
+def found(spark: SparkSession, path: str, one: Filter) -> int:
+    """Return the number of observations in the table that a filter would delete. Raises `TableRefused`."""
+    return open_table(spark, path).where(condition([one])).count()
+
+
+def begin(spark: SparkSession, path: str, one: Filter, by: str, reason: str) -> None:
+    """Put a filter in force. The next round of the ingester applies it. Raises `TableRefused`, `TableBusy`.
+
+    `by` and `reason` are stored in the record.
+    """
+    with alone(spark, path):
+        open_table(spark, path)
+        checked(spark, path).begin(one, by, reason)
+
+
+def delete(spark: SparkSession, landing: LandingZone, path: str, one: Filter, by: str, reason: str) -> Deleted:
+    """Delete the observations of a filter, and finish deletions that were interrupted.
+
+    `by` and `reason` are stored in the record. Raises `LandingRefused`, `TableRefused`, `TableBusy`, `Overtaken`.
+    """
+    with alone(spark, path):
+        open_table(spark, path)
+        deletions = checked(spark, path)
+        deletions.begin(one, by, reason)
+        files = _remove_segments(landing, deletions)
+        rows = _apply(spark, path, deletions)
+        version = forget_versions(spark, path, deletions)
+        # Again: segments may have been quarantined or sent meanwhile, when the ingester did not know the filter yet.
+        files += _remove_segments(landing, deletions)
+        deletions.done(rows, files, version)
+    return Deleted(rows, files, version)
+
+
+def _remove_segments(landing: LandingZone, deletions: Deletions) -> int:
+    try:
+        return sum(remove_segments(landing, each) for each in deletions.unfinished)
+    except OSError as error:
+        raise LandingRefused(f"{landing.folder} cannot be cleaned ({error}): make it writable, and repeat") from error
+
+
+def checked(spark: SparkSession, path: str) -> Deletions:
+    """Read the record of a table. Raises `TableRefused` if the filters that were applied to the table are not in it."""
+    deletions = Deletions(path)
+    applied = properties(spark, path).get(APPLIED, "")
+    if applied and not deletions.contains(applied):
+        raise TableRefused(
+            f"observations were deleted from {path}, but {deletions.path} is missing or does not belong to it: restore"
+            " this file. Without it, deleted observations could come back"
+        )
+    return deletions
+
+
+def apply_again(spark: SparkSession, path: str, deletions: Deletions) -> int:
+    """Delete observations that came back: with an older version of the table, or from another program.
+
+    Returns their number. The caller must hold the lock of the table.
+    """
+    if not deletions.filters:
+        return 0
+    if properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
+        return 0
+    interrupted = bool(deletions.unfinished)
+    rows = _apply_thoroughly(spark, path, deletions)
+    if rows and not interrupted:
+        deletions.done(rows, 0, place(spark, path).version)
+    return rows
+
+
+def apply_deletions(spark: SparkSession, path: str, drop: datetime | None, by: str) -> int:
+    """Apply all filters to the table, and with `drop` a new one: all observations before this time.
+
+    Returns the number of deleted observations. The caller must hold the lock of the table. Raises `TableRefused`.
+    """
+    deletions = checked(spark, path)
+    interrupted = bool(deletions.unfinished)
+    if drop is not None and (one := Filter((drop - _BEGINNING) // timedelta(microseconds=1))) not in deletions.filters:
+        deletions.begin(one, by, "retention period")
+    if not deletions.filters:
+        return 0
+    rows = _apply_thoroughly(spark, path, deletions)
+    if (rows or deletions.unfinished) and not interrupted:
+        deletions.done(rows, 0, place(spark, path).version)
+    return rows
+
+
+def keep_out(frame: DataFrame, filters: Sequence[Filter]) -> tuple[DataFrame, int]:
+    """Return the rows of segments without deleted observations, and the number of these.
+
+    A row with `lost` is added for each outbox whose last observation is deleted: the table must have its last number.
+    """
+    last = _last_numbers(frame, frame, condition(filters))
+    if not last:
+        return frame, 0
+    kept = frame.where(f"NOT {condition(filters)}")
+    rows = [_row(one) for one in last if one.seq > 0]
+    spark = frame.sparkSession
+    return kept.unionByName(local_frame(spark, rows, SCHEMA).coalesce(1)), sum(one.deleted for one in last)
+
+
+def _apply_thoroughly(spark: SparkSession, path: str, deletions: Deletions) -> int:
+    """Apply all filters. If observations of a gateway, sensor or feature came back, forget their versions, too."""
+    chosen = [one for one in deletions.filters if any(one.selector)]
+    # After an interruption, the rows may be deleted already.
+    back = deletions.counted()[0] or (chosen and not open_table(spark, path).where(condition(chosen)).isEmpty())
+    rows = _apply(spark, path, deletions)
+    if back:
+        forget_versions(spark, path, deletions)
+    return rows
+
+
+def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
+    """Delete the rows of all filters from the newest version. Returns their number, also after an interruption."""
+    version, positions = place(spark, path)
+    rows, last = deletions.counted()
+    table, matches = open_table(spark, path, version), condition(deletions.filters)
+    if there := _last_numbers(table.where(matches), table, matches):
+        rows, last = sum(one.deleted for one in there), [one for one in there if one.seq]
+        deletions.count(rows, last)
+        spark.sql(f"DELETE FROM {named(path)} WHERE {matches}")  # noqa: S608  contains no text of a user
+    elif not rows and properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
+        return 0
+    spark.sql(f"ALTER TABLE {named(path)} SET TBLPROPERTIES ('{APPLIED}' = '{deletions.applied}')")
+    version = place(spark, path).version
+    # Rows with `lost` in place of the last numbers, unless an interrupted run has added them.
+    reached = {row[:2]: row["seq"] for row in _maximum(open_table(spark, path, version)).collect()} if last else {}
+    lacking = [one for one in last if one.seq > reached.get((one.gateway, one.epoch), 0)]
+    after = dict(positions)
+    for one in lacking:
+        outbox = OutboxEpoch(one.gateway, one.epoch)
+        after[outbox] = max(one.seq, positions.get(outbox, 0))
+    frame = local_frame(spark, [_row(one) for one in lacking], SCHEMA).coalesce(1)
+    append(spark, path, frame, version, after, note={"deleted": deletions.applied})
+    return rows
+
+
+def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int:
+    """Remove the files of all older versions and their log, which has statistics of deleted values.
+
+    Returns the version that remains. The caller must hold the lock of the table. Queries of older versions fail.
+    """
+    folder = directory(path)
+    assert folder is not None  # noqa: S101  the record of deletions requires a file system
+    before = spark.conf.get(_UNCHECKED, None)
+    spark.conf.set(_UNCHECKED, "false")
+    try:
+        spark.sql(f"VACUUM {named(path)} RETAIN 0 HOURS").collect()
+    finally:
+        spark.conf.unset(_UNCHECKED) if before is None else spark.conf.set(_UNCHECKED, before)
+    # After VACUUM, which may commit: the positions must be in the version that remains.
+    version, positions = place(spark, path)
+    empty = local_frame(spark, [], SCHEMA).coalesce(1)
+    version = append(spark, path, empty, version, positions, note={"deleted": deletions.applied})
+    jvm = spark._jvm
+    assert jvm is not None  # noqa: S101
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
+    log = folder / LOG
+    if not list(log.glob(f"{version:020d}.checkpoint*")):
+        raise TableRefused(f"{path} has no checkpoint of version {version}: run the deletion again")
+    for file in (*log.glob(f"{version:020d}*"), log / "_last_checkpoint", log):
+        sync(file)
+    # In order: after a kill, the remaining versions are still the last ones without a gap.
+    for file in sorted(log.iterdir(), key=lambda one: one.name.removeprefix(".")):
+        found = _VERSION.match(file.name)
+        if found and int(found[1]) < version and file.is_file():
+            file.unlink()
+    sync(log)
+    return version
+
+
+def _maximum(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("gateway", "epoch").agg(F.max("seq").alias("seq"))
+
+
+def _last_numbers(rows: DataFrame, table: DataFrame, matches: str) -> list[LastNumber]:
+    """Return the last deleted number of each outbox in `rows`, with the number of its deleted observations.
+
+    The number is 0 if `table` keeps a higher one.
+    """
+    deleted = rows.where(matches).groupBy("gateway", "epoch").agg(F.max("seq").alias("seq"), F.count("*").alias("n"))
+    found = deleted.collect()
+    if not found:
+        return []
+    outboxes = local_frame(table.sparkSession, [row[:2] for row in found], _OUTBOX)
+    kept = _maximum(table.where(f"NOT {matches}").join(F.broadcast(outboxes), ["gateway", "epoch"], "left_semi"))
+    highest = {row[:2]: row["seq"] for row in kept.collect()}
+    return [
+        LastNumber(row["gateway"], row["epoch"], row["seq"] if row["seq"] > highest.get(row[:2], 0) else 0, row["n"])
+        for row in found
+    ]
+
+
+_OUTBOX: Final = StructType([SCHEMA["gateway"], SCHEMA["epoch"]])
+
+
+def _row(one: LastNumber) -> tuple[object, ...]:
+    now = datetime.now(UTC)
+    cells = {
+        "gateway": one.gateway,
+        "epoch": one.epoch,
+        "seq": one.seq,
+        "ts": now,
+        "replayed": False,
+        "lost": one.deleted,
+        PARTITION: now.date(),
+    }
+    return tuple(cells.get(name) for name in SCHEMA.names)
