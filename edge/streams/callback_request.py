@@ -1,0 +1,211 @@
+"""One POST request to a callback URL over asyncio.
+
+`edge.http_client` blocks its thread, and limits only each wait for data. Here the whole request has a deadline, and the
+connection goes to an address that was checked, so that a name cannot resolve to another one in between. Redirects are
+not followed, and each request has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+import httptools
+
+from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, literal
+from edge.streams.observer import Answer
+
+LONGEST_ANSWER: Final = 64 * 1024
+"""Bytes of an answer that are read, headers included."""
+_BODY_WAIT: Final = 1.0
+"""Seconds to wait for the body after the headers. Only the status matters; reading spares the server a reset."""
+_MAX_ADDRESSES: Final = 4
+"""Addresses of a name that are tried."""
+_READ: Final = 16 * 1024
+
+_SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
+Addresses: TypeAlias = Sequence[tuple[socket.AddressFamily, _SocketAddress]]
+
+
+class NoAnswer(Exception):
+    """No valid answer came. The text is the reason."""
+
+
+class Deadlines(NamedTuple):
+    """Limits of a request in seconds."""
+
+    connect: float = 5.0
+    """For the connection and its TLS handshake, over all addresses of the name."""
+    answer: float = 15.0
+    """From the connection to the end of the answer's headers, the transfer of the report included."""
+
+
+class CallbackClient:
+    """Sends reports. Used in the thread of the event loop."""
+
+    def __init__(
+        self,
+        hosts: CallbackHosts,
+        tls: Callable[[], ssl.SSLContext],
+        resolver: Executor,
+        deadlines: Deadlines,
+    ) -> None:
+        """`tls` returns the context for https. `resolver`: threads for name resolution, which blocks."""
+        self._hosts = hosts
+        self._tls = tls
+        self._resolver = resolver
+        self._deadlines = deadlines
+
+    async def post(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send one request. Raises `NoAnswer`."""
+        addresses = self._allowed(target, await self._resolve(target))
+        try:
+            reader, writer = await self._connect(target, addresses)
+        except TimeoutError:
+            raise NoAnswer(f"no connection within {self._deadlines.connect:g} s") from None
+        try:
+            writer.write(_head(target, headers, len(body)) + body)
+            return await self._answer(reader)
+        finally:
+            # Aborted, because a peer that does not read must not delay the end of the connection.
+            writer.transport.abort()
+
+    async def _resolve(self, target: CallbackTarget) -> Addresses:
+        numeric = literal(target.host)
+        if numeric is not None:
+            return _lookup(str(numeric), target.port)
+        loop = asyncio.get_running_loop()
+        try:
+            # Without a deadline: the thread would go on, and its slot must not be taken by another request meanwhile.
+            # The resolver has deadlines of its own.
+            return await loop.run_in_executor(self._resolver, _lookup, target.host, target.port)
+        except (OSError, UnicodeError) as error:
+            raise NoAnswer(f"the name {target.host} cannot be resolved: {_reason(error)}") from None
+
+    def _allowed(self, target: CallbackTarget, addresses: Addresses) -> Addresses:
+        allowed = [
+            (family, address)
+            for family, address in addresses
+            if self._hosts.permits(target.host, target.port, ipaddress.ip_address(address[0].partition("%")[0]))
+        ]
+        if not allowed:
+            raise NoAnswer(
+                f"{target.host} has an address to which reports may not be sent: add it to streams.callback_hosts"
+            )
+        return allowed[:_MAX_ADDRESSES]
+
+    async def _connect(
+        self, target: CallbackTarget, addresses: Addresses
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection to the first address that accepts one. Raises `NoAnswer`, `TimeoutError`."""
+        loop = asyncio.get_running_loop()
+        failure: Exception | None = None
+        end = loop.time() + self._deadlines.connect
+        for tried, (family, address) in enumerate(addresses):
+            # The time left is divided: an address that drops packets leaves time for the next one.
+            share = (end - loop.time()) / (len(addresses) - tried)
+            try:
+                async with asyncio.timeout(share):
+                    return await self._open(target, family, address)
+            except (OSError, ssl.CertificateError) as error:  # a TimeoutError is an OSError
+                failure = error
+        if isinstance(failure, TimeoutError):
+            raise failure
+        raise NoAnswer(f"{target.authority} cannot be reached: {_reason(failure)}") from None
+
+    async def _open(
+        self, target: CallbackTarget, family: socket.AddressFamily, address: _SocketAddress
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        secure = target.scheme == "https"
+        tls = self._tls() if secure else None
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+        # From here on the transport closes it. Closing it here too could hit another socket with the same number.
+        return await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=target.host if secure else None)
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+        parsed = _ParsedAnswer()
+        try:
+            async with asyncio.timeout(self._deadlines.answer):
+                await _read(reader, parsed, lambda: parsed.has_headers)
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {self._deadlines.answer:g} s") from None
+        except (OSError, httptools.HttpParserError) as error:
+            if not parsed.has_headers:  # the rest of the answer may be damaged
+                raise NoAnswer(f"no valid answer: {_reason(error)}") from None
+        if not parsed.has_headers:
+            long = parsed.length >= LONGEST_ANSWER
+            raise NoAnswer("the headers of the answer are too long" if long else "the connection ended without answer")
+        # The answer counts from here on, whatever happens to its body.
+        with suppress(OSError, httptools.HttpParserError):
+            async with asyncio.timeout(_BODY_WAIT):
+                await _read(reader, parsed, lambda: parsed.is_complete)
+        return Answer(parsed.status, parsed.retry_after)
+
+
+class _ParsedAnswer:
+    """Callbacks of the parser, which has the names of its methods."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.retry_after: str | None = None
+        self.has_headers = False
+        self.is_complete = False
+        self.length = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Parse more of the answer. Raises `httptools.HttpParserError`."""
+        self.length += len(data)
+        self._parser.feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"retry-after" and self.retry_after is None:
+            self.retry_after = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        # Interim answers (1xx) precede the final one (RFC 9110, section 15.2).
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status, self.has_headers = status, True
+        else:
+            self.retry_after = None
+
+    def on_message_complete(self) -> None:
+        self.is_complete = self.has_headers
+
+
+async def _read(reader: asyncio.StreamReader, parsed: _ParsedAnswer, enough: Callable[[], bool]) -> None:
+    while not enough() and parsed.length < LONGEST_ANSWER:
+        data = await reader.read(min(_READ, LONGEST_ANSWER - parsed.length))
+        if not data:
+            return
+        parsed.feed(data)
+
+
+def _lookup(host: str, port: int) -> list[tuple[socket.AddressFamily, _SocketAddress]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in found]  # type: ignore[misc]
+
+
+def _head(target: CallbackTarget, headers: Mapping[str, str], length: int) -> bytes:
+    fields = {"Host": target.authority, **headers, "Content-Length": str(length), "Connection": "close"}
+    lines = [f"{name}: {value}" for name, value in fields.items()]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise NoAnswer("a header of the report has a line break")
+    return "\r\n".join([f"POST {target.path} HTTP/1.1", *lines, "", ""]).encode("latin-1", "replace")
+
+
+def _reason(error: Exception | None) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

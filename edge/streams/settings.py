@@ -1,0 +1,65 @@
+"""Settings of RDF streams."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import field_validator
+
+from edge.section import MIB, Section, key
+from edge.streams.callback_hosts import CallbackHosts
+
+FILE_NAME: Final = "streams.sqlite3"
+"""File in the data directory that holds the streams."""
+
+
+class StreamSettings(Section):
+    """RDF streams: windows over timestamped graphs, and continuous queries on them."""
+
+    enabled: bool = key(True, "Whether clients can register streams and queries on windows.", basic=True)
+    max_streams: int = key(1_000, "Registered streams. Further ones get status 429.", minimum=1)
+    max_queries: int = key(10_000, "Registered queries. Further ones get status 429.", minimum=1)
+    max_observers: int = key(1_000, "Observers of all queries. Further ones get status 429.", minimum=1)
+    max_element: int = key(
+        1 * MIB, "Size of the largest element, as N-Triples. Larger ones get status 413.", unit="bytes", minimum=1024
+    )
+    max_bytes: int = key(
+        32 * MIB,
+        "Elements in the windows of all queries, as N-Triples. Beyond it, further elements get status 429. They take "
+        "about ten times as much memory.",
+        unit="bytes",
+        minimum=1 * MIB,
+    )
+    max_lateness: float = key(
+        0.0,
+        "How late an element may arrive after its own time. It then corrects the windows that were reported before. A "
+        "stream can have another value.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
+    max_ahead: float = key(
+        60.0,
+        "How far the time of an element may lie in the future. Later ones get status 400.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
+    max_reports: int = key(
+        4 * MIB,
+        "Reports that wait for the observers of a query. Beyond it, the gateway merges reports for slow observers.",
+        unit="bytes",
+        minimum=64 * 1024,
+    )
+    callback_hosts: tuple[str, ...] = key(
+        (),
+        "Hosts to which reports may be sent, in addition to public ones, which with security are the only others: "
+        'names, "host:port", or networks such as "192.168.0.0/16"; "*" stands for all. Without security, all '
+        "addresses are allowed.",
+    )
+
+    @field_validator("callback_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        CallbackHosts(hosts, security=True)
+        return hosts

@@ -1,0 +1,411 @@
+"""The file `streams.sqlite3`: streams, elements that windows still need, queries, observers and their reports.
+
+All changes of a turn of the processor are one synced transaction. Nothing is acknowledged or sent before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyoxigraph as ox
+
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.bag import Bag
+from edge.protocol.errors import StorageFailed
+from edge.protocol.results import Row, Term
+from edge.streams.model import Element
+from edge.streams.settings import FILE_NAME
+
+_APPLICATION_ID: Final = 0x45445354
+"""SQLite's application_id of this file: "EDST"."""
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), time INTEGER NOT NULL) STRICT;
+INSERT INTO clock VALUES (1, 0);
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY, iri TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, lateness INTEGER NOT NULL,
+    query TEXT NOT NULL, number INTEGER NOT NULL, taken INTEGER NOT NULL
+) STRICT;
+CREATE TABLE elements (
+    stream INTEGER NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, graph BLOB NOT NULL,
+    missing INTEGER NOT NULL, PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE windows (key TEXT PRIMARY KEY, begin INTEGER NOT NULL, first INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE queries (
+    name TEXT PRIMARY KEY, text TEXT NOT NULL, access TEXT NOT NULL, begun INTEGER NOT NULL, paused INTEGER NOT NULL,
+    number INTEGER NOT NULL, since INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE results (
+    query TEXT NOT NULL, row TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (query, row)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE reports (
+    query TEXT NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, kind TEXT NOT NULL, merged INTEGER NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (query, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE observers (
+    id TEXT PRIMARY KEY, query TEXT NOT NULL, url TEXT NOT NULL, owner TEXT NOT NULL, acknowledged INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+
+class StoredStream(NamedTuple):
+    """A registered stream."""
+
+    id: int
+    iri: str
+    owner: str
+    """Client that registered it; empty without security."""
+    lateness: int
+    """Microseconds."""
+    query: str
+    """Query whose results it has; empty if clients post its elements."""
+    number: int
+    """Number of its last element."""
+    taken: int = 0
+    """Number of the last element that the windows had when the stored reports were made."""
+
+
+class StoredQuery(NamedTuple):
+    """A registered query."""
+
+    name: str
+    text: str
+    access: Access
+    """Permissions of the client that registered it."""
+    begun: int
+    """Time of the registration in microseconds since 1970."""
+    paused: bool
+    number: int
+    """Number of its last report."""
+    since: int
+    """Time from which all elements are kept that its windows have contained, for corrections."""
+
+
+class StoredElement(NamedTuple):
+    """An element of a stream, as it is stored."""
+
+    element: Element
+    graph: bytes
+    """Its triples as N-Triples."""
+    missing: int = 0
+    """0: no report lacks it. Positive: it came too late, so the reports up to this time stay without it.
+    `TO_CORRECT`: the corrections of reports that lack it have not been stored.
+    """
+
+
+TO_CORRECT: Final = -1
+"""See `StoredElement.missing`."""
+
+
+class ReportRow(NamedTuple):
+    """A report that waits for an observer."""
+
+    number: int
+    time: int
+    kind: str
+    """See `edge.streams.report`."""
+    merged: int
+    """Number of reports that it stands for: the last of them is `number`."""
+    body: bytes
+
+
+class StoredObserver(NamedTuple):
+    """An observer of a query."""
+
+    id: str
+    query: str
+    url: str
+    owner: str
+    acknowledged: int
+    """Number of the last report that it has."""
+
+
+class StreamStore:
+    """The file. One thread uses it. All methods raise `StorageFailed`."""
+
+    def __init__(self, directory: Path | None) -> None:
+        """Open or create the file; None keeps all in memory. Raises `StorageFailed`."""
+        target = ":memory:" if directory is None else str(directory / FILE_NAME)
+        with _storing():
+            self._connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        connection = self._connection
+        connection.execute("PRAGMA page_size = 1024")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        ((version,),) = connection.execute("PRAGMA user_version")
+        ((application,),) = connection.execute("PRAGMA application_id")
+        if version > _VERSION or (version and application != _APPLICATION_ID):
+            raise StorageFailed(f"{FILE_NAME} is from a newer version of sepa-edge, or not its file; move it away")
+        if not version:
+            connection.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make the changes within durable together; undo them after an exception."""
+        with _storing():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @property
+    def time(self) -> int:
+        """Time up to which all windows have reported, in microseconds since 1970; 0 for a new file."""
+        ((time,),) = self._select("SELECT time FROM clock")
+        return int(time)
+
+    def set_time(self, time: int) -> None:
+        """Store the time up to which all windows have reported."""
+        self._run("UPDATE clock SET time = ?", time)
+
+    # Streams and elements
+
+    def streams(self) -> list[StoredStream]:
+        """Return all streams."""
+        return [StoredStream(*row) for row in self._select("SELECT * FROM streams ORDER BY id")]
+
+    def put_stream(self, iri: str, owner: str, lateness: int, query: str) -> StoredStream:
+        """Add a stream."""
+        self._run("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0)", iri, owner, lateness, query)
+        ((id_,),) = self._select("SELECT id FROM streams WHERE iri = ?", iri)
+        return StoredStream(id_, iri, owner, lateness, query, 0)
+
+    def set_stream(self, id_: int, lateness: int) -> None:
+        """Change the properties of a stream."""
+        self._run("UPDATE streams SET lateness = ? WHERE id = ?", lateness, id_)
+
+    def drop_stream(self, id_: int) -> None:
+        """Remove a stream with its elements."""
+        self._run("DELETE FROM elements WHERE stream = ?", id_)
+        self._run("DELETE FROM streams WHERE id = ?", id_)
+
+    def elements(self, stream: int) -> Iterator[StoredElement]:
+        """Yield the stored elements of a stream in the order of their arrival."""
+        rows = self._select(
+            "SELECT time, number, graph, missing FROM elements WHERE stream = ? ORDER BY number", stream
+        )
+        for time, number, graph, missing in rows:
+            yield StoredElement(Element(time, number, parsed(graph)), graph, missing)
+
+    def add(self, stream: int, last: int, elements: Iterable[StoredElement]) -> None:
+        """Add elements. `last`: number of the last element of the stream, stored or not."""
+        rows = [(stream, each.number, each.time, graph, missing) for each, graph, missing in elements]
+        with _storing():
+            self._connection.executemany("INSERT INTO elements VALUES (?, ?, ?, ?, ?)", rows)
+        self._run("UPDATE streams SET number = ? WHERE id = ?", last, stream)
+
+    def set_taken(self, stream: int, number: int) -> None:
+        """Store the number of the last element that the windows have."""
+        self._run("UPDATE streams SET taken = ? WHERE id = ?", number, stream)
+
+    def corrected(self, stream: int, numbers: Iterable[int]) -> None:
+        """Record that the corrections for late elements are stored."""
+        rows = [(stream, number) for number in numbers]
+        with _storing():
+            self._connection.executemany("UPDATE elements SET missing = 0 WHERE stream = ? AND number = ?", rows)
+
+    def remove(self, stream: int, numbers: Iterable[int]) -> None:
+        """Remove elements that no window needs any more."""
+        with _storing():
+            self._connection.executemany(
+                "DELETE FROM elements WHERE stream = ? AND number = ?", [(stream, number) for number in numbers]
+            )
+
+    # Windows
+
+    def windows(self) -> dict[str, tuple[int, int]]:
+        """Return the begin of each window, and the number of the first element that it counts, by its key."""
+        return {key: (begin, first) for key, begin, first in self._select("SELECT * FROM windows")}
+
+    def put_window(self, key: str, begin: int, first: int) -> None:
+        """Add or replace the begin of a window."""
+        self._run("INSERT OR REPLACE INTO windows VALUES (?, ?, ?)", key, begin, first)
+
+    def drop_window(self, key: str) -> None:
+        """Remove a window that no query uses any more."""
+        self._run("DELETE FROM windows WHERE key = ?", key)
+
+    # Queries
+
+    def queries(self) -> list[StoredQuery]:
+        """Return all queries in the order of their registration."""
+        found = self._select("SELECT * FROM queries ORDER BY begun, name")
+        return [
+            StoredQuery(name, text, decode_access(access), begun, bool(paused), number, since)
+            for name, text, access, begun, paused, number, since in found
+        ]
+
+    def put_query(self, query: StoredQuery) -> None:
+        """Add a query."""
+        access = encode_access(query.access)
+        self._run(
+            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, ?)",
+            query.name,
+            query.text,
+            access,
+            query.begun,
+            int(query.paused),
+            query.number,
+            query.since,
+        )
+
+    def pause(self, name: str, *, paused: bool) -> None:
+        """Store whether a query is paused."""
+        self._run("UPDATE queries SET paused = ? WHERE name = ?", int(paused), name)
+
+    def set_since(self, name: str, since: int) -> None:
+        """Store the time from which all elements are kept that the windows of a query have contained."""
+        self._run("UPDATE queries SET since = ? WHERE name = ?", since, name)
+
+    def result(self, query: str) -> Bag[Row]:
+        """Return the result of a query at its last report, if its reports are changes of the result."""
+        found = self._select("SELECT row, count FROM results WHERE query = ?", query)
+        return Bag({decode_row(row): count for row, count in found})
+
+    def change_result(self, query: str, change: Mapping[Row, int]) -> None:
+        """Add to the counts of the rows of a stored result."""
+        rows = [(query, encode_row(row), count) for row, count in change.items()]
+        with _storing():
+            self._connection.executemany(
+                "INSERT INTO results VALUES (?, ?, ?) "
+                "ON CONFLICT (query, row) DO UPDATE SET count = count + excluded.count",
+                rows,
+            )
+            self._connection.executemany(
+                "DELETE FROM results WHERE query = ? AND row = ? AND count = 0", [row[:2] for row in rows]
+            )
+
+    def drop_query(self, name: str) -> None:
+        """Remove a query with its reports and observers."""
+        for table, column in (("reports", "query"), ("observers", "query"), ("results", "query"), ("queries", "name")):
+            self._run(f"DELETE FROM {table} WHERE {column} = ?", name)  # noqa: S608 - names of this module
+
+    # Reports and observers
+
+    def report(self, query: str, report: ReportRow, *, keep: bool) -> None:
+        """Store the number of the last report of a query, and the report itself if an observer waits for it."""
+        self._run("UPDATE queries SET number = ? WHERE name = ?", report.number, query)
+        if keep:
+            self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
+
+    def reports(self, query: str, after: int, most: int) -> list[ReportRow]:
+        """Return stored reports of a query with numbers above `after`, in order."""
+        found = self._select(
+            "SELECT number, time, kind, merged, body FROM reports "
+            "WHERE query = ? AND number > ? ORDER BY number LIMIT ?",
+            query,
+            after,
+            most,
+        )
+        return [ReportRow(*row) for row in found]
+
+    def report_bytes(self, query: str) -> int:
+        """Return the size of the stored reports of a query."""
+        ((size,),) = self._select("SELECT coalesce(sum(length(body)), 0) FROM reports WHERE query = ?", query)
+        return int(size)
+
+    def drop_reports(self, query: str, until: int) -> None:
+        """Remove the reports of a query with numbers up to `until`."""
+        self._run("DELETE FROM reports WHERE query = ? AND number <= ?", query, until)
+
+    def replace_reports(self, query: str, reports: Iterable[ReportRow]) -> None:
+        """Replace all reports of a query."""
+        self._run("DELETE FROM reports WHERE query = ?", query)
+        for report in reports:
+            self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
+
+    def observers(self) -> list[StoredObserver]:
+        """Return all observers."""
+        return [StoredObserver(*row) for row in self._select("SELECT * FROM observers")]
+
+    def put_observer(self, observer: StoredObserver) -> None:
+        """Add an observer."""
+        self._run("INSERT INTO observers VALUES (?, ?, ?, ?, ?)", *observer)
+
+    def acknowledge(self, observer: str, number: int) -> None:
+        """Store the number of the last report that an observer has."""
+        self._run("UPDATE observers SET acknowledged = ? WHERE id = ?", number, observer)
+
+    def drop_observer(self, observer: str) -> None:
+        """Remove an observer."""
+        self._run("DELETE FROM observers WHERE id = ?", observer)
+
+    def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with _storing():
+            return self._connection.execute(statement, values).fetchall()
+
+    def _run(self, statement: str, *values: object) -> None:
+        with _storing():
+            self._connection.execute(statement, values)
+
+
+def parsed(graph: bytes) -> tuple[ox.Triple, ...]:
+    """Return the triples of N-Triples that `serialized` wrote."""
+    return tuple(quad.triple for quad in ox.parse(graph, ox.RdfFormat.N_TRIPLES, lenient=True))
+
+
+def serialized(triples: Iterable[ox.Triple]) -> bytes:
+    """Return triples as N-Triples."""
+    return b"".join(b"%s .\n" % str(triple).encode() for triple in triples)
+
+
+def encode_row(row: Row) -> str:
+    """Return a row as text."""
+    return json.dumps([None if term is None else str(term) for term in row], ensure_ascii=False)
+
+
+def decode_row(text: str) -> Row:
+    """Return a row that `encode_row` wrote."""
+    return tuple(None if term is None else _term(term) for term in json.loads(text))
+
+
+def _term(text: str) -> Term:
+    (triple,) = parsed(f"<urn:s> <urn:p> {text} .\n".encode())
+    return triple.object
+
+
+def encode_access(access: Access) -> str:
+    """Return what is stored of the permissions of a client."""
+    limits = {name: sorted(graphs) for name in ("read", "write") if (graphs := getattr(access, name)) is not None}
+    return json.dumps({"client": access.client, "registration": access.registration, **limits})
+
+
+def decode_access(text: str) -> Access:
+    """Return stored permissions."""
+    found = json.loads(text)
+    if not found["client"] and len(found) == 2:
+        return ANYBODY
+    read, write = (frozenset(found[name]) if name in found else None for name in ("read", "write"))
+    return Access(found["client"], read=read, write=write, registration=found["registration"])
+
+
+@contextlib.contextmanager
+def _storing() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageFailed(
+            f"{FILE_NAME} cannot be used: {error}. Check the disk (edge doctor), then try again"
+        ) from error

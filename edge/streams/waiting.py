@@ -1,0 +1,126 @@
+"""Reports that wait for observers: kept until each observer has them, and merged for those that are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from edge.streams.model import StreamOperator
+from edge.streams.observer import StoredReport
+from edge.streams.report import content_type, is_correction
+from edge.streams.report_merge import bounded
+from edge.streams.store import ReportRow, StoredObserver, StreamStore
+
+
+class WaitingReports:
+    """The observers of all queries. One thread uses it. Methods raise `StorageFailed`."""
+
+    def __init__(self, store: StreamStore, most: int) -> None:
+        """`most`: bytes of the waiting reports of a query, beyond which they are merged."""
+        self._store = store
+        self._most = most
+        self._observers = {observer.id: observer for observer in store.observers()}
+        self._of: dict[str, set[str]] = {}
+        """Ids of the observers of each query that has one."""
+        for observer in self._observers.values():
+            self._of.setdefault(observer.query, set()).add(observer.id)
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Sequence[StoredObserver]:
+        """All observers."""
+        return list(self._observers.values())
+
+    def of(self, query: str) -> list[StoredObserver]:
+        """Return the observers of a query."""
+        return [self._observers[observer] for observer in sorted(self._of.get(query, ()))]
+
+    def find(self, observer: str) -> StoredObserver | None:
+        """Return an observer."""
+        return self._observers.get(observer)
+
+    def add(self, observer: StoredObserver) -> None:
+        """Add an observer."""
+        with self._store.transaction():
+            self._store.put_observer(observer)
+        self._observers[observer.id] = observer
+        self._of.setdefault(observer.query, set()).add(observer.id)
+
+    def remove(self, observer: str) -> None:
+        """Remove an observer. Unknown ones are ignored."""
+        found = self._observers.get(observer)
+        if found is None:
+            return
+        with self._store.transaction():
+            self._store.drop_observer(observer)
+            self._drop(found.query, [each.acknowledged for each in self.of(found.query) if each.id != observer])
+        del self._observers[observer]
+        self._of[found.query].discard(observer)
+        if not self._of[found.query]:
+            del self._of[found.query]
+
+    def forget(self, query: str) -> list[str]:
+        """Forget the observers of a query that has ended; the store has done so. Returns their ids."""
+        ended = [observer.id for observer in self.of(query)]
+        for observer in ended:
+            del self._observers[observer]
+        self._of.pop(query, None)
+        self._sizes.pop(query, None)
+        return ended
+
+    def waiting(self, observer: str, most: int) -> list[StoredReport]:
+        """Return the oldest reports that an observer does not have yet, at most `most`."""
+        found = self._observers.get(observer)
+        if found is None:
+            return []
+        rows = self._store.reports(found.query, found.acknowledged, most)
+        return [_stored(row) for row in rows]
+
+    def acknowledged(self, observer: str, number: int) -> None:
+        """Record that an observer needs no reports up to this number."""
+        found = self._observers.get(observer)
+        if found is None or number <= found.acknowledged:
+            return
+        numbers = [each.acknowledged for each in self.of(found.query) if each.id != observer]
+        with self._store.transaction():
+            self._store.acknowledge(observer, number)
+            self._drop(found.query, [*numbers, number])
+        self._observers[observer] = found._replace(acknowledged=number)
+
+    def count(self, query: str, size: int) -> bool:
+        """Count a new report of `size` bytes. Returns whether an observer waits for it, so that it has to be stored."""
+        if query not in self._of:
+            return False
+        if query in self._sizes:
+            self._sizes[query] += size
+        return True
+
+    def bound(self, query: str, operator: StreamOperator) -> None:
+        """Merge the waiting reports of a query if they are too large."""
+        if query not in self._sizes:
+            self._sizes[query] = self._store.report_bytes(query)
+        if self._sizes[query] > self._most:
+            self._merge(query, operator)
+            self._sizes[query] = self._store.report_bytes(query)
+
+    def _drop(self, query: str, numbers: Iterable[int]) -> None:
+        """Remove the reports that all observers have. `numbers`: the last one of each."""
+        self._store.drop_reports(query, min(numbers, default=2**62))
+        self._sizes.pop(query, None)
+
+    def _merge(self, query: str, operator: StreamOperator) -> None:
+        rows = self._store.reports(query, 0, -1)
+        kinds = {row.number: row.kind for row in rows}
+        positions = [observer.acknowledged for observer in self.of(query)]
+        merged = bounded([_stored(row) for row in rows], operator, self._most, positions)
+        with self._store.transaction():
+            self._store.replace_reports(
+                query,
+                [
+                    ReportRow(each.number, each.time, kinds[each.number], each.merged, each.body)
+                    for each in merged.reports
+                ],
+            )
+
+
+def _stored(row: ReportRow) -> StoredReport:
+    return StoredReport(row.number, row.time, content_type(row.kind), row.body, row.merged, is_correction(row.kind))

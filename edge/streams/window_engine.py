@@ -1,0 +1,137 @@
+"""The engines of the windows: engines in memory, in which each window is a named graph.
+
+Clients with different permissions see different live data. So there is one engine for each set of readable graphs, and
+all of them have the same windows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections.abc import Callable, Iterable
+from itertools import count
+
+import pyoxigraph as ox
+
+from edge.engine.engine import Engine
+from edge.engine.requests import QueryRequest, Sink
+from edge.engine.store.changes import ChangeSet
+from edge.engine.subscriptions.explanation import Explanation
+from edge.protocol.errors import NotFound
+from edge.streams.live_data import Readers
+from edge.streams.model import WindowDefinition
+from edge.streams.window_graph import WindowGraph
+
+
+class WindowEngine:
+    """Windows in use, in the order of their next slides."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        """`make` returns a new engine."""
+        self._make = make
+        self._engines: dict[Readers, Engine] = {}
+        self._subscriptions: dict[str, Engine] = {}
+        self._windows: dict[WindowDefinition, WindowGraph] = {}
+        self._due: list[tuple[int, int, WindowGraph]] = []
+        self._numbers = count(1)
+        self._entries = count()
+        self.time = 0
+        """Time of the last change, in microseconds since 1970."""
+
+    def find(self, definition: WindowDefinition) -> WindowGraph | None:
+        """Return the window with this definition, if a query uses it."""
+        return self._windows.get(definition)
+
+    def add(self, make: Callable[[int], WindowGraph]) -> WindowGraph:
+        """Add a window. `make`: gets a unique number."""
+        window = make(next(self._numbers))
+        self._windows[window.definition] = window
+        return window
+
+    def remove(self, window: WindowGraph) -> None:
+        """Remove a window that no query uses."""
+        del self._windows[window.definition]
+        self._due = [entry for entry in self._due if entry[2] is not window]
+        heapq.heapify(self._due)
+        self.change((), window.empty())
+
+    def schedule(self, window: WindowGraph) -> None:
+        """Note when a window slides next. Call this when it has taken elements or has slid."""
+        due = window.window.due()
+        if due is not None and due != window.scheduled:
+            window.scheduled = due
+            heapq.heappush(self._due, (due, next(self._entries), window))
+
+    def due(self) -> int | None:
+        """Return the time of the next slide; None if there is none."""
+        while self._due and self._due[0][0] != self._due[0][2].scheduled:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def slide(self, time: int) -> list[WindowGraph]:
+        """Let each window slide once that is due at `time`. Return those that report.
+
+        A window of counts may then be due again at this time: each of its slides has a report.
+        """
+        added: list[ox.Quad] = []
+        removed: list[ox.Quad] = []
+        reporting: list[WindowGraph] = []
+        slid: set[WindowGraph] = set()
+        while (due := self.due()) is not None and due <= time and self._due[0][2] not in slid:
+            window = heapq.heappop(self._due)[2]
+            slid.add(window)
+            window.scheduled = None
+            reports, entering, leaving = window.slide(time)
+            added += entering
+            removed += leaving
+            if reports:
+                reporting.append(window)
+            self.schedule(window)
+        self.time = max(self.time, time)
+        self.change(added, removed)
+        return reporting
+
+    def change(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad]) -> None:
+        """Change the windows, and notify the queries. The quads are not there yet, or are there, respectively."""
+        changes = ChangeSet(tuple(added), tuple(removed))
+        if changes:
+            for engine in self._engines.values():
+                engine.replay(changes, self.time)
+
+    def change_for(self, readers: Readers, added: Iterable[ox.Quad], removed: Iterable[ox.Quad]) -> None:
+        """Change what only the queries of some clients see, as `change` does."""
+        changes = ChangeSet(tuple(added), tuple(removed))
+        if changes:
+            self._engine(readers).replay(changes, self.time)
+
+    def subscribe(self, readers: Readers, request: QueryRequest, sink: Sink) -> str:
+        """Subscribe to a query. Returns its id. Raises `EdgeError`."""
+        engine = self._engine(readers)
+        spuid = engine.subscribe(request, sink, None, self.time).spuid
+        self._subscriptions[spuid] = engine
+        return spuid
+
+    def explain(self, readers: Readers, request: QueryRequest) -> Explanation:
+        """Explain how a query is, or would be, evaluated. Raises `EdgeError`."""
+        return self._engine(readers).explain(request)
+
+    def unsubscribe(self, spuid: str) -> None:
+        """End a subscription. Does nothing if it has ended."""
+        engine = self._subscriptions.pop(spuid, None)
+        if engine is not None:
+            with contextlib.suppress(NotFound):  # it failed, which has ended it
+                engine.unsubscribe(spuid)
+
+    def close(self) -> None:
+        """Release the engines."""
+        for engine in self._engines.values():
+            engine.close()
+
+    def _engine(self, readers: Readers) -> Engine:
+        engine = self._engines.get(readers)
+        if engine is None:
+            engine = self._engines[readers] = self._make()
+            quads = tuple(quad for window in self._windows.values() for quad in window.quads())
+            if quads:
+                engine.replay(ChangeSet(quads), self.time)
+        return engine

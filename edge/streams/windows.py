@@ -1,0 +1,176 @@
+"""Windows over RDF streams: their contents, their reports, and the reports that a late element changes.
+
+Intervals are half-open. A time window that ends at T contains the elements with T - size <= time < T, where T is
+`start + k * step` for any integer k. This follows RSP-QL (Dell'Aglio et al., IJSWIS 10(4), 2014) and the reporting
+strategies of SECRET (Botan et al., PVLDB 3(1), 2010).
+
+| kind | CLOSE, NON_EMPTY | CHANGE at t | PERIODIC at P |
+|---|---|---|---|
+| TIME | [T - size, T) at each T | (t - size, t] | [P - size, P) |
+| LANDMARK | [start, T) at each T > start | [start, t] | [start, P) |
+| COUNT, TRIPLES | the last at each step of arrivals | the last of those that arrived until t | ... before P |
+| SESSION | the session that ends, at its end | the session that is open at t | ... just before P |
+
+NON_EMPTY leaves out the reports without elements. P is `start + k * period`; `step` has no effect on PERIODIC and
+CHANGE. An element arrives at the greatest time seen so far, that of elements and of slides. A late element has a time
+before the last `now`. With CHANGE it enters at once, with all others at the next slide, if it is inside at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from edge.streams.count_window import CountContent, CountWindow
+from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.session_window import SessionContent, SessionWindow
+from edge.streams.slide import Content, Slide, Window
+from edge.streams.time_window import LandmarkContent, TimeContent
+from edge.streams.timed_windows import AlignedWindow, ChangingWindow
+
+__all__ = ["Slide", "Window", "affected", "content_at", "make_window", "session_reports"]
+
+_BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
+
+
+def make_window(definition: WindowDefinition, begin: int, lateness: int = 0, history: Iterable[Element] = ()) -> Window:
+    """Return a window that reports after `begin` (with CHANGE: from `begin`; times in microseconds).
+
+    `lateness`: greatest span by which the time of an element that arrives is before the last `now`. Only sessions need
+    it: they keep ended sessions for so long, because a late element may connect them with the next one.
+    `history`: elements that arrived until `begin`, in the order of arrival; their times may be later. The window has
+    the content of `begin`, as if it had existed before. A count window counts its first step from `begin`.
+
+    Raises ValueError if a span of the definition is not positive.
+    """
+    _check(definition)
+    if definition.report in (Report.CLOSE, Report.NON_EMPTY):
+        if definition.kind in _BY_ARRIVAL:
+            return CountWindow(definition, begin, history)
+        if definition.kind is Kind.SESSION:
+            return SessionWindow(definition, begin, lateness, history)
+    if definition.report is Report.CHANGE:
+        return ChangingWindow(definition, _content(definition, begin + 1, lateness, history), begin)
+    last, step = _last_end(definition, begin), _distance(definition)
+    first = max(last, definition.start) + step if definition.kind is Kind.LANDMARK else last + step
+    return AlignedWindow(definition, _content(definition, last, lateness, history), first, step)
+
+
+def _check(definition: WindowDefinition) -> None:
+    """Raise ValueError if a span that the window needs is not positive."""
+    needs_step = definition.kind is not Kind.SESSION and definition.report in (Report.CLOSE, Report.NON_EMPTY)
+    needed = {
+        "size": definition.kind is not Kind.LANDMARK,
+        "step": needs_step,
+        "period": definition.report is Report.PERIODIC,
+    }
+    for name, is_needed in needed.items():
+        if is_needed and (value := getattr(definition, name)) < 1:
+            raise ValueError(f"`{name}` of a {definition.kind} window is {value}. Set it to 1 or more.")
+
+
+def _distance(definition: WindowDefinition) -> int:
+    """Return the distance of the reports of a window that reports at aligned times."""
+    return definition.period if definition.report is Report.PERIODIC else definition.step
+
+
+def _last_end(definition: WindowDefinition, time: int) -> int:
+    """Return the last aligned time at or before `time`."""
+    step = _distance(definition)
+    return definition.start + (time - definition.start) // step * step
+
+
+def _end_at(definition: WindowDefinition, time: int) -> int:
+    """Return the end of the content at `time`: elements before it are inside, if they are not too old."""
+    return time + 1 if definition.report is Report.CHANGE else _last_end(definition, time)
+
+
+def _content(definition: WindowDefinition, end: int, lateness: int, history: Iterable[Element]) -> Content:
+    """Return the content of a window just before `end`."""
+    content: Content
+    if definition.kind is Kind.TIME:
+        content = TimeContent(definition.size, end)
+    elif definition.kind is Kind.LANDMARK:
+        content = LandmarkContent(definition.start)
+    elif definition.kind is Kind.SESSION:
+        content = SessionContent(definition.size, end, lateness)
+    else:
+        content = CountContent(definition, end)
+    for element in history:
+        content.take(element)
+    content.move(end)
+    return content
+
+
+def affected(definition: WindowDefinition, element: Element, begin: int, until: int) -> range:
+    """Return the times in (begin, until] of reports of a time or landmark window whose content contains an element.
+
+    Empty for other windows: for those that count by arrival no element is late; the reports of sessions depend on other
+    elements, see `session_reports`. Empty for CHANGE: a late element enters at once, and past reports stay as they are.
+    """
+    if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is Report.CHANGE:
+        return range(0)
+    if definition.kind is Kind.LANDMARK and element.time < definition.start:
+        return range(0)
+    last = until if definition.kind is Kind.LANDMARK else min(until, element.time + definition.size)
+    step = _distance(definition)
+    return range(_last_end(definition, max(begin, element.time)) + step, last + 1, step)
+
+
+def content_at(definition: WindowDefinition, elements: Iterable[Element], time: int) -> list[Element]:
+    """Return the content of a time, landmark or session window at `time`, in the order of element times. If the window
+    does not report at `time`, this is the content of its last report before, as other windows of a query see it.
+
+    `elements`: all elements that have arrived, in any order. Raises ValueError for a window that counts by arrival.
+    """
+    if definition.kind in _BY_ARRIVAL:
+        raise ValueError(f"The content of a {definition.kind} window depends on the order of arrival. Use its slides.")
+    ends_sessions = definition.kind is Kind.SESSION and definition.report in (Report.CLOSE, Report.NON_EMPTY)
+    end = time if ends_sessions else _end_at(definition, time)
+    if definition.kind is Kind.SESSION:
+        return _session_before(definition.size, elements, end, has_ended=ends_sessions)
+    begin = definition.start if definition.kind is Kind.LANDMARK else end - definition.size
+    return sorted(element for element in elements if begin <= element.time < end)
+
+
+def _session_before(pause: int, elements: Iterable[Element], end: int, *, has_ended: bool) -> list[Element]:
+    """Return the last session that ended until `end`, or else the session that is open just before `end`."""
+    for session in reversed(_sessions(pause, (element for element in elements if element.time < end))):
+        session_end = session[-1].time + pause
+        if session_end <= end if has_ended else session_end >= end:
+            return session
+        if not has_ended:
+            break
+    return []
+
+
+def session_reports(definition: WindowDefinition, elements: Iterable[Element], until: int) -> dict[int, list[Element]]:
+    """Return the reports with an element of a session window up to and including `until`, by their time.
+
+    `elements`: all elements that have arrived, in any order. The contents are in the order of element times. Empty for
+    CHANGE: a late element enters at once, and past reports stay as they are.
+    """
+    reports: dict[int, list[Element]] = {}
+    if definition.report is Report.CHANGE:
+        return reports
+    for session in _sessions(definition.size, elements):
+        end = session[-1].time + definition.size
+        if definition.report is not Report.PERIODIC:
+            if end <= until:
+                reports[end] = session
+            continue
+        first = _last_end(definition, session[0].time) + definition.period
+        for time in range(first, min(end, until) + 1, definition.period):
+            reports[time] = [element for element in session if element.time < time]
+    return reports
+
+
+def _sessions(pause: int, elements: Iterable[Element]) -> list[list[Element]]:
+    """Return the sessions of elements in the order of time."""
+    sessions: list[list[Element]] = []
+    for element in sorted(elements, key=attrgetter("time", "number")):
+        if sessions and element.time - sessions[-1][-1].time < pause:
+            sessions[-1].append(element)
+        else:
+            sessions.append([element])
+    return sessions

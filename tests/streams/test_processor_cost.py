@@ -1,0 +1,89 @@
+"""What slides, elements and corrections cost, counted in quads and calls."""
+
+from __future__ import annotations
+
+from test_processor_order import BEGIN, SECOND, NoLiveData, make, query, triple
+
+from edge.engine.engine import Engine
+from edge.protocol.access import ANYBODY
+from edge.streams.processor import NewElement
+from edge.streams.running_query import RunningQuery
+
+__all__ = ["NoLiveData"]
+
+
+def count_quads(monkeypatch):
+    """Return a list that gets the size of each change of an engine."""
+    sizes: list[int] = []
+    replay = Engine.replay
+
+    def counted(self, changes, at, *args):
+        sizes.append(len(changes.added) + len(changes.removed))
+        return replay(self, changes, at, *args)
+
+    monkeypatch.setattr(Engine, "replay", counted)
+    return sizes
+
+
+def test_a_slide_costs_what_enters_and_leaves(monkeypatch):
+    """A window of an hour costs as much as one of a minute, with the same input and the same step."""
+    costs = {}
+    for size in ("PT1M", "PT1H"):
+        processor = make()
+        processor.register("q", query(f"[RANGE {size} STEP PT1M]"), ANYBODY, BEGIN)
+        sizes = count_quads(monkeypatch)
+        for number in range(800):
+            now = BEGIN + 10 * number * SECOND
+            processor.advance(now)
+            processor.add("s", [NewElement(triple(number), now)], ANYBODY, now)
+            processor.store_reports()
+        processor.advance(BEGIN + 5 * 3600 * SECOND)
+        costs[size] = sum(sizes)
+        monkeypatch.undo()
+        processor.close()
+    assert costs == {"PT1M": 1600, "PT1H": 1600}
+
+
+def test_only_queries_that_report_are_visited(monkeypatch):
+    processor = make()
+    for number in range(200):
+        window = f"[RANGE PT1H STEP PT{60 if number else 1}S]"
+        processor.register(f"q{number}", query(window, name=f"q{number}"), ANYBODY, BEGIN)
+    visited = []
+    report = RunningQuery.report
+    monkeypatch.setattr(RunningQuery, "report", lambda self, time: visited.append(self.name) or report(self, time))
+    processor.advance(BEGIN + 2 * SECOND)
+    assert visited == ["q0", "q0"]
+    processor.close()
+
+
+def test_queries_with_other_constants_share_a_window(monkeypatch):
+    processor = make()
+    for number in range(100):
+        text = query(
+            "[RANGE PT1M STEP PT1S]", name=f"q{number}", body=f"<urn:a{number}> <urn:v> ?v", select="SELECT ?v"
+        )
+        processor.register(f"q{number}", text, ANYBODY, BEGIN)
+    assert len({window for each in processor.all_queries() for window in each.windows}) == 1
+    sizes = count_quads(monkeypatch)
+    processor.add("s", [NewElement(triple(5, "a7"), BEGIN)], ANYBODY, BEGIN)
+    processor.advance(BEGIN + SECOND)
+    assert sizes == [1]
+    assert {report.query: len(report.rows) for report in processor.store_reports()}["q7"] == 1
+    processor.close()
+
+
+def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
+    """Another window keeps many elements, and does not make the corrections of a short one slower."""
+    processor = make(30)
+    processor.register("long", query("[RANGE PT1H STEP PT1H]", name="long"), ANYBODY, BEGIN)
+    processor.register("short", query("[RANGE PT2S STEP PT1S]", name="short"), ANYBODY, BEGIN)
+    for number in range(1_000):
+        processor.advance(BEGIN + number * SECOND)
+        processor.add("s", [NewElement(triple(number))], ANYBODY, BEGIN + number * SECOND)
+    processor.store_reports()
+    sizes = count_quads(monkeypatch)
+    processor.add("s", [NewElement(triple(-1), BEGIN + 990 * SECOND)], ANYBODY, BEGIN + 999 * SECOND)
+    assert len([report for report in processor.store_reports() if report.removed is not None]) == 2
+    assert sum(sizes) < 40
+    processor.close()

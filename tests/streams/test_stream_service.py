@@ -1,0 +1,283 @@
+"""The service of streams with a clock of the test: permissions that end, and streams that observe queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+from edge.protocol.access import Access
+from edge.protocol.errors import Forbidden, InvalidClient, InvalidRequest, NotFound
+from edge.streams.processor import NewElement
+from edge.streams.service import StreamService
+from edge.streams.settings import StreamSettings
+
+SECOND = 1_000_000
+START = 1_800_000_000 * SECOND
+ELEMENT = (ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode("urn:p"), ox.Literal("x")),)
+OWNER = Access("owner", frozenset({"query", "update"}), registration="1")
+ROOMS, TARGET, MADE = (f"urn:edge:stream:{name}" for name in ("rooms", "target", "made"))
+
+
+class Clock:
+    """The wall clock as the test sets it."""
+
+    boot = "boot"
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def wall(self) -> int:
+        return self.now
+
+    steady = wall
+
+    def trusted(self) -> bool:
+        return True
+
+
+class Rights:
+    """Current permissions by the registration of a client."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Access] = {}
+
+    def __call__(self, given: Access) -> Access:
+        found = self.now.get(given.registration, given)
+        if not found.actions:
+            raise InvalidClient(f'The client "{given.client}" was revoked')
+        return found.narrowed(given)
+
+
+class Service:
+    """A service, and short forms of its calls."""
+
+    def __init__(self, live: Any, directory: Path | None = None) -> None:
+        self.clock, self.rights = Clock(), Rights()
+        self._live, self._directory = live, directory
+        self.open()
+
+    def open(self) -> None:
+        self.service = StreamService(
+            self._directory,
+            StreamSettings(),
+            EngineSettings(),
+            self._live,
+            self.clock,
+            self.rights,
+            own_stream=lambda url: url.removeprefix("/streams/") if url.startswith("/streams/") else None,
+        )
+
+    def close(self) -> None:
+        assert self.service.close(20)
+
+    def call(self, action: Any) -> Any:
+        return self.service.call(action).result(20)
+
+    def stream(self, name: str) -> None:
+        self.call(lambda processor, _now: processor.put_stream(name, None, OWNER))
+
+    def register(self, name: str, form: str = "SELECT ?o", stream: str = "rooms", access: Access = OWNER) -> None:
+        text = (
+            f"REGISTER QUERY {name} AS {form} FROM STREAM <urn:edge:stream:{stream}> [RANGE 10s STEP 10s] "
+            "{ ?s <urn:p> ?o }"
+        )
+        self.call(lambda processor, now: processor.register(name, text, access, now))
+
+    def add(self, name: str) -> None:
+        self.call(lambda processor, now: processor.add(name, [NewElement(ELEMENT)], OWNER, now))
+
+    def elements(self, name: str) -> int:
+        return self.call(lambda processor, _now: processor.stream(name, OWNER).number)
+
+    def state(self, name: str) -> str:
+        return self.call(lambda processor, _now: processor.query(name, OWNER).state)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; the next turn of the thread is with this call."""
+        self.clock.now += round(seconds * SECOND)
+        self.call(lambda processor, _now: None)
+        self.call(lambda processor, _now: None)  # what the first turn fed to streams is accepted in the second
+
+
+@pytest.fixture(scope="module")
+def live():
+    engine = open_engine(None, EngineSettings())
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def service(live):
+    service = Service(live)
+    for stream in ("rooms", "target"):
+        service.stream(stream)
+    yield service
+    service.close()
+
+
+REVOKED = Access("owner", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        (REVOKED, "was revoked"),
+        (replace(OWNER, read=frozenset({ROOMS})), "have changed"),
+        (replace(OWNER, read=frozenset()), "have changed"),
+        (replace(OWNER, write=frozenset()), "have changed"),
+        (replace(OWNER, actions=frozenset({"query"})), "have changed"),
+    ],
+    ids=["revoked", "reads less", "reads nothing", "writes nothing", "may not update"],
+)
+def test_the_queries_of_a_client_fail_within_a_minute_after_its_permissions_end(service, now, reason):
+    service.register("made", "CONSTRUCT { ?s <urn:p> ?o }")
+    service.register("other", access=replace(OWNER, client="other", registration="2"))
+    service.wait(61)
+    service.rights.now["1"] = now
+    service.wait(61)
+    assert service.state("made") == "failed"
+    assert service.state("other") == "running"
+    failure = service.call(lambda processor, _now: processor.query("made", OWNER).failure)
+    assert reason in failure
+    reports = service.call(lambda processor, _now: processor.query("made", OWNER).number)
+    service.add("rooms")
+    service.wait(30)
+    assert service.call(lambda processor, _now: processor.query("made", OWNER).number) == reports
+
+
+def test_a_query_without_a_stream_needs_no_permission_to_write(service):
+    service.register("q")
+    service.rights.now["1"] = replace(OWNER, actions=frozenset({"query"}), write=frozenset())
+    service.wait(61)
+    service.wait(61)
+    assert service.state("q") == "running"
+
+
+def test_subscriptions_of_clients_without_the_action_query_go_on(service):
+    """The gates watch their permissions."""
+    text = "REGISTER QUERY q AS SELECT ?o FROM STREAM <urn:edge:stream:rooms> [RANGE 10s STEP 10s] { ?s <urn:p> ?o }"
+    service.rights.now["1"] = REVOKED
+    query, _ = service.call(lambda processor, now: processor.subscribe(text, OWNER, now))
+    service.wait(61)
+    service.wait(61)
+    assert query.state == "running"
+
+
+def test_a_client_with_the_name_of_a_revoked_one_does_not_own_its_queries(service):
+    service.register("q")
+    again = replace(OWNER, registration="2")
+    for action in (
+        lambda processor, _now: processor.unregister("q", again),
+        lambda processor, _now: processor.pause("q", again, paused=True),
+        lambda processor, _now: processor.owned("q", again),
+    ):
+        with pytest.raises(Forbidden, match="another client"):
+            service.call(action)
+    limited = replace(again, read=frozenset({ROOMS}))
+    with pytest.raises(NotFound):
+        service.call(lambda processor, _now: processor.query("q", limited))
+    service.call(lambda processor, _now: processor.unregister("q", OWNER))
+
+
+def test_reports_are_elements_of_a_stream_as_long_as_the_client_may_write_it(service):
+    service.register("made", "CONSTRUCT { ?s <urn:p> ?o }")
+    service.service.observe("made", "/streams/target", OWNER).result(20)
+    service.add("rooms")
+    service.wait(10)
+    assert service.elements("target") == 1
+    # Before the next review of the query, too.
+    service.rights.now["1"] = replace(OWNER, write=frozenset({MADE, ROOMS}))
+    service.add("rooms")
+    service.wait(10)
+    assert service.elements("target") == 1
+    service.rights.now.clear()
+    service.add("rooms")
+    service.wait(10)
+    assert service.elements("target") == 2
+
+
+@pytest.mark.parametrize(
+    "access",
+    [replace(OWNER, write=frozenset({MADE})), replace(OWNER, actions=frozenset({"query"}))],
+    ids=["another graph", "another action"],
+)
+def test_a_stream_observes_only_queries_of_clients_that_may_write_it(service, access):
+    if "update" in access.actions:
+        service.register("made", "CONSTRUCT { ?s <urn:p> ?o }", access=access)
+        with pytest.raises(Forbidden, match="may not write"):
+            service.service.observe("made", "/streams/target", access).result(20)
+    else:
+        with pytest.raises(Forbidden, match="may not write"):
+            service.register("made", "CONSTRUCT { ?s <urn:p> ?o }", access=access)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "where"),
+    [
+        ("", "GRAPH <urn:edge:window:1> { ?s ?p ?o }"),
+        ("", "GRAPH w:1 { ?s ?p ?o }"),
+        ("", "GRAPH <urn:edge:window:1> {}"),
+        ("", "GRAPH ?g {}"),
+        ("", "GRAPH ?g { ?s ?p ?o }"),
+        ("", "FILTER EXISTS { GRAPH <urn:edge:window:past:1:0> { ?s <urn:p>+ ?o } }"),
+        ("", "{ SELECT ?s { GRAPH <urn:edge:window:1> { ?s ?p ?o } } }"),
+        ("FROM <urn:edge:window:1>", "?s ?p ?o"),
+        ("FROM NAMED <urn:edge:window:1>", "GRAPH ?g { ?s ?p ?o }"),
+        ("FROM NAMED w:1", "GRAPH ?g {}"),
+    ],
+)
+def test_a_query_cannot_name_the_windows_of_others(service, clauses, where):
+    service.register("hidden", stream="target")
+    text = (
+        f"PREFIX w: <urn:edge:window:> REGISTER RSTREAM <urn:q> AS SELECT * {clauses} "
+        f"FROM NAMED WINDOW <urn:w> ON <{ROOMS}> [RANGE PT10S] WHERE {{ WINDOW <urn:w> {{ ?a ?b ?c }} {where} }}"
+    )
+    with pytest.raises(InvalidRequest, match=r"reserved for windows|range over"):
+        service.call(lambda processor, now: processor.register("urn:q", text, OWNER, now))
+
+
+def test_a_window_may_have_any_name(service):
+    text = (
+        f"REGISTER RSTREAM <urn:q> AS SELECT * FROM NAMED WINDOW <urn:edge:window:1> ON <{ROOMS}> [RANGE PT10S] "
+        "WHERE { WINDOW <urn:edge:window:1> { ?a ?b ?c } }"
+    )
+    service.call(lambda processor, now: processor.register("urn:q", text, OWNER, now))
+
+
+def test_cycles_are_refused_after_a_restart_and_after_the_end_of_others(live, tmp_path):
+    service = Service(live, tmp_path)
+    for stream in ("rooms", "target"):
+        service.stream(stream)
+    service.register("first", "CONSTRUCT { ?s <urn:p> ?o }")
+    service.register("second", "CONSTRUCT { ?s <urn:p> ?o }", "target")
+    observer = service.service.observe("first", "/streams/target", OWNER).result(20)
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="its own results"):
+            service.service.observe("second", "/streams/rooms", OWNER).result(20)
+        service.close()
+        service.open()
+    service.service.end_observer("first", observer.id, OWNER).result(20)
+    service.service.observe("second", "/streams/rooms", OWNER).result(20)
+    with pytest.raises(InvalidRequest, match="its own results"):
+        service.service.observe("first", "/streams/target", OWNER).result(20)
+    service.close()
+
+
+def test_a_query_of_a_client_that_was_revoked_meanwhile_does_not_start_again(live, tmp_path):
+    service = Service(live, tmp_path)
+    service.stream("rooms")
+    service.register("q")
+    service.add("rooms")
+    service.close()
+    service.rights.now["1"] = REVOKED
+    service.clock.now += 30 * SECOND
+    service.open()
+    found = service.call(lambda processor, _now: processor.query("q", OWNER))
+    assert (found.state, found.number) == ("failed", 0)
+    service.close()
