@@ -72,6 +72,13 @@ def test_subscribers():
     assert {"lamp_1_us", "lamp_100_us", "lamp_further_us", "road_further_us"} <= set(report["figures"])
 
 
+def test_windows():
+    report = found("windows")
+    assert (report["subscriptions"], report["updates"], report["notifications"]) == (100, 1_200, 2)
+    figures = report["figures"]
+    assert figures["hour_to_minute"] == pytest.approx(figures["hour_us"] / figures["minute_us"], rel=1e-3)
+
+
 def test_scale():
     report = found("scale")
     assert report["subscriptions"] == 1_000
