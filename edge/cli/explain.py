@@ -34,6 +34,8 @@ Explanation = dict[str, Any]
     edge explain 'SELECT ?lamp ?state {{ ?lamp <urn:is> ?state }}'
     edge explain --json @lamps.rq | jq .kept
 
+    A text that registers a query over streams (C-SPARQL, RSP-QL) is explained with its windows.
+
     With --code, TEXT is an update. The command prints the Python code that a gateway generates for it when it runs
     often, and needs no gateway.
     """,
@@ -95,6 +97,11 @@ Line = tuple[str, dict[str, Any]]
 
 
 def _lines(explanation: Explanation) -> Iterator[Line]:
+    if windows := explanation.get("windows"):
+        yield "Windows", {"underline": True}
+        for line in windows:
+            yield f"  {line}", {}
+        yield "", {}
     yield from _paragraph(f"{explanation['form']}. {explanation['summary']}")
     if explanation["reason"]:
         yield from _paragraph(f"Why: {explanation['reason']}", color="yellow")

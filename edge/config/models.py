@@ -30,6 +30,7 @@ from edge.recent.settings import RecentSettings
 from edge.section import Section, key
 from edge.section_types import DirPath, OptionalPath, default_data_dir
 from edge.security.settings import IssuerSettings, SecuritySettings
+from edge.streams.settings import StreamSettings
 
 
 class LogSettings(Section):
@@ -120,6 +121,7 @@ class Settings(Section):
     outbox: OutboxSettings = OutboxSettings()
     offload: OffloadSettings = OffloadSettings()
     recent: RecentSettings = RecentSettings()
+    streams: StreamSettings = StreamSettings()
     security: SecuritySettings = SecuritySettings()
     issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()

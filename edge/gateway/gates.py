@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard, TokenIssuer
 from edge.gates.http import HttpGate, Views
 from edge.gates.rate_limit import RateLimit
@@ -47,6 +48,7 @@ class Gates:
         self,
         settings: Settings,
         engine: Scheduler,
+        sessions: SessionEngine,
         metrics: Metrics,
         views: Views,
         take_reading: TakeReading,
@@ -59,6 +61,7 @@ class Gates:
     ) -> None:
         self._settings = settings
         self._engine = engine
+        self._sessions = sessions
         self._metrics = metrics
         self._views = views
         self._take_reading = take_reading
@@ -89,7 +92,7 @@ class Gates:
 
         def make(port: int) -> WsGate:
             return WsGate(
-                self._engine,
+                self._sessions,
                 settings.ws.model_copy(update={"host": host, "port": port}),
                 self._metrics,
                 guard=self._guard,
@@ -138,7 +141,7 @@ class Gates:
 
         def make(port: int) -> CoapGate:
             return CoapGate(
-                self._engine,
+                self._sessions,
                 coap.model_copy(update={"port": port}),
                 self._metrics,
                 self._take_reading,

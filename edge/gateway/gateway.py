@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
@@ -22,7 +22,9 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.performance import Figures
 from edge.engine.requests import QueryRequest
 from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
 from edge.gates.rate_limit import RateLimit
@@ -33,6 +35,7 @@ from edge.gateway.health import for_unauthenticated, without_texts
 from edge.gateway.maintenance import Launch, Maintenance
 from edge.gateway.outbox import Shipping
 from edge.gateway.query_documents import QueryDocuments
+from edge.gateway.session_engine import StreamingEngine, StreamsInUse
 from edge.gateway.system_updates import SystemUpdates
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.host_state import clock_synchronized, disk_space
@@ -45,6 +48,7 @@ from edge.outbox.sampling import Sampler
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, UpdateFailed
 from edge.section_types import default_data_dir
+from edge.streams.settings import FILE_NAME as STREAMS
 
 if TYPE_CHECKING:
     from edge.gates.http.profiles import ProfileRequest
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from edge.gateway.mqtt import Mqtt
     from edge.gateway.recent import Recent
     from edge.gateway.serial import Serial
+    from edge.gateway.streams import RunningStreams
     from edge.security.enrolment import Enrolment
     from edge.security.security import Security
     from edge.security.tls import Tls
@@ -106,6 +111,7 @@ class Gateway:
         self._rules: RunningRules | None = None
         self._mqtt: Mqtt | None = None
         self._serial: Serial | None = None
+        self._streams = StreamsInUse(None)
         self._host: Host | None = None
         self._security: Security | None = None
         self._enrolment: Enrolment | None = None
@@ -197,10 +203,15 @@ class Gateway:
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
         rate_limit = RateLimit(settings.limits, self._quota)
-        resume_registry = await self._start_resume(engine, guard)
+        if settings.streams.enabled and not engine.read_only:
+            self._streams = StreamsInUse(partial(self._make_streams, engine))
+            self._stack.push_async_callback(self._streams.stop)
+        sessions = StreamingEngine(engine, self._streams)
+        resume_registry = await self._start_resume(sessions, guard)
         gates = Gates(
             settings,
             engine,
+            sessions,
             self.metrics,
             self._views(),
             self._take_reading,
@@ -216,7 +227,7 @@ class Gateway:
             Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
         )
         if not engine.read_only:  # In rescue mode nothing is acknowledged, so the data stays with its sender.
-            await self._start_inputs(engine, watchdog, guard, rate_limit, resume_registry, tls)
+            await self._start_inputs(engine, sessions, watchdog, guard, rate_limit, resume_registry, tls)
         self._watchdog = watchdog
         self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
         # runs before the gates stop: connections that they close stay resumable after a restart
@@ -225,6 +236,7 @@ class Gateway:
     async def _start_inputs(
         self,
         engine: Scheduler,
+        sessions: SessionEngine,
         watchdog: Watchdog,
         guard: Guard,
         rate_limit: RateLimit,
@@ -269,6 +281,7 @@ class Gateway:
                 self._mqtt = Mqtt(
                     settings,
                     engine,
+                    sessions,
                     self._mappings,
                     self.metrics,
                     guard=guard,
@@ -288,7 +301,20 @@ class Gateway:
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
+        if (self.settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
+            await streams.restore()
+            watchdog.watch(streams.part)
         await asyncio.to_thread(self._settle, engine)
+
+    def _make_streams(self, engine: Scheduler) -> RunningStreams:
+        from edge.gateway.streams import RunningStreams
+
+        security = self._security
+        rights = _as_given if security is None else partial(security.guard.rights, action="query")
+        streams = RunningStreams(self.settings, engine, self.metrics, rights, lambda: self.endpoints, self._recent)
+        if self._watchdog is not None:
+            self._watchdog.watch(streams.part)
+        return streams
 
     def _settle(self, engine: Scheduler) -> None:
         """Wait until the gateway's own subscriptions have begun: then it does for a client what it will always do."""
@@ -299,7 +325,7 @@ class Gateway:
         with suppress(TimeoutError):
             engine.on_writer(lambda: None).result(_PATIENCE)
 
-    async def _start_resume(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
+    async def _start_resume(self, engine: SessionEngine, guard: Guard) -> ResumeRegistry:
         limits = self.settings.subscriptions
         count = self.metrics.suspended_subscriptions
         resume_registry = ResumeRegistry(
@@ -456,6 +482,8 @@ class Gateway:
             rules=lambda: self._rules.documents if self._rules is not None else None,
             bad_values=lambda: self._mappings.ingest.bad_values.listed() if self._mappings is not None else [],
             outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
+            streams=self._streams.open,
+            features=_features(self.settings.engine),
             ship=self._ship,
             recent=self._recent,
         )
@@ -541,6 +569,16 @@ class Gateway:
 
     def _health_of_clients(self) -> Mapping[str, object]:
         return self._health() if self._security is None else without_texts(self._health())
+
+
+def _features(engine: EngineSettings) -> Sequence[str]:
+    """Return the features of the SPARQL endpoint, by their names in the vocabulary of service descriptions."""
+    features = {
+        "UnionDefaultGraph": engine.default_graph_as_union,
+        "DereferencesURIs": engine.allow_load,
+        "BasicFederatedQuery": engine.allow_service,
+    }
+    return [name for name, is_on in features.items() if is_on]
 
 
 def _read_profile(wanted: ProfileRequest) -> Mapping[str, object]:

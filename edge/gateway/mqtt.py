@@ -17,6 +17,7 @@ from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.settings import MqttSettings
 from edge.config import Settings, read_password
 from edge.engine.scheduling.scheduler import Scheduler
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
 from edge.gates.mqtt.query_files import read_queries
@@ -51,6 +52,7 @@ class Mqtt:
         self,
         settings: Settings,
         engine: Scheduler,
+        sessions: SessionEngine,
         mappings: Mappings,
         metrics: Metrics,
         *,
@@ -59,9 +61,10 @@ class Mqtt:
         resume_registry: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
     ) -> None:
-        """`health` returns the report that the gate publishes."""
+        """`sessions`: engine of the clients of the gate. `health` returns the report that the gate publishes."""
         self._settings = settings
         self._engine = engine
+        self._sessions = sessions
         self._mappings = mappings
         self._metrics = metrics
         self._guard = guard
@@ -219,7 +222,7 @@ class Mqtt:
             # The embedded broker would close the gateway's own connection for a larger packet.
             largest = min(largest, max(_PACKET_OVERHEAD, settings.mqtt.max_message - _PACKET_OVERHEAD))
         gate = MqttGate(
-            self._engine,
+            self._sessions,
             settings.mqtt_gate.model_copy(update={"max_result": largest, "queries_dir": settings.queries_dir}),
             self._metrics,
             self._link,

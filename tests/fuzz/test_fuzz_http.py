@@ -33,6 +33,9 @@ for kind in ("query", "update"):
     schemathesis.openapi.format(f"sparql-{kind}", TEXTS)
     schemathesis.openapi.media_type(f"application/sparql-{kind}", TEXTS.map(str.encode))
 schemathesis.openapi.media_type("application/gzip", st.binary(max_size=200))
+schemathesis.openapi.media_type(
+    "application/n-triples", st.binary(max_size=200) | st.just(b"<urn:a> <urn:p> <urn:o> .\n") | TEXTS.map(str.encode)
+)
 
 DESCRIBED = schemathesis.openapi.from_dict(json.loads(openapi()))
 OPEN = DESCRIBED.exclude(path_regex="^/(secure|oauth)/")

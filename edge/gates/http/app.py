@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from edge.gates.http.description import openapi
 from edge.gates.http.documents import DocumentResources, Documents
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
+from edge.gates.http.knowledge import read_knowledge
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, MappingResources
 from edge.gates.http.page import FILES, page_response
@@ -38,7 +40,9 @@ from edge.gates.http.profiles import ReadProfile, read_profile_request
 from edge.gates.http.queries import QUERIES
 from edge.gates.http.rules import RuleDocuments, RuleResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
+from edge.gates.http.service_description import GRAPHS, HTML, description, wanted
 from edge.gates.http.sparql import Operation, Primitive, read_operation
+from edge.gates.http.streams import StreamResources, Streams
 from edge.gates.http.system_updates import SystemUpdateResources, SystemUpdates
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
@@ -61,10 +65,14 @@ from edge.protocol.series import MOST_OBSERVATIONS, SeriesExtent, SeriesRequest,
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
+_ReadOperation = Callable[[Request, list[Primitive], HttpGateSettings], Awaitable[Operation]]
 
 _FORWARDING_HEADERS = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
 """Headers that mark a request as forwarded by a proxy, or as sent by a page of another origin."""
 
+
+_PLACE = re.compile(r"\{(\w+)(?::path)?\}")
+"""A parameter in the path of a route."""
 
 _SERIES_AT_ONCE = 2
 """Requests for recent values that are read at the same time. Others wait, so that updates get the processor."""
@@ -128,6 +136,10 @@ class Views:
     """State of the outbox, as JSON."""
     recent: RecentValues | None = None
     """The recent values; None if the gateway keeps none."""
+    streams: Callable[[], Streams | None] = lambda: None
+    """The RDF streams; None while the gateway starts, or without them."""
+    features: Sequence[str] = ()
+    """Features of the endpoint, by their names in the vocabulary of service descriptions."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped
     """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
@@ -171,7 +183,8 @@ class Routes:
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
             _route("/history", "update", self._sparql(["update"], to_ledger=True), ["POST"]),
-            _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
+            _route("/sparql", "sparql", self._described(self._sparql(["query", "update"])), ["GET", "POST"]),
+            _route("/kb", "sparql", self._sparql(["query", "update"], read=read_knowledge), ["GET", "POST"]),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
@@ -192,6 +205,12 @@ class Routes:
                 _route(path, "api", self._administrators_only(endpoint), methods)
                 for resources in self._resources
                 for path, endpoint, methods in resources.routes()
+            ),
+            *(
+                _route(path, "streams", self._when_ready(endpoint), methods)
+                for path, endpoint, methods in StreamResources(
+                    self._views.streams, self._settings, self._access, self._recheck
+                ).routes()
             ),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
@@ -268,13 +287,24 @@ class Routes:
         if not self._views.ready():
             raise _not_ready()
 
-    def _sparql(self, accepted: list[Primitive], *, to_ledger: bool = False) -> _Endpoint:
+    def _when_ready(self, endpoint: _Endpoint) -> _Endpoint:
+        """Refuse requests while the gateway starts."""
+
+        async def guarded(request: Request) -> Response:
+            self._check_ready()
+            return await endpoint(request)
+
+        return guarded
+
+    def _sparql(
+        self, accepted: list[Primitive], *, to_ledger: bool = False, read: _ReadOperation = read_operation
+    ) -> _Endpoint:
         """Return an endpoint for SPARQL operations. With `to_ledger`, updates go to the history, not the graph."""
 
         async def endpoint(request: Request) -> Response:
             self._check_ready()
             self._access(request)
-            operation = await read_operation(request, accepted, self._settings)
+            operation = await read(request, accepted, self._settings)
             access = self._recheck(request)
             request.scope[PRIMITIVE] = operation.primitive
             check(access, operation.primitive)
@@ -284,6 +314,30 @@ class Routes:
             return await self._query(operation, access, who, request.headers.get("accept"))
 
         return endpoint
+
+    def _described(self, endpoint: _Endpoint) -> _Endpoint:
+        """Answer a GET without parameters with the service description, or in a browser with the console."""
+
+        async def described(request: Request) -> Response:
+            if request.method not in ("GET", "HEAD") or request.scope["query_string"]:
+                return await endpoint(request)
+            self._check_ready()
+            check(access := self._access(request), "query")
+            media_type = wanted(request.headers.get("accept"))
+            if media_type == HTML:
+                return Response(status_code=303, headers={"Location": "/#console", "Vary": "Accept"})
+
+            def read(answer: Answer) -> list[str]:
+                return [row[0].value for row in answer]  # type: ignore[union-attr]  # the rows of a SELECT
+
+            who = client_of(access, _peer(request))
+            async with asyncio.timeout(self._query_timeout):
+                graphs = await _result(self._engine.read(QueryRequest(GRAPHS, access=access, source=who), read))
+            endpoints, features = self._views.endpoints(), self._views.features
+            content = description(str(request.url), graphs, features, endpoints, media_type)
+            return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
+
+        return described
 
     async def _query(self, operation: Operation, access: Access, who: str, accept: str | None) -> Response:
         check_acceptable(accept)
@@ -312,6 +366,8 @@ class Routes:
         if outcome.entries:
             text += f", {outcome.entries} stored"
             counts["stored"] = outcome.entries
+        if operation.brief:
+            return _json(text)
         return _json({"response": {"body": text, "isJson": False}, **counts})
 
     async def _schedule(self, request: UpdateRequest, when: When, name: str | None) -> Response:
@@ -360,6 +416,9 @@ class Routes:
         check(self._access(request), "administer")
         operation = await read_operation(request, ["query"], self._settings)
         check(access := self._recheck(request), "administer")
+        streams = self._views.streams()
+        if streams is not None and streams.registers(operation.text):
+            return _json(await streams.explain(operation.text, access))
         timeout = self._query_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -487,7 +546,7 @@ class Routes:
         # Of the page's files only the page itself: nobody requests the others by hand.
         paths = ", ".join(
             sorted(
-                path.replace("{id:path}", "ID").replace("{name}", "NAME").replace("{identity:path}", "NAME")
+                _PLACE.sub(lambda place: place[1].upper().replace("IDENTITY", "NAME"), path)
                 for path in known
                 if path == "/" or path not in FILES
             )

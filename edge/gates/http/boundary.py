@@ -115,7 +115,7 @@ class Boundary:
             headers["Access-Control-Allow-Origin"] = "*" if ANY in self._origins else origin
 
     def _preflight(self, path: str, headers: Headers) -> Response:
-        others = ", PUT, DELETE" if path.startswith("/timers/") else ""
+        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/")) else ""
         answer = {
             "Access-Control-Allow-Methods": f"GET, HEAD, POST, OPTIONS{others}",
             "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),

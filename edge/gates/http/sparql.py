@@ -37,6 +37,8 @@ class Operation:
     """When a delayed update is to be run."""
     name: str | None = None
     """The id that the client wants for it."""
+    brief: bool = False
+    """Whether the answer to an update is only its text, as a JSON string."""
 
 
 async def read_operation(request: Request, accepted: Collection[Primitive], settings: HttpGateSettings) -> Operation:
@@ -48,10 +50,10 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
     if request.method in ("GET", "HEAD"):
         if any(name == "update" for name, _ in parameters):
             raise InvalidRequest("Updates are sent with POST: a GET must change nothing")
-        return _from_parameters(parameters, ["query"])
+        return operation_of(parameters, ["query"])
     media_type = content_type(request).media_type
     if media_type == FORM:
-        return _from_parameters([*parameters, *await read_form(request, settings)], accepted)
+        return operation_of([*parameters, *await read_form(request, settings)], accepted)
     primitive = _DIRECT.get(media_type)
     if primitive is None or primitive not in accepted:
         types = [name for name, direct in _DIRECT.items() if direct in accepted]
@@ -64,7 +66,8 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
     return _operation(primitive, text, parameters)
 
 
-def _from_parameters(parameters: list[tuple[str, str]], accepted: Collection[Primitive]) -> Operation:
+def operation_of(parameters: list[tuple[str, str]], accepted: Collection[Primitive]) -> Operation:
+    """Return the operation in parameters of a URL or of a form. Raises `InvalidRequest`."""
     texts: list[tuple[Primitive, str]] = [
         (primitive, value) for primitive in accepted for name, value in parameters if name == primitive
     ]

@@ -1,0 +1,283 @@
+"""RDF streams of the gateway: starts and stops their thread and the delivery to observers, and describes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyoxigraph as ox
+
+from edge.config import Settings
+from edge.engine.clock import SystemClock
+from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.gateway.watchdog import Part, StandsStill
+from edge.metrics import Metrics
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import EdgeError, NotFound
+from edge.protocol.series import SeriesRequest
+from edge.streams.callback_hosts import CallbackHosts
+from edge.streams.callbacks import Callbacks, Destination
+from edge.streams.language import is_registration
+from edge.streams.observations import PastValue
+from edge.streams.processor import NewElement, Processor
+from edge.streams.running_query import RunningQuery
+from edge.streams.service import StreamService
+from edge.streams.store import StoredObserver
+from edge.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from edge.gateway.recent import Recent
+
+T = TypeVar("T")
+_STREAMS: Final = "/streams/"
+"""Beginning of the paths of streams. A callback URL that begins with it names a stream of this gateway."""
+_log = logging.getLogger(__name__)
+
+
+class RunningStreams:
+    """See `edge.gates.http.streams.Streams`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Scheduler,
+        metrics: Metrics,
+        rights: Callable[[Access], Access],
+        endpoints: Callable[[], Mapping[str, str]],
+        recent: Recent | None,
+    ) -> None:
+        """Call this on the event loop. `recent`: None if the gateway keeps no recent values."""
+        self._settings = settings.streams
+        self._timeout = settings.shutdown.timeout * 0.2
+        self._endpoints = endpoints
+        self._hosts = CallbackHosts(settings.streams.callback_hosts, security=settings.security.enabled)
+        self._service = StreamService(
+            settings.data_dir,
+            settings.streams,
+            settings.engine,
+            engine,
+            SystemClock(settings.engine.trust_clock),
+            rights,
+            self._notify,
+            self._own_stream,
+            None if recent is None else partial(_past, recent, settings.engine.query_timeout),
+        )
+        self._callbacks = Callbacks(self._service, self._hosts, ended=self._gone)
+        self.part = Part("streams", self._prove)
+        service = self._service
+        metrics.watch("streams_up", "Whether reports of streams can be stored: 1 or 0.", lambda: not service.failing)
+
+    async def restore(self) -> None:
+        """Go on with the streams of an earlier process."""
+        for observer in await self._wait(self._service.observers(None, ANYBODY)):
+            self._deliver_to(observer)
+
+    async def stop(self) -> None:
+        """End the delivery, and store what has happened."""
+        await self._callbacks.stop()
+        await asyncio.to_thread(self._service.close, self._timeout)
+
+    def registers(self, text: str) -> bool:
+        """Return whether a text registers a continuous query."""
+        return is_registration(text)
+
+    def subscribe(self, query: QueryRequest, sink: Sink, alias: str | None) -> Future[ActiveSubscription]:
+        """See `StreamService.subscribe`."""
+        return self._service.subscribe(query, sink, alias)
+
+    def unsubscribe(self, spuid: str) -> Future[None] | None:
+        """See `StreamService.unsubscribe`."""
+        return self._service.unsubscribe(spuid)
+
+    async def put_stream(self, identifier: str, lateness: int | None, access: Access) -> str:
+        """Register a stream, or change its lateness."""
+
+        def put(processor: Processor, _now: int) -> str:
+            processor.put_stream(identifier, lateness, access)
+            return processor.stream(identifier, access).iri
+
+        return await self._call(put)
+
+    async def drop_stream(self, identifier: str, access: Access) -> str:
+        """End a stream."""
+
+        def drop(processor: Processor, _now: int) -> str:
+            iri = processor.stream(identifier, access).iri
+            processor.drop_stream(identifier, access)
+            return iri
+
+        return await self._call(drop)
+
+    async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
+        """Return a description of a stream."""
+        return await self._call(lambda processor, _now: _stream(processor.stream(identifier, access)))
+
+    async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
+        """Return descriptions of the streams that the client may read."""
+        return await self._call(lambda processor, _now: [_stream(each) for each in processor.streams(access)])
+
+    async def add(
+        self, identifier: str, triples: tuple[ox.Triple, ...], time: int | None, access: Access
+    ) -> Mapping[str, int]:
+        """Add an element."""
+        accepted = await self._call(
+            lambda processor, now: processor.add(identifier, [NewElement(triples, time)], access, now)
+        )
+        return {"accepted": accepted.elements, "late": accepted.late, "too late": accepted.too_late}
+
+    async def explain(self, text: str, access: Access) -> Mapping[str, object]:
+        """Explain how a query would be evaluated, with its windows as lines of text."""
+        windows, explanation = await self._call(lambda processor, now: processor.explain(text, access, now))
+        return {"windows": windows.splitlines(), **asdict(explanation)}
+
+    async def register(self, name: str, text: str, access: Access) -> None:
+        """Register a query."""
+        await self._call(lambda processor, now: processor.register(name, text, access, now))
+
+    async def unregister(self, name: str, access: Access) -> None:
+        """End a query, with its observers."""
+        for observer in await self._wait(self._service.unregister(name, access)):
+            self._callbacks.remove(observer)
+
+    async def pause(self, name: str, access: Access, *, paused: bool) -> None:
+        """Pause a query, or let it go on."""
+        await self._call(lambda processor, _now: processor.pause(name, access, paused=paused))
+
+    async def query(self, name: str, access: Access) -> Mapping[str, object]:
+        """Return a description of a query."""
+        return await self._call(lambda processor, _now: _query(processor.query(name, access)))
+
+    async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
+        """Return descriptions of the queries that the client may see."""
+        return await self._call(lambda processor, _now: [_query(each) for each in processor.queries(access)])
+
+    async def observe(self, name: str, url: str, access: Access) -> str:
+        """Add an observer. A URL of a stream of this gateway is served within the process, also if its address changes
+        later, so only its path is stored.
+        """
+        url = self._own_path(url)
+        if self._own_stream(url) is None:
+            self._hosts.check(url)
+        observer = await self._wait(self._service.observe(name, url, access))
+        self._deliver_to(observer)
+        return observer.id
+
+    async def observers(self, name: str, access: Access) -> Sequence[Mapping[str, object]]:
+        """Return descriptions of the observers of a query."""
+        return [self._observer(each) for each in await self._wait(self._service.observers(name, access))]
+
+    async def end_observer(self, name: str, observer: str, access: Access) -> None:
+        """End an observer."""
+        await self._wait(self._service.end_observer(name, observer, access))
+        self._callbacks.remove(observer)
+
+    def _observer(self, observer: StoredObserver) -> Mapping[str, object]:
+        found: dict[str, object] = {
+            "id": observer.id,
+            "query": observer.query,
+            "callback": observer.url,
+            "acknowledged": observer.acknowledged,
+        }
+        status = self._callbacks.status(observer.id)
+        return found if status is None else found | status._asdict()
+
+    def _deliver_to(self, observer: StoredObserver) -> None:
+        if self._own_stream(observer.url) is None:
+            self._callbacks.add(Destination(observer.id, observer.query, observer.url), last=observer.acknowledged)
+
+    def _own_path(self, url: str) -> str:
+        """Return the path of a URL of a stream of this gateway, otherwise the URL."""
+        own = {urlsplit(self._endpoints().get(name, "")).netloc for name in ("http", "https")} - {""}
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return url  # which is refused with the reason
+        is_stream = parts.scheme in ("http", "https") and parts.path.startswith(_STREAMS) and not parts.query
+        return parts.path if is_stream and parts.netloc in own else url
+
+    @staticmethod
+    def _own_stream(url: str) -> str | None:
+        """Return the stream of this gateway that a stored callback URL names; None if it names none."""
+        return unquote(url.removeprefix(_STREAMS)) if url.startswith(_STREAMS) else None
+
+    def _notify(self, observer: str) -> None:
+        self._callbacks.notify(observer)
+
+    def _gone(self, observer: str) -> None:
+        self._service.gone(observer)
+
+    async def _prove(self) -> None:
+        if self._service.failing:
+            raise StandsStill(self._service.failing)
+
+    async def _call(self, action: Callable[[Processor, int], T]) -> T:
+        return await self._wait(self._service.call(action))
+
+    @staticmethod
+    async def _wait(future: Future[T]) -> T:
+        # Shielded: what a client asked for happens, or not, but is not left half done if the client goes away.
+        waiting = asyncio.wrap_future(future)
+        waiting.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(waiting)
+
+
+def _past(recent: Recent, seconds: float, begin: int, end: int) -> Sequence[PastValue]:
+    """Return the recorded values of a period. None if there are too many: then a window fills as values come."""
+    values: list[PastValue] = []
+    try:
+        names = list({each.observation for each in recent.available(ANYBODY, seconds) if not each.graph})
+        found = recent.series(SeriesRequest(names, begin, end, None), ANYBODY, seconds) if names else ()
+    except NotFound:
+        return ()
+    except EdgeError as error:
+        _log.warning("streams.window_not_filled", extra={"reason": error.description})
+        return ()
+    for series in found:
+        if not series.graph:
+            values += [
+                PastValue(row.time, series.observation, row.value)
+                for row in series.rows
+                if row.value is not None and row.samples is None and begin <= row.time < end
+            ]
+    return sorted(values, key=lambda each: each.time)
+
+
+def _retrieve_exception(future: asyncio.Future[T]) -> None:
+    """Retrieve the exception: with the client gone nobody else does, and asyncio would log it."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _stream(stream: Stream) -> Mapping[str, object]:
+    return {
+        "iri": stream.iri,
+        "elements": stream.number,
+        "kept_bytes": stream.size,
+        "lateness": stream.lateness / 1_000_000,
+        "too_late": stream.too_late,
+        "query": stream.query or None,
+    }
+
+
+def _query(query: RunningQuery) -> Mapping[str, object]:
+    return {
+        "name": query.name,
+        "text": query.query.text,
+        "language": query.query.language,
+        "form": query.query.form,
+        "operator": query.query.operator,
+        "streams": [window.definition.stream for window in query.query.windows],
+        "state": query.state,
+        "reason": query.failure,
+        "reports": query.number,
+        "skipped": query.skipped,
+        "registered": datetime.fromtimestamp(query.begun / 1_000_000, UTC).isoformat(),
+    }

@@ -1,0 +1,336 @@
+"""Streams and continuous queries over HTTP: what the resources answer, and the errors of each path."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.callback_server import callback_server
+from tests.support.stream_client import FORM, StreamGateway, path_of
+
+IRI = "http://example.org/streams-of/rooms"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    gateway = StreamGateway(tmp_path_factory.mktemp("streams"), EDGE__STREAMS__MAX_ELEMENT="1024")
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def gateway(running):
+    yield running
+    running.end_all()
+
+
+@pytest.fixture(scope="module")
+def callbacks():
+    with callback_server() as server:
+        yield server
+
+
+def select(name: str, stream: str = "urn:edge:stream:s") -> str:
+    return f"REGISTER QUERY {name} AS SELECT ?o FROM STREAM <{stream}> [RANGE 100ms STEP 100ms] {{ ?s <urn:p> ?o }}"
+
+
+def construct(name: str, stream: str) -> str:
+    return (
+        f"REGISTER STREAM {name} AS CONSTRUCT {{ ?s <urn:q> ?o }} "
+        f"FROM STREAM <{stream}> [RANGE 100ms STEP 100ms] {{ ?s ?p ?o }}"
+    )
+
+
+# Streams
+
+
+@pytest.mark.parametrize(("name", "iri"), [("s", "urn:edge:stream:s"), (IRI, IRI), ("urn:x:1%20a", "urn:x:1%20a")])
+def test_a_stream_is_registered_described_listed_and_ended(gateway, name, iri):
+    path = path_of("streams", name)
+    assert gateway.ok("PUT", path) == f"Stream {iri} registered"
+    assert gateway.ok("PUT", path) == f"Stream {iri} registered"
+    assert gateway.add(name, "<urn:a> <urn:p> 1") == "1 accepted, 0 late, 0 too late"
+    described = gateway.ok("GET", path)
+    assert (described["iri"], described["elements"], described["query"]) == (iri, 1, None)
+    for listed in ("/streams", "/streams/"):
+        assert described in gateway.ok("GET", listed)
+        assert gateway.send("HEAD", listed).status_code == 200
+    assert gateway.ok("DELETE", path) == f"Stream {iri} unregistered"
+    assert gateway.fails("GET", path)[0] == 404
+
+
+def test_the_lateness_of_a_stream_can_be_set_and_changed(gateway):
+    gateway.ok("PUT", "/streams/s?lateness=PT10S")
+    assert gateway.ok("GET", "/streams/s")["lateness"] == 10
+    gateway.ok("PUT", "/streams/s?lateness=PT1M")
+    gateway.ok("PUT", "/streams/s")
+    assert gateway.ok("GET", "/streams/s")["lateness"] == 60
+
+
+BODIES = {
+    "turtle": ("text/turtle", "<urn:a> <urn:p> 'x', 'y' ."),
+    "n-triples": ("application/n-triples", "<urn:a> <urn:p> 'x' .\n".replace("'", '"')),
+    "n-quads": ("application/n-quads", "<urn:a> <urn:p> _:b ."),
+    "trig": ("application/trig", "<urn:a> <urn:p> 'x' ."),
+    "json-ld": ("application/ld+json", '{"@id": "urn:a", "urn:p": "x"}'),
+    "rdf-xml": (
+        "application/rdf+xml",
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:u="urn:u:">'
+        '<rdf:Description rdf:about="urn:a"><u:p>x</u:p></rdf:Description></rdf:RDF>',
+    ),
+    "rdf-json": ("application/rdf+json", '{"urn:a": {"urn:p": [{"type": "literal", "value": "x"}]}}'),
+    "rdf-json-as-json": ("application/json", '{"urn:a": {"urn:p": [{"type": "bnode", "value": "_:b"}]}}'),
+    "rdf-json-as-text": ("text/plain", '{"_:a": {"urn:p": [{"type": "literal", "value": "@x", "lang": "en"}]}}'),
+    "rdf-json-with-at": ("text/plain", '{"urn:a": {"urn:p": [{"type": "literal", "value": "\\"@id\\""}]}}'),
+    "json-ld-as-json": ("application/json", '{"urn:p": [{"@id": "urn:o"}]}'),
+    "turtle-as-text": ("text/plain", "[ <urn:p> 1 ] ."),
+    "turtle-without-type": ("", "_:b <urn:p> 1 ."),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_elements_are_read_in_every_format(gateway, callbacks, body):
+    kind, content = BODIES[body]
+    gateway.stream("s")
+    gateway.query("counted", select("counted").replace("{ ?s <urn:p> ?o }", "{ ?s ?p ?o }"))
+    gateway.observe("counted", callbacks.url(f"/{body}"))
+    assert gateway.ok("POST", "/streams/s", content, kind) == "1 accepted, 0 late, 0 too late"
+    rows = callbacks.wait_for(f"/{body}", lambda report: report.rows).rows
+    assert len(rows) == (2 if body == "turtle" else 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "status", "words"),
+    [
+        ("text/turtle", "<urn:a> <urn:p>", 400, "not Turtle"),
+        ("application/rdf+xml", "<rdf:RDF", 400, "not RDF/XML"),
+        ("application/ld+json", "{", 400, "not JSON-LD"),
+        ("application/rdf+json", "{", 400, "JSON"),
+        ("application/rdf+json", "[]", 400, "not RDF/JSON"),
+        ("application/json", '{"urn:a": {"urn:p": [{"type": "other", "value": "x"}]}}', 400, "not RDF/JSON"),
+        ("application/json", '{"urn:a": {"relative": [{"type": "uri", "value": "urn:x"}]}}', 400, "not RDF/JSON"),
+        ("application/trig", "<urn:g> { <urn:a> <urn:p> 1 }", 400, "named graphs"),
+        ("application/n-quads", "<urn:a> <urn:p> <urn:o> <urn:g> .", 400, "named graphs"),
+        ("application/x-www-form-urlencoded", "a=b", 415, "Cannot take"),
+        ("image/png", "x", 415, "Cannot take"),
+        ("text/turtle", "<urn:a> <urn:p> <<( <urn:b> <urn:p> 1 )>> .", 400, "RDF 1.2"),
+        ("text/turtle", "<< <urn:b> <urn:p> 1 >> <urn:p> 1 .", 400, "RDF 1.2"),
+        ("application/n-triples", '<urn:a> <urn:p> "x"@en--ltr .', 400, "RDF 1.2"),
+        (
+            "application/json",
+            '{"urn:a": {"urn:p": [{"type": "literal", "value": "x", "lang": "--"}]}}',
+            400,
+            "not RDF/JSON",
+        ),
+        ("text/turtle; charset=latin1", "<urn:a> <urn:p> 1 .", 415, "UTF-8"),
+        ("text/turtle", f"<urn:a> <urn:p> '{'x' * 1100}' .", 413, "streams.max_element"),
+    ],
+)
+def test_bodies_that_are_no_element_are_refused(gateway, kind, content, status, words):
+    gateway.stream("s")
+    found = gateway.fails("POST", "/streams/s", content, kind)
+    assert found[0] == status
+    assert words in found[1]
+    assert gateway.ok("GET", "/streams/s")["elements"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("POST", "/streams/none", 404, "register it first"),
+        ("GET", "/streams/none", 404, "register it first"),
+        ("DELETE", "/streams/none", 404, "register it first"),
+        ("PUT", "/streams/a%20b", 400, "names no stream"),
+        ("PUT", "/streams/", 400, "names no stream"),
+        ("DELETE", "/streams", 405, "use GET"),
+        ("PUT", "/streams/s?lateness=long", 400, "lateness"),
+        ("PUT", "/streams/s?lateness=P2D", 400, "at most a day"),
+        ("POST", "/streams/s?timestamp=noon", 400, "timestamp"),
+        ("POST", "/streams/s?timestamp=2026-01-01T00:00:00", 400, "timestamp"),
+        ("PATCH", "/streams/s", 405, "use DELETE, GET"),
+    ],
+)
+def test_wrong_requests_to_streams_are_refused(gateway, method, path, status, words):
+    gateway.stream("s")
+    found = gateway.fails(method, path, "<urn:a> <urn:p> 1 ." if method == "POST" else None)
+    assert found[0] == status
+    assert words in found[1]
+
+
+def test_the_time_of_an_element_is_not_far_in_the_future(gateway):
+    gateway.stream("s")
+    now = datetime.now(UTC)
+    later = {"timestamp": (now + timedelta(hours=1)).isoformat()}
+    status, description = gateway.fails("POST", "/streams/s", "<urn:a> <urn:p> 1 .", params=later)
+    assert status == 400
+    assert "streams.max_ahead" in description
+    assert gateway.add("s", "<urn:a> <urn:p> 1", timestamp=now.isoformat()).startswith("1 accepted")
+    assert gateway.add("s", "<urn:a> <urn:p> 1", timestamp=str(int(now.timestamp() * 1e6))).startswith("1 accepted")
+
+
+# Queries
+
+
+@pytest.mark.parametrize("name", ["q", "http://example.org/queries/observers", "http://example.org/a/observers/b"])
+def test_a_query_is_registered_described_paused_and_ended(gateway, name):
+    gateway.stream("s")
+    text = select("q" if name == "q" else f"<{name}>")
+    path = path_of("queries", name)
+    assert gateway.ok("PUT", path, text, "text/plain") == f"{gateway.http.base_url}{path}"
+    described = gateway.ok("GET", path)
+    assert (described["name"], described["text"], described["state"]) == (name, text, "running")
+    assert described["streams"] == ["urn:edge:stream:s"]
+    for listed in ("/queries", "/queries/"):
+        assert [each["name"] for each in gateway.ok("GET", listed)] == [name]
+    assert gateway.ok("POST", path, "action=pause", FORM) == f"Query {name} paused"
+    assert gateway.ok("GET", path)["state"] == "paused"
+    assert gateway.ok("POST", path, "action=restart", FORM) == f"Query {name} restarted"
+    assert gateway.ok("GET", path)["state"] == "running"
+    assert gateway.ok("GET", f"{path}/observers") == gateway.ok("GET", f"{path}/observers/") == []
+    assert gateway.ok("DELETE", path) == f"Query {name} unregistered"
+    assert gateway.fails("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (select("other"), "is called"),
+        (select("q", "urn:edge:stream:none"), "not registered"),
+        ("SELECT * { ?s ?p ?o }", "REGISTER"),
+        ("", "REGISTER"),
+        (select("q").replace("?o }", "?o"), "line 1"),
+        (select("q").replace("100ms]", "0ms]"), "1 millisecond"),
+        (select("q") + " INSERT", "line 1"),
+    ],
+)
+def test_texts_that_are_no_query_are_refused(gateway, text, words):
+    gateway.stream("s")
+    status, description = gateway.fails("PUT", "/queries/q", text)
+    assert status == 400
+    assert words in description
+    assert gateway.ok("GET", "/queries") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "content", "status", "words"),
+    [
+        ("PUT", "/queries/q", "", select("q"), 400, "exists already"),
+        ("PUT", "/queries/a%20b", "", select("q"), 400, "name of a query"),
+        ("PUT", "/queries/", "", select("q"), 400, "name of a query"),
+        ("POST", "/queries/none", FORM, "action=pause", 404, "no query"),
+        ("POST", "/queries/q", FORM, "action=stop", 400, '"pause" or "restart"'),
+        ("POST", "/queries/q", FORM, "other=1", 400, "callback URL"),
+        ("POST", "/queries/q", "", "", 400, "callback URL"),
+        ("POST", "/queries/q", "text/plain", "not a url", 400, "callback URL"),
+        ("POST", "/queries/q", "text/plain", "ftp://example.org/", 400, "callback URL"),
+        ("POST", "/queries/q", "text/plain", "http://user:pass@example.org/", 400, "callback URL"),
+        ("POST", "/queries/q", "text/plain", "http://[::1/", 400, "callback URL"),
+        ("POST", "/queries/q", "text/plain", "http://224.0.0.1/", 403, "streams.callback_hosts"),
+        ("POST", "/queries/q", "text/plain", "/streams/none", 404, "no stream"),
+        ("POST", "/queries/q", "text/plain", "/streams/s", 400, "CONSTRUCT"),
+        ("POST", "/queries/none", "text/plain", "http://example.org/", 404, "no query"),
+        ("GET", "/queries/none/observers", "", None, 404, "no query"),
+        ("GET", "/queries/q/observers/1", "", None, 404, "no observer"),
+        ("DELETE", "/queries/q/observers/1", "", None, 404, "no observer"),
+        ("PUT", "/queries/q/observers", "", "x", 405, "use GET"),
+        ("POST", "/queries/q/observers/1", "", "x", 405, "use DELETE, GET"),
+        ("DELETE", "/queries/none", "", None, 404, "no query"),
+        ("DELETE", "/streams/s", "", None, 400, "used by q"),
+    ],
+)
+def test_wrong_requests_to_queries_are_refused(gateway, method, path, kind, content, status, words):
+    gateway.stream("s")
+    gateway.query("q", select("q"))
+    found = gateway.fails(method, path, content, kind)
+    assert found[0] == status
+    assert words in found[1]
+    assert gateway.ok("GET", "/queries/q/observers") == []
+
+
+def test_the_stream_of_a_query_takes_no_other_elements_and_ends_with_it(gateway):
+    gateway.stream("s")
+    gateway.query("made", construct("made", "urn:edge:stream:s"))
+    assert gateway.ok("GET", "/streams/made")["query"] == "made"
+    gateway.query("reader", select("reader", "urn:edge:stream:made"))
+    assert gateway.fails("POST", "/streams/made", "<urn:a> <urn:p> 1 .")[0] == 400
+    assert gateway.fails("DELETE", "/streams/made")[0] == 400
+    assert "used by reader" in gateway.fails("DELETE", "/queries/made")[1]
+    gateway.ok("DELETE", "/queries/reader")
+    gateway.ok("DELETE", "/queries/made")
+    assert gateway.fails("GET", "/streams/made")[0] == 404
+    gateway.stream("taken")
+    assert "exists already" in gateway.fails("PUT", "/queries/taken", construct("taken", "urn:edge:stream:s"))[1]
+
+
+# Static knowledge
+
+
+def test_the_live_graph_is_the_static_knowledge(gateway):
+    assert gateway.ok("POST", "/kb", data={"action": "update", "queryBody": "INSERT DATA { <urn:k> <urn:p> 1 }"}) == (
+        "Update done: 1 added, 0 removed"
+    )
+    assert gateway.ok("POST", "/kb", "DELETE DATA { <urn:k> <urn:p> 1 }", "application/sparql-update")["removed"] == 1
+    assert gateway.ok("POST", "/kb", data={"update": "INSERT DATA { <urn:k> <urn:p> 2 }"})["added"] == 1
+    asked = "SELECT ?o { <urn:k> <urn:p> ?o }"
+    answers = [
+        gateway.ok("GET", "/kb", params={"query": asked}),
+        gateway.ok("POST", "/kb", data={"query": asked}),
+        gateway.ok("POST", "/kb", asked, "application/sparql-query"),
+        gateway.ok("GET", "/query", params={"query": asked}),
+    ]
+    assert [answer["results"]["bindings"][0]["o"]["value"] for answer in answers] == ["2"] * 4
+
+
+def graph(gateway, iri: str) -> set[str]:
+    asked = f"SELECT ?o {{ GRAPH <{iri}> {{ ?s ?p ?o }} }}"
+    return {row["o"]["value"] for row in gateway.ok("GET", "/kb", params={"query": asked})["results"]["bindings"]}
+
+
+def rdf_xml(value: str) -> str:
+    return (
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:u="urn:u:"><rdf:Description>'
+        f"<u:p>{value}</u:p></rdf:Description></rdf:RDF>"
+    )
+
+
+def test_a_named_graph_is_replaced_and_deleted(gateway):
+    put = {"action": "put", "iri": "urn:g"}
+    for value in ("one", "two &quot; } ; DROP ALL #"):
+        assert gateway.ok("POST", "/kb", data={**put, "serialization": rdf_xml(value)}).startswith("Update done")
+    assert graph(gateway, "urn:g") == {'two " } ; DROP ALL #'}
+    assert gateway.ok("POST", "/kb", data={"action": "delete", "iri": "urn:g"}).startswith("Update done")
+    assert graph(gateway, "urn:g") == set()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"action": "drop"}, 400, '"update", "put" or "delete"'),
+        ({"action": "update"}, 400, "queryBody"),
+        ({"action": "update", "queryBody": "INSERT"}, 400, "line 1"),
+        ({"action": "put", "iri": "urn:g"}, 400, "serialization"),
+        ({"action": "put", "iri": "urn:g", "serialization": "<"}, 400, "not RDF/XML"),
+        ({"action": "delete"}, 400, "iri"),
+        ({"action": "delete", "iri": "urn:g> ; DROP ALL #"}, 400, "not an absolute IRI"),
+        ({"action": ["update", "delete"]}, 400, "once"),
+        ({}, 400, "missing"),
+    ],
+)
+def test_wrong_requests_to_the_static_knowledge_are_refused(gateway, fields, status, words):
+    found = gateway.fails("POST", "/kb", data=fields) if fields else gateway.fails("POST", "/kb", "a=b", FORM)
+    assert found[0] == status
+    assert words in found[1]
+
+
+def test_browsers_of_listed_origins_may_put_and_delete(gateway):
+    for path in ("/streams/s", "/queries/q"):
+        headers = {"Origin": str(gateway.http.base_url), "Access-Control-Request-Method": "PUT"}
+        allowed = gateway.http.options(path, headers=headers).headers["access-control-allow-methods"]
+        assert {"PUT", "DELETE"} <= set(allowed.split(", "))
+
+
+def test_errors_of_unknown_paths_name_the_resources(gateway):
+    status, description = gateway.fails("GET", "/other")
+    assert status == 404
+    assert "/queries/NAME/observers/OBSERVER" in description
