@@ -34,7 +34,7 @@ _MEANINGS: Final = {
     "minute_us": "one element, mean of each sensor in [1 minute, step 1 minute], us",
     "hour_us": "the same in [1 hour, step 1 minute], us",
     "hour_to_minute": "the second / the first",
-    "oxigraph_us": "the same result, evaluated anew by Oxigraph at each step of an hour, us an element",
+    "oxigraph_us": "the same result, evaluated again by Oxigraph at each step of an hour, us an element",
     "hour_to_oxigraph": "one element in the window of an hour / that",
     "element_bytes": "memory of an element in a window, bytes",
     "queries_us": f"one element, with {_QUERIES:,} queries for values above a limit of their own, us",

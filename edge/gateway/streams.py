@@ -223,7 +223,7 @@ class RunningStreams:
 
     @staticmethod
     async def _wait(future: Future[T]) -> T:
-        # Shielded: what a client asked for happens, or not, but is not left half done if the client goes away.
+        # Shielded: a request of a client that goes away is not left half done.
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(_retrieve_exception)
         return await asyncio.shield(waiting)

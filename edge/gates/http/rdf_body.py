@@ -98,7 +98,7 @@ def _object(given: dict[str, Any], nodes: dict[str, ox.BlankNode]) -> _Node | ox
     if kind in ("uri", "bnode"):
         return _node(value, nodes)
     if kind != "literal":
-        raise ValueError(f'the type "{str(kind)[:40]}" is none of "uri", "bnode" and "literal"')
+        raise ValueError(f'the type "{str(kind)[:40]}" must be "uri", "bnode" or "literal"')
     if given.get("lang"):
         return ox.Literal(value, language=given["lang"])
     return ox.Literal(value, datatype=ox.NamedNode(given.get("datatype") or _XSD_STRING))
