@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyoxigraph as ox
 
 from edge.protocol.errors import TooLarge, UpdateFailed
+from edge.protocol.nested_terms import is_nested
 
 TIMEOUT = 10.0
 """Seconds for which the server may send nothing."""
@@ -51,6 +52,8 @@ def load_document(iri: str) -> Iterator[ox.Quad]:
 
 
 def _parse(content: bytes, media: ox.RdfFormat, base: str) -> Iterator[ox.Quad]:
+    if is_nested(content):
+        raise UpdateFailed("the document has many triple terms of RDF 1.2, which the gateway does not store")
     try:
         yield from ox.parse(content, format=media, base_iri=base)
     except (SyntaxError, ValueError) as error:

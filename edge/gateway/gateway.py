@@ -229,6 +229,8 @@ class Gateway:
         if not engine.read_only:  # In rescue mode nothing is acknowledged, so the data stays with its sender.
             await self._start_inputs(engine, sessions, watchdog, guard, rate_limit, resume_registry, tls)
         self._watchdog = watchdog
+        if self._streams.opened is not None:
+            watchdog.watch(self._streams.opened.part)
         self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
         # runs before the gates stop: connections that they close stay resumable after a restart
         self._stack.callback(resume_registry.close)
@@ -303,7 +305,6 @@ class Gateway:
             watchdog.watch(self._host.part)
         if (self.settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
             await streams.restore()
-            watchdog.watch(streams.part)
         await asyncio.to_thread(self._settle, engine)
 
     def _make_streams(self, engine: Scheduler) -> RunningStreams:

@@ -73,11 +73,18 @@ class RunningStreams:
         self._callbacks = Callbacks(self._service, self._hosts, ended=self._gone)
         self.part = Part("streams", self._prove)
         service = self._service
-        metrics.watch("streams_up", "Whether reports of streams can be stored: 1 or 0.", lambda: not service.failing)
+        metrics.watch("streams_up", "Whether reports of streams can be stored: 1 or 0.", lambda: not service.fault())
 
     async def restore(self) -> None:
-        """Go on with the streams of an earlier process."""
-        for observer in await self._wait(self._service.observers(None, ANYBODY)):
+        """Go on with the streams of an earlier process. Without them, the rest of the gateway works."""
+        try:
+            await asyncio.to_thread(self._service.start)
+            observers = await self._wait(self._service.observers(None, ANYBODY))
+        except EdgeError as error:
+            self._service.failing = error.description
+            _log.critical("streams.not_started", extra={"reason": error.description})
+            return
+        for observer in observers:
             self._deliver_to(observer)
 
     async def stop(self) -> None:
@@ -215,10 +222,11 @@ class RunningStreams:
         self._service.gone(observer)
 
     async def _prove(self) -> None:
-        if self._service.failing:
-            raise StandsStill(self._service.failing)
+        if fault := self._service.fault():
+            raise StandsStill(fault)
 
     async def _call(self, action: Callable[[Processor, int], T]) -> T:
+        await asyncio.to_thread(self._service.start)  # the first one creates a file
         return await self._wait(self._service.call(action))
 
     @staticmethod

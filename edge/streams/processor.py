@@ -20,7 +20,7 @@ from edge.engine.requests import Delta
 from edge.engine.store.terms import problem
 from edge.engine.subscriptions.explanation import Explanation
 from edge.protocol.access import DEFAULT_GRAPH, Access
-from edge.protocol.errors import EdgeError, Forbidden, InvalidRequest, NotFound, TooLarge, TooManyRequests
+from edge.protocol.errors import EdgeError, Forbidden, InvalidRequest, NotFound, NotReady, TooLarge, TooManyRequests
 from edge.streams.corrections import Late, corrections
 from edge.streams.language import describe, parse
 from edge.streams.live_data import LiveData, LiveGraph, live_patterns
@@ -143,13 +143,18 @@ class Processor:
             self._streams[OBSERVATIONS] = self._add_stream(OBSERVATIONS, "", 0, "")
         begins = self._store.windows()
         for stored_query in self._store.queries():
-            query = RunningQuery(stored_query, _parse(stored_query.text, stored_query.begun))
+            try:
+                query = RunningQuery(stored_query, _parse(stored_query.text, stored_query.begun))
+            except EdgeError as error:
+                # Another version may have accepted it.
+                _log.error("streams.query_unreadable", extra={"query": stored_query.name, "reason": error.description})
+                continue
             self._queries[query.name] = query
             try:
                 self._check_rights(query)
                 self._begin(query, begins)
             except EdgeError as error:
-                query.failure = error.description
+                query.failure, query.is_late = error.description, isinstance(error, NotReady)
                 _log.warning("streams.query_failed", extra={"query": query.name, "reason": error.description})
         for stream in self._streams.values():
             if stream.taken < stream.number:
@@ -265,12 +270,8 @@ class Processor:
         accepted = [
             self._read(new, self._time_of(new, now), number) for number, new in enumerate(elements, stream.number + 1)
         ]
-        size = sum(len(graph) for _, graph in accepted)
-        if stream.windows and sum(each.size for each in self._streams.values()) + size > self._settings.max_bytes:
-            raise TooManyRequests(
-                f"The windows of all queries hold {self._settings.max_bytes:,} bytes of elements, the limit "
-                "streams.max_bytes; use shorter windows or a higher limit"
-            )
+        if stream.windows:
+            self._check_room(sum(len(graph) for _, graph in accepted))
         stored = [StoredElement(each, graph, self._missing(stream, each)) for each, graph in accepted]
         last = stream.number + len(accepted)
         # With the time, so that after a restart it is still known which elements were late.
@@ -286,6 +287,14 @@ class Processor:
             stream.too_late += too_late
             _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": too_late})
         return Accepted(len(accepted), len(late), too_late)
+
+    def _check_room(self, size: int) -> None:
+        """Raise `TooManyRequests` if elements of `size` bytes exceed the limit of all windows."""
+        if sum(each.size for each in self._streams.values()) + size > self._settings.max_bytes:
+            raise TooManyRequests(
+                f"The windows of all queries hold {self._settings.max_bytes:,} bytes of elements, the limit "
+                "streams.max_bytes; use shorter windows or a higher limit"
+            )
 
     def _missing(self, stream: Stream, element: Element) -> int:
         """Return `StoredElement.missing` of a new element."""
@@ -330,12 +339,15 @@ class Processor:
                 if found := problem(term):
                     raise InvalidRequest(f"The term {str(term)[:100]} of the element {found}")
         graph = serialized(triples)
+        self._check_size(graph)
+        return Element(time, number, triples), graph
+
+    def _check_size(self, graph: bytes) -> None:
         if len(graph) > self._settings.max_element:
             raise TooLarge(
                 f"An element has {len(graph):,} bytes as N-Triples; the limit streams.max_element is "
                 f"{self._settings.max_element:,}"
             )
-        return Element(time, number, triples), graph
 
     def _keep(self, stream: Stream, elements: Iterable[StoredElement]) -> None:
         for window in stream.windows:
@@ -401,7 +413,7 @@ class Processor:
                     self._store.add(source.id, source.number, ())
                     self._store.put_window(window.key, window.begin, window.first)
                 self._store.change_result(name, query.unsaved)
-        except EdgeError:
+        except BaseException:
             self._end(query)
             raise
         query.unsaved.clear()
@@ -540,13 +552,12 @@ class Processor:
         def make(number: int) -> WindowGraph:
             return _make(definition, stream, number, begins, self.time)
 
-        if stream.iri == OBSERVATIONS and not begins:
-            begins = self._fill(stream, definition)
+        if stream.iri == OBSERVATIONS:
+            self._follow_observations(stream)  # first: it can fail
+            begins = begins or self._fill(stream, definition)
         window = self._engine.add(make)
         stream.windows[window] = None
         stream.needed_again()
-        if stream.iri == OBSERVATIONS:
-            self._follow_observations(stream)
         self._engine.change(*window.move(window.window.content, ()))
         self._engine.schedule(window)
         return window
@@ -558,7 +569,6 @@ class Processor:
         """
         if self._observations is None or definition.kind is not Kind.TIME:
             return {}
-        self._follow_observations(stream)
         kept = [element.time for element in stream.elements]
         past = self._observations.past(self.time - definition.size, min(kept, default=self.time))
         first = stream.number + 1
@@ -566,6 +576,7 @@ class Processor:
             StoredElement(Element(self.time if time is None else time, number, triples), serialized(triples))
             for number, (triples, time) in enumerate(past, first)
         ]
+        self._check_room(sum(len(element.graph) for element in elements))
         with self._store.transaction():
             self._store.add(stream.id, stream.number + len(elements), elements)
         stream.number += len(elements)
@@ -605,8 +616,21 @@ class Processor:
         if self._unfollow is not None and not self._streams[OBSERVATIONS].windows:
             self._unfollow()
             self._unfollow = None
+            self._forget_observations()
         self._live.remove(query.patterns, query.access)
         query.windows, query.patterns = (), ()
+
+    def _forget_observations(self) -> None:
+        """Forget the elements of a stream without windows: a later window takes them from the recent history."""
+        stream = self._streams[OBSERVATIONS]
+        numbers = stream.unneeded(None)
+        try:
+            with self._store.transaction():
+                self._store.remove(stream.id, numbers)
+        except EdgeError as error:
+            _log.warning("streams.not_removed", extra={"reason": error.description})
+        else:
+            stream.forget(numbers)
 
     def _end(self, query: RunningQuery) -> None:
         if query.spuid and not query.failure:
@@ -694,6 +718,8 @@ class Processor:
         """
         failed: list[RunningQuery] = []
         for query in self._queries.values():
+            if query.is_late:
+                self._begin_late(query)
             if query.failure or query.is_subscription:
                 continue
             try:
@@ -703,6 +729,16 @@ class Processor:
                 query.fail(error.description)
                 failed.append(query)
         return failed
+
+    def _begin_late(self, query: RunningQuery) -> None:
+        """Begin a query that could not begin at the start, because the live graph was busy."""
+        try:
+            self._check_rights(query)
+            self._begin(query, self._store.windows())
+        except EdgeError as error:
+            query.failure, query.is_late = error.description, isinstance(error, NotReady)
+        else:
+            query.failure, query.is_late = "", False
 
     def _check_rights(self, query: RunningQuery) -> None:
         """Raise `EdgeError` if the client of a query was revoked, or has lost permissions that the query needs."""
@@ -810,12 +846,25 @@ class Processor:
         stream = self._streams[stream_iri(query.query.name)]
         if not report.rows:
             return
-        stream.number += 1
         triples = tuple(ox.Triple(*row) for row in report.rows)  # type: ignore[arg-type]  # rows of a CONSTRUCT
-        element = StoredElement(Element(report.time, stream.number, triples), serialized(triples))
+        graph = serialized(triples)
+        if stream.windows:
+            try:
+                self._check_size(graph)
+                self._check_room(len(graph))
+            except EdgeError as error:
+                _log.warning("streams.result_dropped", extra={"stream": stream.iri, "reason": error.description})
+                return
+        stream.number += 1
+        element = StoredElement(Element(report.time, stream.number, triples), graph)
         if stream.windows:
             self._derived.append((stream, element))
             self._keep(stream, [element])
+
+    @property
+    def unstored(self) -> int:
+        """Number of reports that are not durable."""
+        return len(self._reports)
 
     def store_reports(self) -> list[Report]:
         """Make the reports durable, and return them. Raises `StorageFailed`; then a later call returns them."""

@@ -62,6 +62,8 @@ class RunningQuery:
         """Called with the reason when it cannot go on."""
         self.failure = ""
         """Why it cannot go on; empty if it can."""
+        self.is_late = False
+        """Whether it has to begin later, because the live graph was busy."""
         self.skipped = 0
         """Reports that were left out after a long pause of the process."""
         self.lateness = 0

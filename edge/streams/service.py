@@ -26,14 +26,14 @@ from edge.engine.requests import (
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotFound, NotReady, TooManyRequests
+from edge.protocol.errors import EdgeError, NotFound, NotReady, StorageFailed, TooManyRequests
 from edge.protocol.results import Row
 from edge.streams.names import stream_iri
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
 from edge.streams.processor import NewElement, Processor
 from edge.streams.report import TRIPLES, Report
-from edge.streams.running_query import Follower
+from edge.streams.running_query import Follower, RunningQuery
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StoredObserver, StreamStore, parsed
 from edge.streams.waiting import WaitingReports
@@ -48,6 +48,8 @@ _RETRY: Final = Backoff(first=1.0, most=15.0)
 """Waits after a failure of the disk."""
 _REVIEW: Final = 60 * _SECOND
 """Time between two checks of the permissions of all queries."""
+_MOST_UNSTORED: Final = 10_000
+"""Reports that wait in memory until the disk works again."""
 _ANSWER: Final = 30.0
 """Seconds in which the live graph has to answer."""
 
@@ -116,7 +118,7 @@ class StreamService:
             store = StreamStore(self._directory)
             try:
                 self._waiting = WaitingReports(store, self._settings.max_reports)
-                live = _Live(self._live, self._put)
+                live = _Live(self._live, self._put_change)
                 self._processor = Processor(
                     self._settings,
                     store,
@@ -129,8 +131,20 @@ class StreamService:
             except BaseException:
                 store.close()
                 raise
-            self._thread = threading.Thread(target=self._run, args=(store,), name="streams", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, args=(store,), name="streams", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                store.close()
+                raise NotReady(f"The thread of the streams cannot start: {error}; try again later") from None
+            self._thread = thread
+
+    def fault(self) -> str:
+        """Why requests or reports are not served; empty if they are."""
+        thread = self._thread
+        if thread is not None and not thread.is_alive() and not self._closing:
+            return "The thread of the streams has ended; restart the gateway"
+        return self.failing
 
     def close(self, timeout: float) -> bool:
         """Store what has happened, and end the thread. Returns whether it has ended in time."""
@@ -177,7 +191,7 @@ class StreamService:
             stream = self._own_stream(url)
             if stream is not None:
                 processor.feeds = self._feeds()
-                processor.check_feed(found, stream, access)
+                processor.check_feed(found, stream, found.access)
             observer = StoredObserver(uuid.uuid4().hex, query, url, access.client, found.number)
             self._waiting.add(observer)
             return observer
@@ -289,23 +303,30 @@ class StreamService:
             self._inbox.append(action)
             self._condition.notify()
 
+    def _put_change(self, action: Callable[[], None]) -> None:
+        """Pass a change of live data to the thread."""
+        self._put(lambda: None if self._broken is not None else action())
+
     def _run(self, store: StreamStore) -> None:
         retry = Retry(_RETRY)
         try:
-            try:
-                self._processor.restore(self._clock.wall())
-            except Exception as error:  # noqa: BLE001  the thread has to answer requests with the reason
-                self._break("streams.not_restored", error)
+            self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
             while (actions := self._take(self._pause(retry))) is not None:
-                try:
-                    self._work(actions, retry)
-                except Exception as error:  # noqa: BLE001  as above
-                    self._break("streams.failed", error)
+                self._work(actions, retry)
             self._store_reports(retry)
         finally:
+            if not self._closing:
+                self._break("streams.failed", RuntimeError("its thread has ended"))
             self._refuse()
             self._processor.close()
             store.close()
+
+    def _guarded(self, event: str, action: Callable[[], object]) -> None:
+        """Run a step. After a fault, requests are answered with the reason, and no further step runs."""
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001  no request may stay without an answer
+            self._break(event, contained(error))
 
     def _break(self, event: str, error: Exception) -> None:
         """Serve no more requests: the state in memory may not be that of the store."""
@@ -336,16 +357,19 @@ class StreamService:
 
     def _work(self, actions: Sequence[Callable[[], None]], retry: Retry) -> None:
         processor = self._processor
-        if self._broken is None:
-            processor.advance(self._clock.wall())
+        self._advance()
         for action in actions:
-            action()
-        if self._broken is None:
-            processor.advance(self._clock.wall())
-            if processor.time - self._reviewed > _REVIEW:
-                self._reviewed = processor.time
-                processor.review()
-            self._store_reports(retry)
+            self._guarded("streams.failed", action)
+        self._advance()
+        if self._broken is None and processor.time - self._reviewed > _REVIEW:
+            self._reviewed = processor.time
+            self._guarded("streams.failed", processor.review)
+        self._guarded("streams.failed", lambda: self._store_reports(retry))
+
+    def _advance(self) -> None:
+        # While the disk fails, reports wait in memory: windows stand still before they fill it.
+        if self._broken is None and self._processor.unstored < _MOST_UNSTORED:
+            self._guarded("streams.failed", lambda: self._processor.advance(self._clock.wall()))
 
     def _store_reports(self, retry: Retry) -> None:
         if self._broken is not None:
@@ -373,16 +397,26 @@ class StreamService:
                     _log.exception("streams.follower_failed")
         for name in dict.fromkeys(report.query for report in reports):
             query = find(name)
-            observers = self._waiting.of(name) if query is not None else []
-            if query is None or not observers:
+            if query is None:
                 continue
-            self._waiting.bound(name, query.query.operator)
-            for observer in observers:
-                stream = self._own_stream(observer.url)
-                if stream is None:
-                    self._notify(observer.id)
-                else:
-                    self._feed(observer, stream, query.access)
+            try:
+                self._deliver_to_observers(query)
+            except EdgeError as error:
+                # The reports are stored: observers get them with the next one, or after a restart.
+                self.failing = error.description
+                _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
+
+    def _deliver_to_observers(self, query: RunningQuery) -> None:
+        """Notify the observers of a query. Raises `StorageFailed`."""
+        observers = self._waiting.of(query.name)
+        if observers:
+            self._waiting.bound(query.name, query.query.operator)
+        for observer in observers:
+            stream = self._own_stream(observer.url)
+            if stream is None:
+                self._notify(observer.id)
+            else:
+                self._feed(observer, stream, query.access)
 
     def _feed(self, observer: StoredObserver, stream: str, access: Access) -> None:
         """Let the reports for an observer be elements of a stream of this gateway."""
@@ -392,6 +426,8 @@ class StreamService:
                 if triples and report.content_type == TRIPLES:
                     access = self._processor.current(access)
                     self._processor.add(stream, [NewElement(triples)], access, self._clock.wall())
+            except (StorageFailed, TooManyRequests):
+                raise  # it may pass: the element is added with the next report
             except EdgeError as error:
                 _log.warning("streams.not_fed", extra={"stream": stream, "reason": error.description})
             self._waiting.acknowledged(observer.id, report.number)
@@ -421,6 +457,7 @@ class _Live:
     ) -> tuple[Sequence[Row], Callable[[], None]]:
         """See `edge.streams.live_data.LiveGraph`."""
         first: list[Sequence[Row]] = []
+        is_abandoned = False
 
         def sink(notification: SubscriberNotification | SubscribeFailed) -> None:
             # On the thread of the engine.
@@ -431,12 +468,18 @@ class _Live:
             if not first:
                 first.append(delta.added)
                 return
+            if is_abandoned:
+                return
             with contextlib.suppress(NotReady):
                 self._put(lambda: changed(delta.added, delta.removed))
 
+        future = self._engine.subscribe(QueryRequest(sparql, access=access), sink)
         try:
-            spuid = self._engine.subscribe(QueryRequest(sparql, access=access), sink).result(_ANSWER).spuid
+            spuid = future.result(_ANSWER).spuid
         except TimeoutError:
+            is_abandoned = True
+            if not future.cancel():
+                future.add_done_callback(self._end_late)
             raise NotReady("The live graph is busy; try again later") from None
         except CancelledError:
             raise NotReady("The gateway is stopping") from None
@@ -445,3 +488,8 @@ class _Live:
             self._engine.unsubscribe(spuid)
 
         return first[0], end
+
+    def _end_late(self, future: Future[ActiveSubscription]) -> None:
+        """End a subscription that began after nobody waited for it any more."""
+        if not future.cancelled() and future.exception() is None:
+            self._engine.unsubscribe(future.result().spuid)

@@ -102,7 +102,9 @@ class Service:
         """Let time pass; the next turn of the thread is with this call."""
         self.clock.now += round(seconds * SECOND)
         self.call(lambda processor, _now: None)
-        self.call(lambda processor, _now: None)  # elements that the first turn fed to streams are accepted in the second
+        self.call(
+            lambda processor, _now: None
+        )  # elements that the first turn fed to streams are accepted in the second
 
 
 @pytest.fixture(scope="module")

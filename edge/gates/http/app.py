@@ -416,7 +416,7 @@ class Routes:
         check(self._access(request), "administer")
         operation = await read_operation(request, ["query"], self._settings)
         check(access := self._recheck(request), "administer")
-        streams = self._views.streams()
+        streams = self._views.streams() if "register" in operation.text.lower() else None
         if streams is not None and streams.registers(operation.text):
             return _json(await streams.explain(operation.text, access))
         timeout = self._query_timeout

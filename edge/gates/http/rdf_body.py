@@ -9,6 +9,7 @@ import pyoxigraph as ox
 
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
+from edge.protocol.nested_terms import is_nested
 
 RDF_JSON: Final = "application/rdf+json"
 FORMATS: Final = {
@@ -39,6 +40,8 @@ def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
     form = FORMATS.get(media_type)
     if form is None:
         raise UnsupportedMediaType(f'Cannot take "{media_type}" here: send {", ".join((*FORMATS, RDF_JSON))}')
+    if is_nested(text.encode()):
+        raise InvalidRequest("The body has many triple terms of RDF 1.2, which the gateway does not store")
     try:
         quads = list(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True))
     except (SyntaxError, ValueError) as error:

@@ -32,6 +32,10 @@ _QUERIES: Final = "/queries/"
 _OBSERVERS_OF: Final = "/queries/{name}/observers"
 
 
+_LONGEST_QUERY: Final = 256 * 1024
+"""Bytes of a body with a query or a callback URL."""
+
+
 class Streams(Protocol):
     """The processor of RDF streams. Its methods raise `EdgeError`."""
 
@@ -172,7 +176,7 @@ class StreamResources:
         if request.method == "DELETE":
             await streams.unregister(name, access)
             return to_json(f"Query {name} unregistered")
-        text = await read_text(request, self._settings)
+        text = await read_text(request, self._settings, _LONGEST_QUERY)
         check(access := self._recheck(request), "query")
         if request.method == "PUT":
             await streams.register(name, text, access)

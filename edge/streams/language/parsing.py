@@ -54,8 +54,11 @@ def parse(text: str, *, t0: int = 0, now: int = 0, base: str = BASE) -> Continuo
 
 
 def is_registration(text: str) -> bool:
-    """Return whether a text registers a continuous query, rightly or not. Quick for texts without the word REGISTER."""
-    if _REGISTER.search(text) is None:
+    """Return whether a text registers a continuous query, rightly or not. Quick for texts without the word REGISTER.
+
+    A text that is longer than `MAX_TEXT` does not.
+    """
+    if len(text) > MAX_TEXT or _REGISTER.search(text) is None:
         return False
     try:
         tokens = tokenize(text)

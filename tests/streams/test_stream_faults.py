@@ -1,0 +1,220 @@
+"""Faults around streams: hostile documents, a processor that fails, a busy live graph, results that are too large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+
+from edge.engine.requests import Delta, SubscriberNotification
+from edge.engine.settings import EngineSettings
+from edge.engine.start import make_engine, open_engine
+from edge.gates.http.rdf_body import read_graph
+from edge.protocol.access import ANYBODY
+from edge.protocol.errors import InvalidRequest, NotReady
+from edge.streams import service as service_module
+from edge.streams.observations import OBSERVATIONS, Elements
+from edge.streams.processor import NewElement, Processor
+from edge.streams.service import StreamService
+from edge.streams.settings import StreamSettings
+from edge.streams.store import StreamStore
+
+SECOND = 1_000_000
+START = 1_800_000_000 * SECOND
+VALUE = ox.NamedNode("urn:value")
+
+
+class NoLiveData:
+    """A live graph without triples."""
+
+    def follow(self, *_: Any) -> Any:
+        return (), lambda: None
+
+
+class Values:
+    """Observations that the test adds, and a recent history."""
+
+    def __init__(self) -> None:
+        self.history: list[int] = []
+        self.added: Callable[[Elements], None] | None = None
+        self.busy = False
+
+    def follow(self, added: Callable[[Elements], None]) -> Callable[[], None]:
+        if self.busy:
+            raise NotReady("The live graph is busy")
+        self.added = added
+        return self._end
+
+    def _end(self) -> None:
+        self.added = None
+
+    def past(self, begin: int, end: int) -> Elements:
+        return [(element(time).triples, time) for time in self.history if begin <= time < end]
+
+
+def element(value: int, size: int = 0) -> NewElement:
+    text = ox.Literal("x" * size if size else str(value))
+    return NewElement((ox.Triple(ox.NamedNode(f"urn:s{value}"), VALUE, text),))
+
+
+def processor(values: Values | None = None, **settings: Any) -> Processor:
+    made = Processor(
+        StreamSettings(**settings),
+        StreamStore(None),
+        lambda: make_engine(EngineSettings()),
+        NoLiveData(),
+        lambda access: access,
+        observations=values,
+    )
+    made.restore(START)
+    return made
+
+
+def query(name: str, stream: str, window: str, form: str = "SELECT ?s ?v") -> str:
+    return (
+        f"REGISTER RSTREAM <urn:edge:stream:{name}> AS {form} FROM NAMED WINDOW <urn:w> ON <{stream}> {window} "
+        "WHERE { WINDOW <urn:w> { ?s <urn:value> ?v } }"
+    )
+
+
+DEEP = 20_000
+NESTED = {
+    "text/turtle": "<urn:a> <urn:b> " + "<<( <urn:a> <urn:b> " * DEEP + "1" + " )>>" * DEEP + " .",
+    "application/n-triples": "<urn:a> <urn:b> " + "<<( <urn:a> <urn:b> " * DEEP + "<urn:c>" + " )>>" * DEEP + " .",
+    "application/rdf+xml": (
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="urn:" rdf:version="1.2">'
+        + '<rdf:Description rdf:about="urn:a"><e:p rdf:parseType="Triple">' * DEEP
+        + '<rdf:Description rdf:about="urn:a"><e:p>1</e:p></rdf:Description>'
+        + "</e:p></rdf:Description>" * DEEP
+        + "</rdf:RDF>"
+    ),
+}
+
+
+@pytest.mark.parametrize("media_type", NESTED)
+def test_deeply_nested_triple_terms_are_refused_before_they_are_parsed(media_type):
+    with pytest.raises(InvalidRequest, match=r"triple terms"):
+        read_graph(NESTED[media_type], media_type, "http://localhost/")
+
+
+def test_results_that_exceed_the_room_of_the_windows_are_dropped():
+    made = processor(max_bytes=1024 * 1024, max_element=1024 * 1024)
+    made.put_stream("s", None, ANYBODY)
+    made.register(
+        "all",
+        query("all", "urn:edge:stream:s", "[RANGE PT10M STEP PT1S]", "CONSTRUCT { ?s <urn:value> ?v }"),
+        ANYBODY,
+        START,
+    )
+    made.register("kept", query("kept", "urn:edge:stream:all", "[RANGE PT10M STEP PT1M]"), ANYBODY, START)
+    made.add("s", [element(1, 200_000)], ANYBODY, START)
+    for second in range(1, 20):
+        made.advance(START + second * SECOND)
+        made.store_reports()
+    assert sum(stream.size for stream in made.streams(ANYBODY)) <= 1024 * 1024
+    made.close()
+
+
+def test_a_window_of_observations_can_begin_after_the_live_graph_was_busy():
+    values = Values()
+    made = processor(values)
+    values.busy = True
+    text = query("q", OBSERVATIONS, "[ELEMENTS 1]")
+    with pytest.raises(NotReady):
+        made.register("q", text, ANYBODY, START)
+    values.busy = False
+    made.register("q", text, ANYBODY, START)
+    assert values.added is not None
+    values.added([(element(7).triples, None)])
+    made.advance(START + SECOND)
+    assert [len(report.rows) for report in made.store_reports()] == [1]
+    made.close()
+
+
+def test_a_new_window_of_observations_has_the_values_since_the_last_one_ended():
+    values = Values()
+    made = processor(values)
+    text = query("q", OBSERVATIONS, "[RANGE PT1M STEP PT1S]")
+    made.register("q", text, ANYBODY, START)
+    assert values.added is not None
+    values.added([(element(1).triples, None)])
+    values.history = [START + SECOND, START + 2 * SECOND, START + 3 * SECOND]
+    made.advance(START + SECOND)
+    made.unregister("q", ANYBODY)
+    made.advance(START + 4 * SECOND)
+    made.register("q", text, ANYBODY, START + 4 * SECOND)
+    made.advance(START + 5 * SECOND)
+    reports = made.store_reports()
+    assert len(reports[-1].rows) == 3
+    made.close()
+
+
+class Clock:
+    """A clock that stands still."""
+
+    boot = "boot"
+
+    def wall(self) -> int:
+        return START
+
+    steady = wall
+
+    def trusted(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def live():
+    engine = open_engine(None, EngineSettings())
+    yield engine
+    engine.close()
+
+
+def test_a_processor_that_fails_leaves_no_request_without_an_answer(live, monkeypatch):
+    service = StreamService(None, StreamSettings(), EngineSettings(), live, Clock(), lambda access: access)
+    service.call(lambda made, _now: made.put_stream("s", None, ANYBODY)).result(10)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Processor, "advance", fail)
+    futures: Sequence[Future[Any]] = [service.call(lambda made, _now: made.streams(ANYBODY)) for _ in range(3)]
+    for future in futures:
+        with pytest.raises(NotReady, match="a fault"):
+            future.result(10)
+    assert "a fault" in service.fault()
+    assert service.close(10)
+
+
+def test_a_subscription_to_live_data_that_begins_too_late_is_ended(monkeypatch):
+    monkeypatch.setattr(service_module, "_ANSWER", 0.01)
+
+    class Busy:
+        def __init__(self) -> None:
+            self.future: Future[Any] = Future()
+            self.future.set_running_or_notify_cancel()
+            self.sink: Any = None
+            self.ended: list[str] = []
+
+        def subscribe(self, _query: Any, sink: Any) -> Future[Any]:
+            self.sink = sink
+            return self.future
+
+        def unsubscribe(self, spuid: str) -> None:
+            self.ended.append(spuid)
+
+    class Begun:
+        spuid = "urn:1"
+
+    engine, changes = Busy(), []
+    following = service_module._Live(engine, changes.append)
+    with pytest.raises(NotReady):
+        following.follow("SELECT * {}", ANYBODY, lambda *_: None)
+    engine.sink(SubscriberNotification("urn:1", None, 0, Delta((), (), ())))
+    engine.future.set_result(Begun())
+    engine.sink(SubscriberNotification("urn:1", None, 1, Delta((), (), ())))
+    assert engine.ended == ["urn:1"]
+    assert not changes
