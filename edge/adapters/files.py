@@ -140,13 +140,16 @@ class MappingFiles:
     def _load(self, path: Path, stamp: Stamp, known: _File | None) -> bool:
         try:
             pack = load_file(path, limits=self.limits, strict=False)
-        except (MappingError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  a defect must end neither the thread nor the start of the gateway
+            expected = isinstance(error, MappingError | OSError)
+            reason = str(error) if expected else f"{path}: {type(error).__name__}: {error}"
             previous = known.pack if known is not None else None
             # With the stamp of the invalid version, so that it is not read again until it changes.
-            self._files[path] = _File(stamp, previous, str(error))
+            self._files[path] = _File(stamp, previous, reason)
             _log.error(
                 "mappings.file_broken",
-                extra={"file": str(path), "reason": str(error), "previous_version_applies": previous is not None},
+                extra={"file": str(path), "reason": reason, "previous_version_applies": previous is not None},
+                exc_info=not expected,
             )
             return False
         self._files[path] = _File(stamp, pack, None)

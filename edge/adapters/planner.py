@@ -77,7 +77,9 @@ class Planner:
         plan = PlannedUpdates()
         self._clean_up(plan)
         for arrival in arrivals:
-            before = len(plan.requests)
+            before, given = len(plan.requests), len(plan.given)
+            known = self.known.find(arrival.reading.observation)
+            events, marked = () if known is None else known.events, len(plan.events)
             try:
                 if arrival.reading.event is not None and not self._begin_event(plan, arrival, arrival.reading.event):
                     continue
@@ -85,10 +87,21 @@ class Planner:
                 if arrival.reading.store is not None and self._history is not None:
                     self._note(plan, arrival, self._history)
             except ValueError as error:
-                del plan.requests[before:]
                 plan.refused.append((arrival, str(error)))
+                self._take_back(plan, before, given, marked)
+                if (known := self.known.find(arrival.reading.observation)) is not None:
+                    known.events = events
                 self.known.forget_if_gone(arrival.reading.observation)
         return plan
+
+    def _take_back(self, plan: PlannedUpdates, before: int, given: int, marked: int) -> None:
+        """Remove what a plan has for a refused reading: its requests, quantities and events from these positions on."""
+        for request in plan.requests[before:]:
+            if request.sparql == updates.DESCRIBE_THING:
+                plan.described.discard(request.bindings["thing"])
+        for iri, quantity in plan.given[given:]:
+            self.known.give_up(iri, quantity)
+        del plan.requests[before:], plan.given[given:], plan.events[marked:]
 
     def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Return the updates that add missing observations and replace changed descriptions."""
@@ -225,7 +238,8 @@ class Planner:
                 bindings[name] = ox.Literal(text)
         if "time" in measured:
             bindings["instant"] = instant_iri(quantity)
-        for name, kind in TYPES.items():
+        # Not with a changed description: a device could change it with each message, and what was written would stay.
+        for name, kind in TYPES.items() if not known.exists else ():
             if name in things and things[name] not in plan.described and things[name] != known.iri:
                 plan.described.add(things[name])
                 plan.requests.append(describe(things[name], kind))

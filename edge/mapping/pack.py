@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tomllib
 from collections.abc import Mapping
@@ -24,8 +25,19 @@ from edge.mapping.serial_model import SerialSpec
 from edge.mapping.serial_ports import SerialPort, serial_port
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import namespace_table
-from edge.mapping.usable_part import LISTS, STAND_IN, UsablePart, known_keys, place_of, usable_part, with_lists
+from edge.mapping.usable_part import (
+    LISTS,
+    MOST_FAULTS,
+    STAND_IN,
+    UsablePart,
+    known_keys,
+    place_of,
+    usable_part,
+    with_lists,
+)
 from edge.mapping.without_effect import idle_defaults
+
+_log = logging.getLogger(__name__)
 
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 _LINE = re.compile(r"\(at line ([0-9]+)")
@@ -38,6 +50,7 @@ _REPEATED: Final = {
     "readings": "A mapping can have several of these tables: write [[mapping.readings]].",
 }
 """Faults of tables that are written with single brackets."""
+_MORE: Final = f"Only the first {MOST_FAULTS} faults are reported."
 _READINGS: Final = "A reading belongs to a mapping: write [[mapping.readings]] after its [[mapping]]."
 
 
@@ -84,7 +97,15 @@ def load_pack(
     else:
         text = source
     loader = _Loader(text, name or "mappings", file, own=own, limits=limits or MappingLimits(), strict=strict)
-    return loader.load()
+    try:
+        return loader.load()
+    except MappingError:
+        raise
+    except Exception as error:
+        # A defect of the checks must not stop a program that reads the files of an author.
+        _log.exception("mappings.check_failed", extra={"file": file or loader.name})
+        reason = f"The file cannot be checked: {type(error).__name__}: {error}."
+        raise MappingError([Fault(reason, file=file or loader.name)]) from error
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -115,6 +136,8 @@ class _Loader:
         self.strict = strict
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
+        self.more = False
+        """Whether the file has more faults than are reported."""
         self.part = UsablePart()
         """The part of the file that is compiled, if it has wrong types."""
 
@@ -122,6 +145,9 @@ class _Loader:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
         mappings, actuators = self._compile(spec) if spec is not None else ([], [])
         ports = self._ports(spec.serial) if spec is not None else []
+        for found in (self.faults, self.warnings):
+            if self.more and len(found) >= MOST_FAULTS:
+                found[MOST_FAULTS:] = [Fault(_MORE, file=self.file or self.name)]
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
@@ -150,9 +176,11 @@ class _Loader:
         try:
             return FileSpec.model_validate(data)
         except ValidationError as error:
-            self.part = usable_part(data, error.errors())
+            details = error.errors()[:MOST_FAULTS]
+            self.more = error.error_count() > len(details)
+            self.part = usable_part(data, details)
             shown = with_lists(data)
-            for detail in (*error.errors(), *self.part.further):
+            for detail in (*details, *self.part.further):
                 self._translate(detail, shown)
             # A table or text gives faults for both alternatives; the fault within the table is the useful one.
             deeper = {
@@ -162,6 +190,8 @@ class _Loader:
             return self.part.spec
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
+        if self._is_full(self.faults):
+            return
         place = place_of(detail)
         listed = str(place[0]) if len(place) > 1 and place[0] in LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
@@ -278,7 +308,9 @@ class _Loader:
             self._add(replace(error.fault, file=self.file or self.name, line=self._line(keys)), error)
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
-        if self.part.caused(table, index, error.fault):
+        if self.part.caused(table, index, error.fault) or self._is_full(
+            self.warnings if error.warning else self.faults
+        ):
             return
         if error.of_defaults:
             key = f"defaults.{error.fault.key}"
@@ -296,6 +328,12 @@ class _Loader:
 
     def _add(self, fault: Fault, error: BadKeyError) -> None:
         (self.warnings if error.warning else self.faults).append(fault)
+
+    def _is_full(self, found: list[Fault]) -> bool:
+        """Whether no more faults are reported; called when there is one more."""
+        full = len(found) >= MOST_FAULTS
+        self.more |= full
+        return full
 
     def _listing17(self) -> FileSpec | None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -127,12 +127,24 @@ def _words(node: Iterable[str]) -> Iterator[tuple[str, str]]:
         # A path cannot contain these characters, and an IRI none of these names.
         if not key.strip(".") or not key.isprintable() or any(character in key for character in '"\\'):
             continue
-        word = iri_part(key)
-        # Of "a b" and "a-b", the second one keeps its blanks and signs.
-        while not word or word in taken:
-            word = quote(key, safe="") if quote(key, safe="") not in taken | {word} else f"{word}-"
+        word = free_word(key, taken)
         taken.add(word)
         yield key, word
+
+
+def free_word(key: str, taken: Container[str]) -> str:
+    """Return a word for a key in IRIs that is not taken."""
+    word = iri_part(key)
+    if word and word not in taken:
+        return word
+    # Of "a b" and "a-b", the second one keeps its blanks and signs.
+    quoted = quote(key, safe="")
+    if quoted not in taken:
+        return quoted
+    word = word or quoted
+    while word in taken:
+        word += "-"
+    return word
 
 
 def step(key: str) -> str:

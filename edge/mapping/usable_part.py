@@ -37,6 +37,8 @@ from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 
 LISTS: Final = ("mapping", "actuator", "serial")
 """Tables that can occur several times in a file."""
+MOST_FAULTS: Final = 100
+"""Faults of a file that are reported. The time for each one grows with the file."""
 _ROUNDS: Final = 16
 _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "mapping": MappingSpec,
@@ -99,6 +101,7 @@ _FOLLOW_UPS: Final[tuple[tuple[re.Pattern[str], frozenset[str]], ...]] = tuple(
         ("^The value for ", {"datatype", "defaults"}),
         ("A message needs a payload|An actuator needs a topic", {"payload", "topic", "removed"}),
         ("does not select", {"query"}),
+        ("has that name", {"name"}),
         ("field", {"fields", "decode"}),
         ("begin with certain bytes|have an end|without an escape|are one byte|stands behind sync", {"framing"}),
     )
@@ -172,7 +175,7 @@ def usable_part(data: Mapping[str, object], details: Sequence[ErrorDetails]) -> 
         try:
             part.spec = FileSpec.model_validate(rest)
         except ValidationError as error:
-            found = error.errors()
+            found = error.errors()[:MOST_FAULTS]
         else:
             return part
         details = [_in_file(each, part.numbers) for each in found]
@@ -228,7 +231,7 @@ def _drop(rest: dict[str, Any], details: Sequence[ErrorDetails], part: UsablePar
         # Of the alternatives of a value, the one that leads deeper is meant.
         if any(len(other) > len(place) and other[: len(place)] == place for other in places):
             continue
-        if detail["type"] == "extra_forbidden" and _renamed(rest, place):
+        if detail["type"] == "extra_forbidden" and _renamed(rest, place, part):
             changed = True
             continue
         missing = detail["type"] == "missing"
@@ -272,15 +275,17 @@ def _note(part: UsablePart, place: Sequence[str | int]) -> None:
         part.dropped.append((None, 0, tuple(place)))
 
 
-def _renamed(rest: dict[str, Any], place: Sequence[str | int]) -> bool:
+def _renamed(rest: dict[str, Any], place: Sequence[str | int], part: UsablePart) -> bool:
     """Replace a misspelt key by the one that is meant, so that others do not seem to be missing; else remove it."""
     table = _at(rest, place[:-1])
     if not isinstance(table, dict) or place[-1] not in table:
         return False
     value = table.pop(place[-1])
     meant = nearest(str(place[-1]), known_keys(place))
-    if meant is not None and not (meant in LISTS and isinstance(value, dict)):
-        table.setdefault(meant, value)
+    if meant is not None and meant not in table and not (meant in LISTS and isinstance(value, dict)):
+        table[meant] = value
+        if table is rest and isinstance(value, list):
+            part.numbers[meant] = [*range(len(value))]
     return True
 
 

@@ -126,8 +126,8 @@ class Converter:
             )
         text = raw if _PLAIN(raw) else self._tidy(raw)
         exponent = "e" in text or "E" in text
-        if exponent and float(text) in (float("inf"), float("-inf")):
-            raise BadValueError(f"{text} is too large a number")
+        if exponent:
+            _check_exponent(text)
         if self._calculated:
             text, exponent = self._calculate(text, exponent=exponent)
         if self.low is not None or self.high is not None:
@@ -180,13 +180,26 @@ def payload_factor(raw: object, *, power: bool) -> Decimal | None:
         number = Decimal(raw.strip())
     except InvalidOperation:
         return None
-    if power:
-        return (
-            Decimal(1).scaleb(int(number))
-            if number == number.to_integral_value() and abs(number) <= _MOST_FACTOR
-            else None
-        )
-    return number if not number or abs(number.adjusted()) <= _MOST_FACTOR else None
+    if not number:
+        # Without its exponent, which can be of any size.
+        return Decimal(1 if power else 0)
+    # Before any arithmetic, which overflows with a large exponent.
+    if abs(number.adjusted()) > _MOST_FACTOR:
+        return None
+    if not power:
+        return number
+    whole = number == number.to_integral_value() and abs(number) <= _MOST_FACTOR
+    return Decimal(1).scaleb(int(number)) if whole else None
+
+
+def _check_exponent(text: str) -> None:
+    """Raise `BadValueError` if a number is too large for a double, or its exponent too long for arithmetic."""
+    if float(text) in (float("inf"), float("-inf")):
+        raise BadValueError(f"{text} is too large a number")
+    try:
+        Decimal(text)
+    except InvalidOperation:
+        raise BadValueError(f"{text} has too long an exponent") from None
 
 
 def _plain(text: str, *, exponent: bool, whole: bool, max_digits: int) -> tuple[str, str]:

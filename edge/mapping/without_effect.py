@@ -1,4 +1,4 @@
-"""Settings of a mapping without effect: keys that cannot do anything in their combination. They become warnings."""
+"""Settings of a mapping without effect, or that make no sense in their combination. They become warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from edge.mapping.values import Converter
 Reasons = Mapping[str, str]
 """Why keys have no effect, by key."""
 
-_ARITHMETIC: Final = ("scale", "offset", "scale_from", "scale10_from", "min", "max", "decimal_comma")
+_ARITHMETIC: Final = ("scale", "offset", "min", "max", "decimal_comma")
+_SCALES: Final = ("scale_from", "scale10_from")
+_OF_NUMBERS: Final = ("unit", "unit_from", *_SCALES)
+"""Keys that are meant for numbers, but have an effect on other values, too."""
 _OF_IGNORED: Final = ("path", "record", "record_unit", "pattern", "when", "ignore", "required")
 """Keys that select a value, and so have an effect for one that is ignored."""
 _NONE: Final = "This has no effect"
@@ -120,7 +123,7 @@ def idle_defaults(defaults: ReadingKeys, used: Collection[str]) -> Iterator[tupl
     """Yield the keys of [defaults] that no reading of the file uses."""
     for key in ReadingKeys.model_fields:
         if getattr(defaults, key) is not None and key not in used:
-            yield key, f"{_NONE}: no reading of this file uses it."
+            yield key, "No number of this file uses it." if key in _OF_NUMBERS else f"{_NONE}: no reading uses it."
 
 
 def used_defaults(defaults: ReadingKeys, reading: ReadingSpec, mapping: ReadingSpec, idle: Reasons) -> Iterator[str]:
@@ -135,20 +138,23 @@ def _of_values(get: Callable[[str], object], convert: Converter) -> Iterator[tup
     if convert.table is not None:
         datatypes = {datatype for _, datatype in convert.table.values()}
         arithmetic = f'{_NONE}: "values" gives the value, which is not calculated or compared.'
+        scales = 'The value is not scaled, because "values" gives it. Without this number it is not read.'
     else:
         datatypes = {XSD_BOOLEAN} if convert.kind == "boolean" else {convert.datatype or XSD_STRING}
         arithmetic = f"{_NONE}: a {_word(convert.kind)} is not a number."
+        scales = f"A {_word(convert.kind)} is not scaled. Without this number it is not read."
     textual = datatypes <= _TEXTUAL and (convert.table is not None or convert.kind in ("boolean", "string"))
     if convert.table is not None or convert.kind in ("boolean", "string"):
         yield from ((key, arithmetic) for key in _ARITHMETIC)
+        yield from ((key, scales) for key in _SCALES)
     elif convert.low is not None and convert.high is not None and convert.low > convert.high:
         yield "min", f"No value is between {convert.low} and {convert.high}."
     if textual:
         word = "truth value" if datatypes == {XSD_BOOLEAN} else "text"
         unit = str(get("unit"))
         if "{" not in unit and not unit.endswith("Unitless"):
-            yield "unit", f"{_NONE}: a {word} has no unit."
-        yield "unit_from", f"{_NONE}: a {word} has no unit."
+            yield "unit", f"A {word} has no unit."
+        yield "unit_from", f"A {word} has no unit."
         store = get("store")
         if isinstance(store, StoreSpec) and store.dead_band is not None:
             yield "store.dead_band", f"{_NONE}: a {word} is not a number, and stored on change."

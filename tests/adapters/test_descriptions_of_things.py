@@ -81,6 +81,14 @@ def test_values_of_known_observations_describe_nothing(engine, observations):
     assert SENSOR not in described(engine)
 
 
+def test_changed_descriptions_of_an_observation_add_no_things(engine, observations):
+    for number in range(5):
+        write(observations, READING._replace(sensor=f"urn:sensor:{number}", location=f"urn:place:{number}"))
+    assert select(engine, "<urn:o> sosa:madeBySensor ?s") == [("urn:sensor:4",)]
+    assert [row[0] for row in select(engine, "?s a sosa:Sensor")] == ["urn:sensor:0"]
+    assert [row[0] for row in select(engine, "?s a sosa:FeatureOfInterest")] == ["urn:place:0"]
+
+
 def test_an_observation_that_is_its_own_sensor_keeps_its_label(engine, observations):
     write(observations, READING._replace(sensor="urn:o", label="Room"))
     assert [row[0] for row in select(engine, "<urn:o> rdfs:label ?label")] == ["Room"]

@@ -13,11 +13,13 @@ from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival, Planner
 from edge.adapters.settings import ObservationsSettings
+from edge.adapters.updates import ADD_OBSERVATION, DESCRIBE_THING
 from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
 from edge.mapping.reading import XSD_STRING, Event, Reading
+from edge.mapping.store import StoreRules
 from edge.protocol.errors import NotReady
 
 BELL = "http://example.org/bell"
@@ -238,3 +240,36 @@ def test_a_press_whose_update_failed_counts_when_it_is_tried_again():
     planner.give_up(plan)
     assert planner.plan([Arrival(PRESS, NOON)]).requests
     assert not planner.plan([Arrival(PRESS, NOON)]).requests
+
+
+class Refusing:
+    """A history that refuses readings with a certain value."""
+
+    def note(self, reading: Reading, time: datetime) -> object | None:
+        if reading.value == "refused":
+            raise ValueError("not valid")
+        return reading
+
+    def give_up(self, note: object) -> None:
+        raise AssertionError(note)
+
+
+def test_a_refused_event_leaves_nothing_behind():
+    planner = Planner(ObservationsSettings(), map(str, range(100)).__next__, Refusing())
+    good = PRESS._replace(event=Event("1"), store=StoreRules(), sensor="urn:sensor")
+    planner.plan([Arrival(good, NOON)])
+    before = planner.known.get(BELL).events
+    bad = [good._replace(event=Event(str(number)), datatype="no iri") for number in range(2, 40)]
+    plan = planner.plan([Arrival(reading, NOON) for reading in bad])
+    assert len(plan.refused) == len(bad)
+    assert (plan.requests, plan.given, plan.events, plan.described) == ([], [], [], set())
+    assert planner.known.get(BELL).events == before
+    assert planner.plan([Arrival(bad[0]._replace(datatype=good.datatype), NOON)]).requests
+
+
+def test_an_observation_whose_first_reading_was_refused_is_added_with_the_next_one():
+    planner = Planner(ObservationsSettings(), map(str, range(100)).__next__, Refusing())
+    good = PRESS._replace(event=None, store=StoreRules(), sensor="urn:sensor")
+    plan = planner.plan([Arrival(good._replace(value="refused"), NOON), Arrival(good, NOON)])
+    assert [request.sparql for request in plan.requests] == [DESCRIBE_THING, ADD_OBSERVATION]
+    assert len(plan.given) == len(plan.refused) == 1

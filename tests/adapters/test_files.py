@@ -7,6 +7,7 @@ import pytest
 from edge.adapters.files import MappingFiles
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
+from edge.mapping_files import load_file
 from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
@@ -95,6 +96,19 @@ def test_a_file_that_was_never_valid_blocks_no_other(folder):
     files = MappingFiles(MappingsSettings(dir=folder, packs=()))
     assert observed(files, "a") == ["http://example.org/good"]
     assert [fault["previous_version_applies"] for fault in files.faults()] == [False]
+
+
+def test_a_file_that_shows_a_defect_of_the_checks_is_a_broken_file(folder, monkeypatch):
+    def load(path, **given):
+        return {}["x"] if path.stem == "bad" else load_file(path, **given)
+
+    monkeypatch.setattr("edge.adapters.files.load_file", load)
+    write(folder / "bad.toml", "a", "bad")
+    write(folder / "good.toml", "a", "good")
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
+    assert observed(files, "a") == ["http://example.org/good"]
+    [fault] = files.faults()
+    assert (fault["file"], "KeyError: 'x'" in str(fault["reason"])) == (str(folder / "bad.toml"), True)
 
 
 def test_a_missing_directory_may_be_created_later(folder):

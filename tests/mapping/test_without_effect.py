@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.mapping import load_pack
+from edge.mapping import Mapper, load_pack
 
 ROOT = Path(__file__).parents[2]
 HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
@@ -76,6 +76,27 @@ def test_a_setting_without_effect_is_a_warning_at_its_line(text, keys):
     warnings = load_pack(text, "my").warnings
     assert sorted(each.key for each in warnings) == sorted(keys), warnings
     assert all(each.line is not None for each in warnings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SWITCH + 'unit = "unit:Volt"\n',
+        JSON + 'datatype = "string"\nunit_from = "u"\n',
+        SWITCH + 'scale_from = "u"\n',
+        JSON + 'values = { a = 1 }\nscale10_from = "u"\n',
+        "[defaults]\nunit = 'unit:Volt'\n" + SWITCH,
+    ],
+)
+def test_the_warning_does_not_say_that_a_key_with_an_effect_has_none(text):
+    """A unit of a text is written, and without a usable scale the value is not read."""
+    pack = load_pack(text, "my")
+    mapper = Mapper([pack])
+    [warning] = pack.warnings
+    assert "no effect" not in warning.reason
+    value = b'"a"' if "values" in text else b"true"
+    with_unit = [each.unit for each in mapper.map("a/b", b'{"t": %s, "u": "V"}' % value).readings]
+    assert with_unit == ([] if "scale" in text else ["http://qudt.org/1.1/vocab/unit#Volt"])
 
 
 @pytest.mark.parametrize(

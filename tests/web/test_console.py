@@ -6,6 +6,7 @@ import json
 
 import pytest
 from house import KITCHEN, LIVE, UNREACHABLE, House, names, press
+from locked import LOCKED, SHOWN, enter, member
 
 from tests.support.browser import Browser
 
@@ -212,6 +213,28 @@ updates:
       lamp: {type: uri, value: ex:hall}
       level: {type: literal, datatype: xsd:integer}
 """
+
+
+async def test_a_query_ends_when_the_page_is_locked(gateway, locked_page):
+    """Its rows are not for the next user, who can ask at once."""
+    page = locked_page
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "viewer", "subscribe", "query"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await open_console(page)
+    numbers = " ".join(map(str, range(200)))
+    joins = " ".join(f"VALUES ?{name} {{ {numbers} }}" for name in "abcd")
+    await type_text(page, f"SELECT (COUNT(*) AS ?n) {{ {joins} }}")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.getElementById('stop') !== null")
+    await page.evaluate("document.getElementById('leave').click()")
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "another", "subscribe", "query"))
+    await page.wait_for(f"{LIVE} && {CONTENT} != null")
+    assert await page.evaluate("document.getElementById('stop')") is None
+    await type_text(page, "ASK { }")
+    await page.evaluate("document.getElementById('run').click()")
+    await page.wait_for("document.querySelector('main').innerText.includes('true · ')")
 
 
 async def test_the_entries_of_a_profile_become_forms(house, page, tmp_path):

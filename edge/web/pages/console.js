@@ -51,7 +51,11 @@ function put(tab, outcome) {
 }
 
 // Another user may come, who may not see the results of this one.
-connection.subscribe(({ state }) => { if (state === "locked") TABS.forEach((tab) => put(tab, {})); });
+connection.subscribe(({ state }) => {
+  if (state !== "locked") return;
+  running.peek()?.stop.abort();
+  TABS.forEach((tab) => put(tab, {}));
+});
 
 async function run(tab) {
   if (running.peek()) return;
