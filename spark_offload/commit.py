@@ -11,6 +11,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -20,7 +21,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import OutboxEpoch, sync
 from spark_offload.positions import commit_metadata, history, metadata
-from spark_offload.table import LOG, PARTITION, directory
+from spark_offload.table import LOG, PARTITION, directory, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ def append(
     for commit in history(spark, path):
         if (found := metadata(commit)) and found["run"] == run:
             made = int(commit["version"])
-            _flush(path, made)
+            flush(path, made)
             return made
     raise Overtaken(_overtaken(path))
 
@@ -99,7 +100,28 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
             file.close()
 
 
-def _flush(path: str, version: int) -> None:
+def flush_table(spark: SparkSession, path: str) -> None:
+    """Sync all files of the newest version, and the log. Raises `TableRefused`.
+
+    After a power cut, the newest version must be complete when the files of older ones were removed.
+    """
+    if not (place := directory(path)):
+        return
+    files = [_file(uri) for uri in open_table(spark, path).inputFiles()]
+    log = place / LOG
+    own = [file for file in log.rglob("*") if file.is_file()]
+    folders = {file.parent for file in (*files, *own)}
+    for each in (*files, *own, *sorted(folders), log, place, place.parent):
+        sync(each)
+
+
+def _file(uri: str) -> Path:
+    """Return the path of a file of the table. Spark's URIs may have escapes."""
+    plain = Path("/" + uri.removeprefix("file:").lstrip("/"))
+    return plain if plain.exists() else Path(unquote(str(plain)))
+
+
+def flush(path: str, version: int) -> None:
     """Sync a commit to the disk. Spark does not do so, and gateways delete their data after the acknowledgement."""
     if not (place := directory(path)):
         return

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
-HANDSHAKE_TIME: Final = 10.0
-"""Seconds for the TLS handshake."""
+HANDSHAKE_TIME: Final = 30.0
+"""Seconds for the TLS handshake, of about 5 kB with a certificate chain. `BODY_RATE` is the slowest network."""
 HEADER_TIME: Final = 10.0
 """Seconds from the first byte of a request to the end of its header."""
 UNKNOWN_TIME: Final = 30.0
@@ -72,6 +72,10 @@ class ConnectionSlots(Generic[C]):
     def unknown(self) -> list[C]:
         """Return the connections that have not sent a valid token, oldest first."""
         return list(self._unknown)
+
+    def known(self, connection: C) -> bool:
+        """Return whether a connection has sent a valid token."""
+        return connection in self._owner
 
     def close(self, connection: C) -> None:
         """Remove a connection, if it is there."""

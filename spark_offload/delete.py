@@ -7,20 +7,21 @@ force from its first step on (`deletions.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from spark_offload.commit import alone, append
-from spark_offload.deletions import Deletions, Filter, LastNumber, condition
+from spark_offload.commit import alone, append, flush, flush_table
+from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
+from spark_offload.gaps import acknowledged_but_missing
 from spark_offload.landing import LandingZone, OutboxEpoch, sync
 from spark_offload.local_rows import local_frame
-from spark_offload.positions import changed_by_others, place
+from spark_offload.positions import changed_by_others, history, metadata, place
 from spark_offload.segment_deletion import remove_segments
 from spark_offload.table import LOG, PARTITION, SCHEMA, directory, named, open_table, properties
 
@@ -70,6 +71,7 @@ def delete(spark: SparkSession, landing: LandingZone, path: str, one: Filter, by
     with alone(spark, path):
         open_table(spark, path)
         deletions = checked(spark, path)
+        refuse_missing(landing, path, place(spark, path).positions)
         deletions.begin(one, by, reason)
         files = _remove_segments(landing, deletions)
         rows = _apply(spark, path, deletions)
@@ -80,9 +82,23 @@ def delete(spark: SparkSession, landing: LandingZone, path: str, one: Filter, by
     return Deleted(rows, files, version)
 
 
+def refuse_missing(landing: LandingZone, path: str, positions: Mapping[OutboxEpoch, int]) -> None:
+    """Raise `LandingRefused` if the table lacks acknowledged observations. `positions` are its last numbers.
+
+    The segments after them wait for a newer table, and no gateway can send them again.
+    """
+    if missing := acknowledged_but_missing(landing, positions):
+        names = " ".join(dict.fromkeys(one.outbox.gateway for one in missing))
+        raise LandingRefused(
+            f"{path} lacks acknowledged observations ({missing[0]}), and no gateway can send the segments after them"
+            " again: restore the newer table, or accept the gaps first:"
+            f" edge-history gaps accept {names} --landing {landing.folder} --table {path}"
+        )
+
+
 def _remove_segments(landing: LandingZone, deletions: Deletions) -> int:
     try:
-        return sum(remove_segments(landing, each) for each in deletions.unfinished)
+        return sum(remove_segments(landing, each) for each in deletions.unfinished if any(each.selector))
     except OSError as error:
         raise LandingRefused(f"{landing.folder} cannot be cleaned ({error}): make it writable, and repeat") from error
 
@@ -108,11 +124,7 @@ def apply_again(spark: SparkSession, path: str, deletions: Deletions) -> int:
         return 0
     if properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
         return 0
-    interrupted = bool(deletions.unfinished)
-    rows = _apply_thoroughly(spark, path, deletions)
-    if rows and not interrupted:
-        deletions.done(rows, 0, place(spark, path).version)
-    return rows
+    return _apply_thoroughly(spark, path, deletions)
 
 
 def apply_deletions(spark: SparkSession, path: str, drop: datetime | None, by: str) -> int:
@@ -121,15 +133,13 @@ def apply_deletions(spark: SparkSession, path: str, drop: datetime | None, by: s
     Returns the number of deleted observations. The caller must hold the lock of the table. Raises `TableRefused`.
     """
     deletions = checked(spark, path)
-    interrupted = bool(deletions.unfinished)
-    if drop is not None and (one := Filter((drop - _BEGINNING) // timedelta(microseconds=1))) not in deletions.filters:
-        deletions.begin(one, by, "retention period")
+    if drop is not None:
+        one = Filter((drop - _BEGINNING) // timedelta(microseconds=1))
+        if not any(one.selector == other.selector and one.before <= other.before for other in deletions.filters):
+            deletions.begin(one, by, "retention period")
     if not deletions.filters:
         return 0
-    rows = _apply_thoroughly(spark, path, deletions)
-    if (rows or deletions.unfinished) and not interrupted:
-        deletions.done(rows, 0, place(spark, path).version)
-    return rows
+    return _apply_thoroughly(spark, path, deletions)
 
 
 def keep_out(frame: DataFrame, filters: Sequence[Filter]) -> tuple[DataFrame, int]:
@@ -147,29 +157,74 @@ def keep_out(frame: DataFrame, filters: Sequence[Filter]) -> tuple[DataFrame, in
 
 
 def _apply_thoroughly(spark: SparkSession, path: str, deletions: Deletions) -> int:
-    """Apply all filters. If observations of a gateway, sensor or feature came back, forget their versions, too."""
+    """Apply all filters. If observations of a gateway, sensor or feature came back, forget their versions, too.
+
+    This also ends an interrupted retention period. Other interrupted deletions end when their command runs again.
+    """
+    interrupted = deletions.interrupted
     chosen = [one for one in deletions.filters if any(one.selector)]
     # After an interruption, the rows may be deleted already.
-    back = deletions.counted()[0] or (chosen and not open_table(spark, path).where(condition(chosen)).isEmpty())
+    back = (interrupted and _counted(spark, path, deletions)[0] > 0) or (
+        bool(chosen) and not open_table(spark, path).where(condition(chosen)).isEmpty()
+    )
     rows = _apply(spark, path, deletions)
     if back:
         forget_versions(spark, path, deletions)
+    if (rows or deletions.unfinished) and not interrupted:
+        deletions.done(rows, 0, place(spark, path).version)
     return rows
+
+
+def _counted(spark: SparkSession, path: str, deletions: Deletions) -> tuple[int, list[LastNumber]]:
+    """Return the rows that an interrupted deletion removed from this table, and the last numbers of their outboxes."""
+    if not (counted := deletions.counted()):
+        return 0, []
+    found = belonging(counted, history(spark, path, None))
+    return sum(one.rows for one in found), merged(last for one in found for last in one.last)
+
+
+def belonging(counted: Iterable[Counted], commits: Sequence[Any]) -> list[Counted]:
+    """Return those counts whose rows were deleted from the table with these commits, newest first.
+
+    An older copy of the table has no DELETE after the version of the count. It is not there either after
+    `forget_versions`, whose commit is the first one then.
+    """
+    operations = {commit["version"]: commit["operation"] for commit in commits}
+    first = commits[-1]
+    forgotten = "deleted" in (metadata(first) or {})
+    return [
+        one
+        for one in counted
+        if operations.get(one.version + 1) == "DELETE" or (forgotten and one.version + 1 < first["version"])
+    ]
+
+
+def merged(last: Iterable[LastNumber]) -> list[LastNumber]:
+    """Return the last number of each outbox: the highest one, with the number of all its deleted observations."""
+    found: dict[OutboxEpoch, LastNumber] = {}
+    for one in last:
+        outbox = OutboxEpoch(one.gateway, one.epoch)
+        other = found.get(outbox, LastNumber(*outbox, 0, 0))
+        found[outbox] = LastNumber(*outbox, max(one.seq, other.seq), one.deleted + other.deleted)
+    return list(found.values())
 
 
 def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Delete the rows of all filters from the newest version. Returns their number, also after an interruption."""
     version, positions = place(spark, path)
-    rows, last = deletions.counted()
+    rows, last = _counted(spark, path, deletions)
     table, matches = open_table(spark, path, version), condition(deletions.filters)
     if there := _last_numbers(table.where(matches), table, matches):
-        rows, last = sum(one.deleted for one in there), [one for one in there if one.seq]
-        deletions.count(rows, last)
+        more, highest = sum(one.deleted for one in there), [one for one in there if one.seq]
+        deletions.count(more, highest, version)
+        rows, last = rows + more, merged([*last, *highest])
         spark.sql(f"DELETE FROM {named(path)} WHERE {matches}")  # noqa: S608  contains no text of a user
     elif not rows and properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
         return 0
     spark.sql(f"ALTER TABLE {named(path)} SET TBLPROPERTIES ('{APPLIED}' = '{deletions.applied}')")
-    version = place(spark, path).version
+    before, version = version, place(spark, path).version
+    for number in range(before + 1, version + 1):
+        flush(path, number)
     # Rows with `lost` in place of the last numbers, unless an interrupted run has added them.
     reached = {row[:2]: row["seq"] for row in _maximum(open_table(spark, path, version)).collect()} if last else {}
     lacking = [one for one in last if one.seq > reached.get((one.gateway, one.epoch), 0)]
@@ -189,6 +244,7 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
     """
     folder = directory(path)
     assert folder is not None  # noqa: S101  the record of deletions requires a file system
+    flush_table(spark, path)
     before = spark.conf.get(_UNCHECKED, None)
     spark.conf.set(_UNCHECKED, "false")
     try:

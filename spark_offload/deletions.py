@@ -1,4 +1,4 @@
-"""Record of deletions: which observations must not be in the table, and who deleted how many of them.
+"""Record of deletions: the observations that must not be in the table, and how many of them each operator deleted.
 
 The record is a file next to the table, `.NAME.deletions`, because a version of the table that is restored must not
 bring deleted observations back. Each line is a JSON object that contains the SHA-256 of the previous line, so that a
@@ -82,6 +82,17 @@ class LastNumber:
     """Number of deleted observations."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows that a deletion was about to remove from a version of the table."""
+
+    version: int
+    """Version of the table before the removal; -1 if it is unknown."""
+    rows: int
+    last: tuple[LastNumber, ...]
+    """Last numbers of their outboxes."""
+
+
 def digest(iri: str) -> str:
     """Return the SHA-256 of an IRI in hexadecimal."""
     return hashlib.sha256(iri.encode("utf-8", "surrogatepass")).hexdigest()
@@ -113,6 +124,8 @@ class Deletions:
             content = b"" if self.path is None else self.path.read_bytes()
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise TableRefused(f"{self.path} cannot be read ({error}): make it readable for this user") from None
         try:
             for line in content.splitlines():
                 entry = json.loads(line)
@@ -162,24 +175,35 @@ class Deletions:
         ended = len(states) - states[::-1].index(DONE) if DONE in states else 0
         return [Filter(**entry["filter"]) for entry in self._entries[ended:] if entry["state"] == BEGUN]
 
-    def counted(self) -> tuple[int, list[LastNumber]]:
-        """Return the number of rows that an interrupted deletion has found, and the last numbers of their outboxes."""
+    @property
+    def interrupted(self) -> bool:
+        """Whether a deletion of a gateway, sensor or feature has begun and not ended, apart from retention periods."""
+        return any(any(one.selector) for one in self.unfinished)
+
+    def counted(self) -> list[Counted]:
+        """Return what an interrupted deletion has found, at most once for each version of the table."""
+        found: dict[int, Counted] = {}
         for entry in reversed(self._entries):
             if entry["state"] == DONE:
                 break
             if entry["state"] == COUNTED:
-                return int(entry["rows"]), [LastNumber(**one) for one in entry["last"]]
-        return 0, []
+                last = tuple(LastNumber(**one) for one in entry["last"])
+                one = Counted(int(entry.get("table_version", -1)), int(entry["rows"]), last)
+                found.setdefault(one.version, one)
+        return list(found.values())
 
     def begin(self, one: Filter, by: str, reason: str) -> None:
-        """Put a filter in force, durably. `by` is the user. Raises `TableRefused`."""
-        if one in self.unfinished:
+        """Put a filter in force, durably, unless an unfinished one includes it. `by` is the user.
+
+        Raises `TableRefused`.
+        """
+        if any(one.selector == other.selector and one.before <= other.before for other in self.unfinished):
             return
         self._add({"state": BEGUN, "by": by, "filter": asdict(one), "reason": reason})
 
-    def count(self, rows: int, last: Iterable[LastNumber]) -> None:
-        """Record what a deletion is about to remove from the table."""
-        self._add({"state": COUNTED, "rows": rows, "last": [asdict(one) for one in last]})
+    def count(self, rows: int, last: Iterable[LastNumber], version: int) -> None:
+        """Record what a deletion is about to remove from a version of the table."""
+        self._add({"state": COUNTED, "rows": rows, "last": [asdict(one) for one in last], "table_version": version})
 
     def done(self, rows: int, files: int, version: int) -> None:
         """Record the end of a deletion: deleted rows, removed files of segments, and the version of the table."""

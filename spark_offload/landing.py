@@ -170,12 +170,25 @@ class LandingZone:
         """Return for each epoch `last`, the last number in the table, and `table_version`, the version that added it.
 
         Returns an empty mapping if the file is missing or damaged; the next round of the ingester writes it again.
-        The file is read again only if it has changed: a round looks at those of all gateways.
+        If it cannot be read at the moment, returns what it had before. The file is read again only if it has changed: a
+        round looks at those of all gateways.
         """
+        try:
+            return self._read_acknowledged(gateway)
+        except OSError:
+            return self._acknowledged[gateway][1] if gateway in self._acknowledged else {}
+
+    def is_acknowledged(self, segment: PendingSegment) -> bool:
+        """Return whether observations of a segment were acknowledged: its gateway has deleted these."""
+        epochs = self.acknowledged(segment.outbox.gateway)
+        return segment.first <= epochs.get(segment.outbox.epoch, {}).get("last", 0)
+
+    def _read_acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
+        """Return the same as `acknowledged`. Raises `OSError` if the file exists and cannot be read."""
         path = self.folder / gateway / ACKNOWLEDGED
         try:
             status = path.stat()
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return {}
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
         known = self._acknowledged.get(gateway)
@@ -193,7 +206,11 @@ class LandingZone:
         for outbox, last in positions.items():
             by_gateway.setdefault(outbox.gateway, {})[outbox.epoch] = last
         for gateway, epochs in by_gateway.items():
-            before = self.acknowledged(gateway)
+            try:
+                before = self._read_acknowledged(gateway)
+            except OSError as error:  # without it, the new content could decrease an acknowledgement
+                failed.append((self.folder / gateway / ACKNOWLEDGED, error))
+                continue
             after = dict(before)
             for epoch, last in epochs.items():
                 if last > before.get(epoch, {}).get("last", 0):
@@ -281,13 +298,14 @@ def sync(path: Path) -> None:
 
 
 def _acknowledged(path: Path) -> dict[str, dict[str, int]]:
+    """Read acknowledgements; none if they are damaged or gone. Raises `OSError` otherwise."""
     try:
         body: Any = json.loads(_content(path, _MOST_ACKNOWLEDGED))
         return {
             str(epoch): {"last": int(entry["last"]), "table_version": int(entry["table_version"])}
             for epoch, entry in body["acknowledged"].items()
         }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

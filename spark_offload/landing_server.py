@@ -33,6 +33,8 @@ GRACE: Final = 5
 """Seconds that running requests may take at shutdown. Received bytes of a part are kept."""
 _FILES: Final = 200
 """Open files apart from connections. Connections that were just replaced count for a moment, too."""
+_BACKLOG: Final = 128
+"""Connections that the kernel holds until the server accepts them. They have no deadline and no slot."""
 _LINGER: Final = 1.0
 """Seconds before a rejected connection is closed, so that the client can read the response."""
 
@@ -66,6 +68,7 @@ def server_config(app: Starlette, slots: ConnectionSlots[_Protocol], tls: ssl.SS
         server_header=False,
         timeout_keep_alive=3600,  # bytes before a request would end this timer, so that _Protocol has its own
         timeout_graceful_shutdown=GRACE,
+        backlog=_BACKLOG,
     )
 
 
@@ -123,6 +126,10 @@ class _Protocol(HttpToolsProtocol):
     _unknown: asyncio.TimerHandle | None = None
     _header: int = 0
     """Received bytes of the current header; -1 once it is complete, until the next request begins."""
+    _outside: int = -1
+    """Received bytes of a chunked body since the header of a chunk, or -1 while they are data or no chunk began."""
+    _incomplete = False
+    """Whether the body of the latest request is incomplete."""
     _early: bytearray | None = None
     """Data that arrives between the end of the TLS handshake and the start of HTTP."""
     _turned_away = False
@@ -177,16 +184,41 @@ class _Protocol(HttpToolsProtocol):
             return
         if self._header >= 0:
             self._header += len(data)
+        if self._outside >= 0:
+            self._outside += len(data)
         super().data_received(data)
-        # The parser buffers a header until it is complete, so bytes outside a body must be counted here.
-        if self._header > HEADER_BYTES:
+        # The parser buffers a header or trailer until it is complete, so bytes outside a body must be counted here.
+        if self._header > HEADER_BYTES or self._outside > HEADER_BYTES:
             self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._header = 0
+        self._incomplete = True
         self._wait(HEADER_TIME)
         self.scope.setdefault("state", {})[AUTHENTICATED] = self.authenticated
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Store a header. A trailer (RFC 9112, section 7.1.2) ends the connection: it could be as long as the body."""
+        if self._header < 0:
+            self.transport.close()
+            return
+        super().on_header(name, value)
+
+    def on_chunk_header(self) -> None:
+        """Count bytes until data arrives: after the header of the last chunk, which has no data, they are trailers."""
+        self._outside = 0
+
+    def on_body(self, body: bytes) -> None:
+        self._outside = -1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._outside = -1
+        self._incomplete = False
+        super().on_message_complete()
+        if self.cycle.response_complete and not self.pipeline and not self.transport.is_closing():
+            self._wait_for_request()
 
     def on_headers_complete(self) -> None:
         self._header = -1
@@ -194,12 +226,25 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the end of one that was sent early.
+        """Wait for the next request, or for the end of one that was sent early."""
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def _wait_for_request(self) -> None:
+        """Wait for the next request, but longer while the client reads the response, or a gateway sends its body.
 
         Bytes before its first line do not extend the time, although uvicorn's own timer ends with them.
         """
-        self._wait(REQUEST_TIME if self.pipeline else KEEP_ALIVE)
-        super().on_response_complete()
+        sending = self._incomplete and self.slots.known(self)
+        if self.pipeline or sending or self.transport.get_write_buffer_size():
+            self._wait(REQUEST_TIME)
+        else:
+            self._wait(KEEP_ALIVE, self._end)
+
+    def _end(self) -> None:
+        """Close the connection after all data was sent, or abort it if the client does not read them."""
+        self._wait(HEADER_TIME)
+        self.transport.close()
 
     def authenticated(self, gateway: str) -> None:
         """Note that the current request has the valid token of a gateway."""
@@ -219,11 +264,11 @@ class _Protocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
 
-    def _wait(self, seconds: float) -> None:
-        """Abort the connection after this time, unless its next phase begins."""
+    def _wait(self, seconds: float, end: Callable[[], None] | None = None) -> None:
+        """Call `end` after this time, by default `abort`, unless the next phase of the connection begins."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.loop.call_later(seconds, self.abort)
+        self._deadline = self.loop.call_later(seconds, end or self.abort)
 
     def _turn_away(self) -> None:
         self._turned_away = True

@@ -53,12 +53,15 @@ class LandingSize:
         began = time.monotonic()
         with self._guard:
             earlier = self._added
-        size = size_of(self._folder)
-        with self._guard:
-            self._before, self._added = size, self._added - earlier
-            now = time.monotonic()
-            self._due = now + max(MEASURED, _SHARE * (now - began))
-            self._measuring = False
+        try:
+            size = size_of(self._folder)
+            with self._guard:
+                self._before, self._added = size, self._added - earlier
+        finally:
+            with self._guard:
+                now = time.monotonic()
+                self._due = now + max(MEASURED, _SHARE * (now - began))
+                self._measuring = False
 
 
 def size_of(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """Removal of segments with deleted observations from the landing zone and its quarantine.
 
-A segment that is not in the table yet is not lost: its gateway sends it again, and the ingester leaves out the deleted
-observations.
+A segment that is not in the table yet is sent again if its outbox still has it, and the ingester leaves out the deleted
+observations. A gateway that has begun a new epoch does not send segments of earlier ones (`affected` lists them).
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import contextlib
 import gzip
 import re
 import zlib
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 from edge.outbox.observation import ObservationContext
-from edge.outbox.segment import MANIFEST, STEM, SegmentDamaged, SegmentManifest, SegmentNewer
+from edge.outbox.segment import MANIFEST, ROWS, STEM, SegmentManifest
 from edge.outbox.segment_validation import MOST_ROW_BYTES
 from spark_offload.deletions import Filter, digest
-from spark_offload.landing import QUARANTINE, REASON, LandingZone, PendingSegment
-from spark_offload.uploads import UPLOADS
+from spark_offload.landing import QUARANTINE, REASON, LandingZone, OutboxEpoch, PendingSegment, age
+from spark_offload.uploads import KEPT, UPLOADS
 
 _IRI: Final = re.compile(r"<([^<>]*)>")
 _UPLOAD: Final = re.compile(r"(.+)\.[0-9a-f]{16}\.[^.]+\..+")
@@ -48,6 +49,7 @@ def remove_segments(landing: LandingZone, one: Filter) -> int:
             for segment in landing.segments(outbox):
                 if _has(landing, segment, one, unreadable=False):
                     removed += _remove(segment)
+            removed += _remove_abandoned(landing, outbox, 0.0 if one.gateway else KEPT)
     for manifest in sorted((landing.folder / QUARANTINE).glob(f"*/*/*{REASON}")):
         gateway, epoch = manifest.parent.parent.name, manifest.parent.name
         stem = manifest.name.removesuffix(REASON)
@@ -59,13 +61,27 @@ def remove_segments(landing: LandingZone, one: Filter) -> int:
     return removed + _remove_uploads(landing.folder / UPLOADS, one)
 
 
+def affected(landing: LandingZone, one: Filter, positions: Mapping[OutboxEpoch, int]) -> list[PendingSegment]:
+    """Return the segments that `remove_segments` removes and that are not in the table. Raises `OSError`.
+
+    `positions` are the last numbers in the table. Quarantined segments are not included.
+    """
+    return [
+        segment
+        for outbox in landing.outboxes()
+        if one.gateway in ("", outbox.gateway)
+        for segment in landing.segments(outbox)
+        if segment.last > positions.get(outbox, 0) and _has(landing, segment, one, unreadable=False)
+    ]
+
+
 def _has(landing: LandingZone, segment: PendingSegment, one: Filter, *, unreadable: bool) -> bool:
     """Return whether a segment has observations of a filter, and `unreadable` if it cannot be read."""
     try:
         manifest = landing.manifest(segment)
         found = may_contain(manifest, one)
         return _quads_name(landing.rows(segment, manifest), one) if found is None else found
-    except (SegmentDamaged, SegmentNewer, OSError, EOFError, ValueError, zlib.error):
+    except (FileNotFoundError, gzip.BadGzipFile, EOFError, ValueError, zlib.error):  # also of segments
         return unreadable
 
 
@@ -83,6 +99,17 @@ def _remove(segment: PendingSegment) -> int:
     for path in (segment.rows, segment.manifest, segment.manifest.with_suffix(REASON)):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+            removed += 1
+    return removed
+
+
+def _remove_abandoned(landing: LandingZone, outbox: OutboxEpoch, kept: float) -> int:
+    """Remove rows without a manifest that are at least `kept` seconds old. Their gateway sends them again."""
+    removed = 0
+    for rows in sorted((landing.folder / outbox.gateway / outbox.epoch).glob(f"*{ROWS}")):
+        base = rows.name.removesuffix(ROWS)
+        if STEM.fullmatch(base) and not rows.with_name(base + MANIFEST).exists() and age(rows) >= kept:
+            rows.unlink(missing_ok=True)
             removed += 1
     return removed
 

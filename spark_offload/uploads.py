@@ -25,6 +25,7 @@ from edge.outbox.segment import (
     GATEWAY,
     MANIFEST,
     MOST_MANIFEST_BYTES,
+    MOST_READ_BYTES,
     ROWS,
     STEM,
     SegmentDamaged,
@@ -90,6 +91,12 @@ class Name(NamedTuple):
     def is_manifest(self) -> bool:
         """Whether the file is a manifest, which completes a segment."""
         return self.file.endswith(MANIFEST)
+
+    @property
+    def most(self) -> int:
+        """Maximum size of the manifest in bytes. That of a single row may be longer: it cannot be divided."""
+        first, last = self.file.removesuffix(MANIFEST).split("-")
+        return MOST_READ_BYTES if int(first) == int(last) else MOST_MANIFEST_BYTES
 
     @property
     def path(self) -> Path:
@@ -158,8 +165,8 @@ class Uploads:
 
     def check_size(self, name: Name, size: int) -> None:
         """Raise `UploadTooLarge` if a file of this many bytes is too large."""
-        if name.is_manifest and size > MOST_MANIFEST_BYTES:
-            raise UploadTooLarge(f"{name.file} exceeds {MOST_MANIFEST_BYTES} bytes: update the gateway")
+        if name.is_manifest and size > name.most:
+            raise UploadTooLarge(f"{name.file} exceeds {name.most} bytes: update the gateway")
         if size > self._largest:
             raise UploadTooLarge(
                 f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments"

@@ -66,7 +66,8 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
         sha256=hashlib.sha256(data).hexdigest(),
         contexts=stored.contexts({context for _, context, _ in rows}),
     )
-    if len(manifest.contexts) > 1 and len(manifest.to_json()) > MOST_MANIFEST_BYTES:
+    # A single row stays, however long its context is: receivers accept its manifest up to `MOST_READ_BYTES`.
+    if len(rows) > 1 and len(manifest.to_json()) > MOST_MANIFEST_BYTES:
         return cut(stored, first, first + len(rows) // 2 - 1)
     return Segment(manifest, data)
 

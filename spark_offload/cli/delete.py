@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edge.outbox.segment import GATEWAY
 from spark_offload.cli.kinds import Timestamp
 from spark_offload.cli.spark import Start, with_spark
+from spark_offload.errors import IngestFailed, LandingRefused
 from spark_offload.landing import LandingZone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_offload.deletions import Filter
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,7 +47,8 @@ def delete(
     """Delete the observations that meet all given conditions: from the table, its older versions and their statistics,
     from the landing zone and its quarantine.
 
-    Waiting segments are ingested first. Such observations are not ingested afterwards, and are deleted again if an
+    Waiting segments are ingested first. Those that must wait longer are listed and removed; their gateway sends them
+    again if it still has them. Such observations are not ingested afterwards, and are deleted again if an
     older copy of the table or another program brings them back. The file .NAME.deletions next to the table records the
     conditions; keep it with the table. Stored quads that contain the IRI are deleted, too.
 
@@ -61,7 +69,6 @@ def delete(
     from spark_offload.delete import begin, found
     from spark_offload.delete import delete as delete_observations
     from spark_offload.deletions import LATEST, Filter, digest, user
-    from spark_offload.ingest import rounds
 
     end = (before or datetime.now(UTC)) - _BEGINNING
     wanted = Filter(
@@ -74,9 +81,7 @@ def delete(
         count = found(spark, table, wanted)
         click.confirm(f"Delete {count:,} observations from {table}, and such ones that arrive later?", abort=True)
     begin(spark, table, wanted, user(), reason)
-    # Segments that can be ingested are, so that their other observations do not depend on their gateway.
-    for _ in rounds(spark, zone, table):
-        pass
+    _ingest(spark, zone, table, wanted, ask=not yes)
     done = delete_observations(spark, zone, table, wanted, user(), reason)
     click.echo(
         f"deleted {done.rows:,} observations, and {done.files:,} files of the landing zone"
@@ -84,3 +89,35 @@ def delete(
     )
     if later := found(spark, table, replace(wanted, before=LATEST)):
         click.echo(f"{later:,} such observations have later times and stay: delete them with --before", err=True)
+
+
+def _ingest(spark: SparkSession, zone: LandingZone, table: str, wanted: Filter, *, ask: bool) -> None:
+    """Ingest waiting segments, so that their other observations do not depend on their gateway. List those that remain.
+
+    Raises `IngestFailed`, `LandingRefused` if observations that no gateway has any more would be lost.
+    """
+    from spark_offload.delete import refuse_missing
+    from spark_offload.ingest import rounds
+    from spark_offload.positions import place
+    from spark_offload.segment_deletion import affected
+
+    failed: IngestFailed | None = None
+    try:
+        for _ in rounds(spark, zone, table):
+            pass
+    except IngestFailed as error:  # it may concern other segments, which must not delay the deletion
+        failed = error
+        click.echo(str(error), err=True)
+    positions = place(spark, table).positions
+    refuse_missing(zone, table, positions)
+    try:
+        waiting = affected(zone, wanted, positions)
+    except OSError as error:
+        raise LandingRefused(f"{zone.folder} cannot be read ({error}): make it readable, and repeat") from error
+    if not waiting:
+        return
+    click.echo("\n".join(f"{one} waits, and is removed with its other observations" for one in waiting), err=True)
+    if failed is not None and any(zone.is_acknowledged(one) for one in waiting):
+        raise failed  # their gateways have deleted these observations: they must be ingested first
+    if ask:
+        click.confirm("Remove these segments, which are not in the table?", abort=True)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from edge.security import certificates
@@ -81,13 +85,15 @@ def test_a_body_has_a_minimum_rate() -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, str]]:
-    """Serve a landing zone. Yield the port and the token of the gateway g1."""
+async def serving(
+    folder: Path, tls: ssl.SSLContext | None = None, app: Starlette | None = None
+) -> AsyncIterator[tuple[int, str]]:
+    """Serve a landing zone, or another application. Yield the port and the token of the gateway g1."""
     (folder / "landing").mkdir()
     gateways = Gateways(folder / "gateways.json")
     token = gateways.add("g1")
     uploads = Uploads(folder / "landing", largest=1 << 20, most=1 << 30)
-    config = server_config(LandingReceiver(uploads, gateways).app(), ConnectionSlots(10), tls)
+    config = server_config(app or LandingReceiver(uploads, gateways).app(), ConnectionSlots(10), tls)
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
@@ -172,3 +178,77 @@ async def test_a_body_that_is_too_slow_gets_status_408(tmp_path: Path, monkeypat
         assert (await rest(reader)).startswith(b"HTTP/1.1 408")
         await ended(writer)
     assert len((tmp_path / "landing" / ".uploads" / f"g1.{manifest.epoch}.{manifest.stem}.tsv.gz").read_bytes()) == 5
+
+
+CHUNKED = b"POST /v1/outboxes/g1 HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n"
+
+
+@pytest.mark.parametrize(
+    "trailers", [b"x: y\r\n\r\n", b"x: " + b"y" * (40 << 10), b"x" * (40 << 10)], ids=["whole", "value", "name"]
+)
+async def test_trailers_end_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trailers: bytes) -> None:
+    """They would be stored without a limit, also for clients without a token."""
+    for name in ("HEADER_TIME", "KEEP_ALIVE", "REQUEST_TIME", "UNKNOWN_TIME"):
+        monkeypatch.setattr(landing_server, name, 600.0)
+    async with serving(tmp_path) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CHUNKED)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 405")
+        writer.write(trailers)
+        async with asyncio.timeout(20):
+            await rest(reader)
+        await ended(writer)
+
+
+async def test_large_chunks_are_not_trailers(tmp_path: Path) -> None:
+    manifest, rows = segment(1, 10)
+    rows += b"x" * (300 << 10)
+    header = "".join(f"{key}: {value}\r\n" for key, value in reported(0, whole=rows).items())
+    async with serving(tmp_path) as (port, token):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {token}\r\n{header}"
+        writer.write(f"{request}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n".encode())
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(rows), rows))
+        assert (await rest(reader)).startswith(b"HTTP/1.1 201")
+        await ended(writer)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Record the deadlines that connections get."""
+    found: list[float] = []
+    wait = landing_server._Protocol._wait
+
+    def recorded(self: landing_server._Protocol, seconds: float, end: Callable[[], None] | None = None) -> None:
+        found.append(seconds)
+        wait(self, seconds, end)
+
+    monkeypatch.setattr(landing_server._Protocol, "_wait", recorded)
+    return found
+
+
+async def test_a_response_that_is_read_slowly_has_the_time_of_a_request(tmp_path: Path, waits: list[float]) -> None:
+    async def large(_: Request) -> Response:
+        return Response(b"x" * (32 << 20))
+
+    async with serving(tmp_path, app=Starlette(routes=[Route("/", large)])) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        await eventually(lambda: len(waits) == 4, "the end of the response")
+        assert waits[-1] == REQUEST_TIME
+        await ended(writer)
+
+
+async def test_the_body_of_a_gateway_may_arrive_after_the_response(tmp_path: Path, waits: list[float]) -> None:
+    manifest, _ = segment(1, 10)
+    async with serving(tmp_path) as (port, token):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {token}\r\n"
+        writer.write(f"{request}Upload-Offset: 0\r\nContent-Length: {2 << 20}\r\n\r\n".encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 413")
+        assert waits[-1] == REQUEST_TIME
+        writer.write(b"x" * (2 << 20))
+        await writer.drain()
+        await eventually(lambda: waits[-1] == landing_server.KEEP_ALIVE, "the end of the body")
+        await ended(writer)

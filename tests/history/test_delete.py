@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from history_data import DAY, EX, MIDNIGHT, readings
 from ingest_sender import EPOCH, Sender
 
 from edge.outbox.observation import XSD, Cells, ObservationContext
+from spark_offload import commit
 from spark_offload import delete as deletion
 from spark_offload.cli import edge_history
 from spark_offload.deletions import Deletions, Filter, digest
@@ -22,11 +25,11 @@ from spark_offload.errors import TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.maintain import maintain
-from spark_offload.positions import place
+from spark_offload.positions import history, place
 from spark_offload.table import named, open_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -103,10 +106,44 @@ def store(spark: SparkSession, filled: Path, tmp_path: Path) -> Store:
     return Store(spark, tmp_path)
 
 
-def test_deleted_observations_leave_no_traces_and_do_not_come_back(store: Store, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def synced(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, set[str]]]:
+    """Record which files were synced when VACUUM began, and which ones the table had then."""
+    found: dict[str, set[str]] = {}
+    paths: set[str] = set()
+    sql, sync = store.spark.sql, commit.sync
+
+    def recorded(path: Path) -> None:
+        paths.add(str(path))
+        sync(path)
+
+    def watched(text: str) -> DataFrame:
+        if text.startswith("VACUUM"):
+            log = store.table / "_delta_log"
+            read = [str(store.table / one) for one in deltalake.DeltaTable(store.table).file_uris()]
+            found["files"] = {
+                *read,
+                *(str(Path(one).parent) for one in read),
+                *(str(one) for one in log.iterdir() if one.is_file()),
+            }
+            found["files"].add(str(log))
+            found["VACUUM"] = set(paths)
+        return sql(text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "sync", recorded)
+        patch.setattr(store.spark, "sql", watched)
+        yield found
+
+
+def test_deleted_observations_leave_no_traces_and_do_not_come_back(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(store.table, tmp_path / "copy")
-    done = store.delete()
+    with synced(store, monkeypatch) as before:
+        done = store.delete()
     assert done.rows == 19
+    assert before["VACUUM"] >= before["files"]
     assert done.files == 6
     shutil.move(tmp_path / "copy", tmp_path.parent / f"{tmp_path.name}-copy")
     store.assert_no_traces()
@@ -186,9 +223,22 @@ def test_an_interrupted_deletion_continues(store: Store, monkeypatch: pytest.Mon
     assert Deletions(str(store.table)).unfinished == []
 
 
-def test_old_observations_are_dropped(store: Store) -> None:
+def test_old_observations_are_dropped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.fromtimestamp(MIDNIGHT / 1e6, UTC).replace(day=2)
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion, "append", killed)
+        with pytest.raises(Killed):
+            maintain(store.spark, str(store.table), drop=now, by="ann")
+    commits = len(history(store.spark, str(store.table), None))
     assert maintain(store.spark, str(store.table), drop=now, by="ann").deleted == 18
+    assert Deletions(str(store.table)).unfinished == [], "the interrupted retention period has ended"
+    assert maintain(store.spark, str(store.table), drop=now.replace(day=1), by="ann").deleted == 0
+    assert len(Deletions(str(store.table)).entries) == 3, "a weaker one is not recorded"
+    assert len(history(store.spark, str(store.table), None)) > commits, "old versions are kept"
     left = [row.date for row in open_table(store.spark, str(store.table)).where("lost IS NULL").collect()]
     assert {day.isoformat() for day in left} == {"2026-01-02", "2026-01-03"}
     late = Sender(store.landing, OBSERVATIONS, gateway="box-2")
@@ -216,3 +266,8 @@ def test_delete_command(store: Store) -> None:
     assert dropped.output.startswith("deleted 12 observations\n")
     assert store.numbers() == []
     assert place(store.spark, str(store.table)).positions == {BOX: 30}
+    waiting = Sender(store.landing, OBSERVATIONS, epoch="00000000000000bb").send(12, 13)
+    asked = CliRunner().invoke(edge_history, ["delete", "--sensor", SENSOR, *options], input="y\nn\n")
+    assert f"box-1/00000000000000bb/{waiting.stem} waits, and is removed with its other observations" in asked.stderr
+    assert asked.exit_code == 1
+    assert waiting.exists()

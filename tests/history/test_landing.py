@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
@@ -283,6 +284,25 @@ def test_acknowledgements_grow_and_are_rebuilt(tmp_path: Path, sender: Sender) -
     landing.acknowledge({BOX: 10}, 5)
     assert landing.acknowledged("box-1") == {EPOCH: {"last": 10, "table_version": 5}}
     assert {path.name for path in tmp_path.iterdir()} == {"box-1"}
+
+
+def test_acknowledgements_that_cannot_be_read_do_not_decrease(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transient error of a network file system is not taken for an empty file, and not remembered."""
+    sender.send(1, 10)
+    LandingZone(tmp_path).acknowledge({BOX: 10}, 3)
+    landing = LandingZone(tmp_path)
+
+    def failing(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_offload.landing._content", failing)
+        assert landing.acknowledged("box-1") == {}
+        assert [path.name for path, _ in landing.acknowledge({BOX: 7}, 4)] == ["ack.json"]
+    assert sender.acknowledged == 10
+    assert landing.acknowledged("box-1") == {EPOCH: {"last": 10, "table_version": 3}}
 
 
 def test_ingested_segments_are_removed_later(tmp_path: Path, sender: Sender) -> None:

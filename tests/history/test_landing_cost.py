@@ -115,3 +115,14 @@ def test_the_size_is_measured_in_the_background(tmp_path: Path, monkeypatch: pyt
     size = LandingSize(tmp_path)
     (tmp_path / "new").write_bytes(b"y" * 300)
     wait_for(lambda: size.current() == size_of(tmp_path), what="a new measurement")
+
+
+def test_a_measurement_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = LandingSize(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.delattr(landing_size, "size_of")
+        with pytest.raises(NameError):
+            size._measure()
+    monkeypatch.setattr(size, "_due", 0.0)
+    (tmp_path / "new").write_bytes(b"y" * 300)
+    wait_for(lambda: size.current() == size_of(tmp_path), what="a new measurement")
