@@ -35,6 +35,7 @@ class TokenGuard:
         self._tokens = tokens
         self._contexts = contexts
         self._issuers = issuers
+        _ = tokens.ring  # read now, so that the log names a damaged key at the start
         self._watched: dict[str, list[_Watched]] = {}
         """By the identity of the client."""
         self._granted: tuple[RegisteredClient, SigningKey | None] | None = None
