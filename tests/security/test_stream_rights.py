@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import Any
 
 import httpx
@@ -338,12 +340,14 @@ def test_after_a_restart_a_revoked_client_has_no_running_query(tmp_path, callbac
         for client in ("reader", "second"):
             gateway.as_client(client).query(client, text_of(client))
         gateway.kill()
+        with contextlib.closing(sqlite3.connect(gateway.directory / "streams.sqlite3")) as store:
+            ((reports,),) = store.execute("SELECT number FROM queries WHERE name = 'second'").fetchall()
         with clients_of(gateway.directory) as clients:
             clients.revoke("second")
         gateway.start()
         states = {each["name"]: each["state"] for each in gateway.as_client("operator").ok("GET", "/queries")}
         assert states == {"reader": "running", "second": "failed"}
         found = gateway.ok("GET", path_of("queries", "second"))
-        assert (found["reports"], "revoked" in found["reason"]) == (0, True)
+        assert (found["reports"], "revoked" in found["reason"]) == (reports, True)
     finally:
         gateway.close()
