@@ -19,7 +19,6 @@ before the last `now`. With CHANGE it enters at once, with all others at the nex
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
 
 from edge.streams.count_window import CountContent, CountWindow
 from edge.streams.model import Element, Kind, Report, WindowDefinition
@@ -28,7 +27,7 @@ from edge.streams.slide import Content, Slide, Window
 from edge.streams.time_window import LandmarkContent, TimeContent
 from edge.streams.timed_windows import AlignedWindow, ChangingWindow
 
-__all__ = ["Slide", "Window", "affected", "content_at", "make_window", "session_reports"]
+__all__ = ["Slide", "Window", "affected", "make_window"]
 
 _BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
 
@@ -80,11 +79,6 @@ def _last_end(definition: WindowDefinition, time: int) -> int:
     return definition.start + (time - definition.start) // step * step
 
 
-def _end_at(definition: WindowDefinition, time: int) -> int:
-    """Return the end of the content at `time`: elements before it are inside, if they are not too old."""
-    return time + 1 if definition.report is Report.CHANGE else _last_end(definition, time)
-
-
 def _content(definition: WindowDefinition, end: int, lateness: int, history: Iterable[Element]) -> Content:
     """Return the content of a window just before `end`."""
     content: Content
@@ -106,7 +100,7 @@ def affected(definition: WindowDefinition, element: Element, begin: int, until: 
     """Return the times in (begin, until] of reports of a time or landmark window whose content contains an element.
 
     Empty for other windows: for those that count by arrival no element is late; the reports of sessions depend on other
-    elements, see `session_reports`. Empty for CHANGE: a late element enters at once, and past reports stay as they are.
+    elements, and corrections compute them again. Empty for CHANGE: a late element enters at once, and past reports stay.
     """
     if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is Report.CHANGE:
         return range(0)
@@ -115,62 +109,3 @@ def affected(definition: WindowDefinition, element: Element, begin: int, until: 
     last = until if definition.kind is Kind.LANDMARK else min(until, element.time + definition.size)
     step = _distance(definition)
     return range(_last_end(definition, max(begin, element.time)) + step, last + 1, step)
-
-
-def content_at(definition: WindowDefinition, elements: Iterable[Element], time: int) -> list[Element]:
-    """Return the content of a time, landmark or session window at `time`, in the order of element times. If the window
-    does not report at `time`, this is the content of its last report before, as other windows of a query see it.
-
-    `elements`: all elements that have arrived, in any order. Raises ValueError for a window that counts by arrival.
-    """
-    if definition.kind in _BY_ARRIVAL:
-        raise ValueError(f"The content of a {definition.kind} window depends on the order of arrival. Use its slides.")
-    ends_sessions = definition.kind is Kind.SESSION and definition.report in (Report.CLOSE, Report.NON_EMPTY)
-    end = time if ends_sessions else _end_at(definition, time)
-    if definition.kind is Kind.SESSION:
-        return _session_before(definition.size, elements, end, has_ended=ends_sessions)
-    begin = definition.start if definition.kind is Kind.LANDMARK else end - definition.size
-    return sorted(element for element in elements if begin <= element.time < end)
-
-
-def _session_before(pause: int, elements: Iterable[Element], end: int, *, has_ended: bool) -> list[Element]:
-    """Return the last session that ended until `end`, or else the session that is open just before `end`."""
-    for session in reversed(_sessions(pause, (element for element in elements if element.time < end))):
-        session_end = session[-1].time + pause
-        if session_end <= end if has_ended else session_end >= end:
-            return session
-        if not has_ended:
-            break
-    return []
-
-
-def session_reports(definition: WindowDefinition, elements: Iterable[Element], until: int) -> dict[int, list[Element]]:
-    """Return the reports with an element of a session window up to and including `until`, by their time.
-
-    `elements`: all elements that have arrived, in any order. The contents are in the order of element times. Empty for
-    CHANGE: a late element enters at once, and past reports stay as they are.
-    """
-    reports: dict[int, list[Element]] = {}
-    if definition.report is Report.CHANGE:
-        return reports
-    for session in _sessions(definition.size, elements):
-        end = session[-1].time + definition.size
-        if definition.report is not Report.PERIODIC:
-            if end <= until:
-                reports[end] = session
-            continue
-        first = _last_end(definition, session[0].time) + definition.period
-        for time in range(first, min(end, until) + 1, definition.period):
-            reports[time] = [element for element in session if element.time < time]
-    return reports
-
-
-def _sessions(pause: int, elements: Iterable[Element]) -> list[list[Element]]:
-    """Return the sessions of elements in the order of time."""
-    sessions: list[list[Element]] = []
-    for element in sorted(elements, key=attrgetter("time", "number")):
-        if sessions and element.time - sessions[-1][-1].time < pause:
-            sessions[-1].append(element)
-        else:
-            sessions.append([element])
-    return sessions

@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from edge.streams.model import Element, Kind, Report, WindowDefinition
-from edge.streams.windows import affected, content_at, make_window, session_reports
+from edge.streams.windows import affected, make_window
 
 TRIPLE = ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal("o"))
 DAY = 86_400_000_000
@@ -217,25 +217,6 @@ def test_many_reports_that_a_late_element_affects_cost_little():
 
 def test_a_changing_window_has_no_past_reports_to_correct():
     assert not affected(define(Kind.TIME, Report.CHANGE), Element(5, 1, ()), 0, 100)
-    assert session_reports(define(Kind.SESSION, Report.CHANGE), elements_at(1, 2), 100) == {}
-
-
-def test_sessions_are_reported_when_they_have_ended():
-    window = define(Kind.SESSION, size=5, step=0)
-    first, second, third = elements = elements_at(1, 4, 10)
-    assert session_reports(window, reversed(elements), 14) == {9: [first, second]}
-    assert session_reports(window, elements, 15) == {9: [first, second], 15: [third]}
-    assert content_at(window, elements, 9) == [first, second]
-    assert content_at(window, elements, 8) == []
-    assert content_at(window, elements, 14) == [first, second]
-
-
-def test_between_its_reports_a_window_has_the_content_of_the_last_one():
-    elements = elements_at(2, 7, 11)
-    assert content_at(define(Kind.TIME, size=10, step=5), elements, 14) == elements[:2]
-    assert content_at(define(Kind.TIME, Report.CHANGE, size=5), elements, 11) == elements[1:]
-    assert content_at(define(Kind.LANDMARK, size=0, step=5, start=5), elements, 14) == elements[1:2]
-    assert content_at(define(Kind.SESSION, Report.PERIODIC, 5, 0, period=4), elements, 10) == [elements[1]]
 
 
 def test_a_window_without_an_element_knows_the_time():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from window_oracle import CLOSES, WindowOracle, numbers
 
 from edge.streams.model import Element, Kind, Report, WindowDefinition
-from edge.streams.windows import affected, content_at, make_window, session_reports
+from edge.streams.windows import affected, make_window
 
 TRIPLE = ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal("o"))
 BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
@@ -190,61 +190,6 @@ def test_a_window_goes_on_from_the_elements_that_it_needs(kind, report):
                 renewed = make_window(story.definition, call, story.lateness, needed)
                 if report is Report.CHANGE:
                     assert numbers(renewed.content) == numbers(window.content)
-
-
-def corrected(story):
-    """Return the contents of the reports by their times, with the corrections that late elements make."""
-    definition, window, now = story.definition, story.window(), story.begin
-    contents, taken = {}, []
-    for call in story.calls:
-        if isinstance(call, int):
-            contents |= {slide.time: numbers(window.content) for slide in window.slides(call) if slide.report}
-            now = call
-            continue
-        before = session_reports(definition, taken, now) if definition.kind is Kind.SESSION else {}
-        window.take(call)
-        taken.append(call)
-        if definition.kind is not Kind.SESSION:
-            for time in affected(definition, call, story.begin, now):
-                contents[time] = numbers(content_at(definition, taken, time))
-            continue
-        after = session_reports(definition, taken, now)
-        for time in (before.keys() | after.keys()) - {time for time in before if before[time] == after.get(time)}:
-            if time > story.begin:
-                contents[time] = numbers(after.get(time, []))
-                if time not in after and definition.report is not Report.PERIODIC:
-                    del contents[time]
-    return contents
-
-
-@pytest.mark.parametrize("report", [Report.CLOSE, Report.NON_EMPTY, Report.PERIODIC])
-@pytest.mark.parametrize("kind", [Kind.TIME, Kind.LANDMARK, Kind.SESSION])
-def test_corrected_reports_do_not_depend_on_the_order_of_arrival(kind, report):
-    for story in stories(kind, report, 300):
-        elements = sorted(call for call in story.calls if isinstance(call, Element))
-        late = corrected(story)
-        story.calls = [*elements, story.calls[-1]]
-        assert late == corrected(story)
-
-
-@all_windows
-def test_content_at_is_that_of_the_reports(kind, report):
-    for story in stories(kind, report, 100):
-        elements = [call for call in story.calls if isinstance(call, Element)]
-        if kind in BY_ARRIVAL:
-            with pytest.raises(ValueError, match="order of arrival"):
-                content_at(story.definition, elements, 0)
-            assert not affected(story.definition, elements[0], -100, 100)
-            continue
-        window, now, inside = make_window(story.definition, story.begin), story.begin, ()
-        for each in elements:
-            window.take(each)
-        for slide in window.slides(40):
-            if slide.time > story.begin:
-                if now > story.begin:
-                    assert numbers(content_at(story.definition, elements, slide.time - 1)) == inside
-                inside, now = numbers(window.content), slide.time
-                assert numbers(content_at(story.definition, elements, now)) == inside
 
 
 @pytest.mark.parametrize("report", [Report.CLOSE, Report.NON_EMPTY, Report.PERIODIC])
