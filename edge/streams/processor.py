@@ -518,7 +518,6 @@ class Processor:
 
         `begins`: begins of windows in an earlier process; None: the query is new.
 
-
         Raises `EdgeError`; then it has no effect.
         """
         patterns = live_patterns(query.query)

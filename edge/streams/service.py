@@ -33,7 +33,7 @@ from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
 from edge.streams.processor import NewElement, Processor
 from edge.streams.report import TRIPLES, Report
-from edge.streams.running_query import Follower, RunningQuery
+from edge.streams.running_query import RunningQuery
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StoredObserver, StreamStore, parsed
 from edge.streams.waiting import WaitingReports
@@ -276,23 +276,6 @@ class StreamService:
         """End what `subscribe` started; None: it is no such subscription."""
         name = self._subscriptions.pop(spuid, None)
         return None if name is None else self.call(lambda processor, _now: processor.unsubscribe(name))
-
-    def follow(self, query: str, access: Access, follower: Follower) -> Future[Callable[[], None]]:
-        """Call a function with each durable report of a query, on the thread. Returns how to end that."""
-        key = object()
-
-        def end() -> None:
-            def remove() -> None:
-                for each in self._processor.all_queries():
-                    each.followers.pop(key, None)
-
-            self._put(remove)
-
-        def begin(processor: Processor, _now: int) -> Callable[[], None]:
-            processor.query(query, access).followers[key] = follower
-            return end
-
-        return self.call(begin)
 
     # The thread
 
