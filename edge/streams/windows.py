@@ -99,8 +99,8 @@ def _content(definition: WindowDefinition, end: int, lateness: int, history: Ite
 def affected(definition: WindowDefinition, element: Element, begin: int, until: int) -> range:
     """Return the times in (begin, until] of reports of a time or landmark window whose content contains an element.
 
-    Empty for other windows: for those that count by arrival no element is late; the reports of sessions depend on other
-    elements, and corrections compute them again. Empty for CHANGE: a late element enters at once, and past reports stay.
+    Empty for other windows: for those that count by arrival no element is late, and the reports of sessions depend on
+    other elements. Empty for CHANGE: a late element enters at once, and past reports stay as they are.
     """
     if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is Report.CHANGE:
         return range(0)
