@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
-from edge.mapping.compiling import TOPIC
+from edge.mapping.captures import TOPIC
 from edge.mapping.jsonpath import MEMBER, JsonPath
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage

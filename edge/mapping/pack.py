@@ -17,9 +17,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
-from edge.mapping.compiling import TOPIC, MappingCompiler, shared_observation
+from edge.mapping.captures import TOPIC
+from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
+from edge.mapping.file_units import FileUnits
 from edge.mapping.model import FileSpec, Listing17Entry
+from edge.mapping.rule_warnings import shared_observation
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.serial_model import SerialSpec
 from edge.mapping.serial_ports import SerialPort, serial_port
@@ -246,16 +249,8 @@ class _Loader:
         # Otherwise each use of the prefix would be a fault, too.
         namespaces.update({prefix: STAND_IN for prefix in spec.namespaces if prefix not in namespaces})
         faults = FaultsOfTable()
-        compiler = MappingCompiler(
-            self.name,
-            namespaces,
-            spec.units,
-            spec.defaults,
-            own=self.own,
-            limits=self.limits,
-            strict=self.strict,
-            faults=faults,
-        )
+        units = FileUnits(spec.units, namespaces, strict=self.strict, faults=faults)
+        compiler = MappingCompiler(self.name, namespaces, units, spec.defaults, own=self.own, limits=self.limits)
         self._report(faults)
         mappings = []
         observations: dict[object, CompiledMapping] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,12 +32,14 @@ class PayloadPlace:
     record: NamePattern = field(default_factory=NamePattern)
     record_unit: NamePattern = field(default_factory=NamePattern)
     regex: re.Pattern[str] | None = None
+    captures: Sequence[str] = ()
+    """All captures that templates of the reading may use."""
+    many: Collection[str] = ()
+    """Those that may have several levels."""
 
 
-def find_place(
-    reading: ReadingSpec, payload: str, names: list[str], many: set[str]
-) -> tuple[PayloadPlace, list[str], set[str]]:
-    """Compile position, captures, and captures that may contain slashes."""
+def find_place(reading: ReadingSpec, payload: str, names: Sequence[str], many: Collection[str]) -> PayloadPlace:
+    """Compile the position. `names`, `many`: captures of the mapping. Raises `BadKeyError`."""
     _check_kind(reading, payload)
     place = PayloadPlace()
     known, several = [*names], {*many}
@@ -58,7 +61,7 @@ def find_place(
         place = replace(place, regex=regex)
     if twice := [each for each in known if known.count(each) > 1]:
         raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
-    return place, known, several
+    return replace(place, captures=known, many=several)
 
 
 def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
