@@ -269,34 +269,9 @@ class Gateway:
             from edge.gateway.mappings import Mappings
 
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
-            if settings.serial.enabled:
-                from edge.gateway.serial import Serial
-
-                self._serial = Serial(settings, engine, self._mappings, self.metrics)
-                await self._serial.start(self._stack)
-                watchdog.watch(self._serial.part)
-            self._mappings.start(self._stack)
-            watchdog.watch(Part("mappings", self._mappings.prove, ends=True))
-            if settings.mqtt.enabled:
-                from edge.gateway.mqtt import Mqtt
-
-                self._mqtt = Mqtt(
-                    settings,
-                    engine,
-                    sessions,
-                    self._mappings,
-                    self.metrics,
-                    guard=guard,
-                    rate_limit=rate_limit,
-                    resume_registry=resume_registry,
-                    health=self._health_of_clients,
-                )
-                await self._mqtt.start(self._stack, tls)
-                self.endpoints.update(self._mqtt.endpoints)
-                watchdog.watch(*self._mqtt.parts)
-            elif settings.serial.enabled:
-                timeout = settings.shutdown.timeout * 0.2
-                watchdog.watch(self._mappings.start_actuation(self._stack, None, self.metrics, timeout))
+            await self._start_mapped(
+                self._mappings, engine, sessions, watchdog, guard, rate_limit, resume_registry, tls
+            )
         if settings.host.enabled:
             from edge.gateway.host import Host
 
@@ -306,6 +281,48 @@ class Gateway:
         if (self.settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
             await streams.restore()
         await asyncio.to_thread(self._settle, engine)
+
+    async def _start_mapped(
+        self,
+        mappings: Mappings,
+        engine: Scheduler,
+        sessions: SessionEngine,
+        watchdog: Watchdog,
+        guard: Guard,
+        rate_limit: RateLimit,
+        resume_registry: ResumeRegistry,
+        tls: Tls | None,
+    ) -> None:
+        """Start the inputs whose payloads the mappings turn into readings, and actuation."""
+        settings = self.settings
+        if settings.serial.enabled:
+            from edge.gateway.serial import Serial
+
+            self._serial = Serial(settings, engine, mappings, self.metrics)
+            await self._serial.start(self._stack)
+            watchdog.watch(self._serial.part)
+        mappings.start(self._stack)
+        watchdog.watch(Part("mappings", mappings.prove, ends=True))
+        if settings.mqtt.enabled:
+            from edge.gateway.mqtt import Mqtt
+
+            self._mqtt = Mqtt(
+                settings,
+                engine,
+                sessions,
+                mappings,
+                self.metrics,
+                guard=guard,
+                rate_limit=rate_limit,
+                resume_registry=resume_registry,
+                health=self._health_of_clients,
+            )
+            await self._mqtt.start(self._stack, tls)
+            self.endpoints.update(self._mqtt.endpoints)
+            watchdog.watch(*self._mqtt.parts)
+        elif settings.serial.enabled:
+            timeout = settings.shutdown.timeout * 0.2
+            watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
 
     def _make_streams(self, engine: Scheduler) -> RunningStreams:
         from edge.gateway.streams import RunningStreams
