@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def held(engine: Any) -> int:
 
 
 def rows(directory: Path) -> dict[str, str]:
-    with sqlite3.connect(directory / "edge.sqlite3") as file:
+    with closing(sqlite3.connect(directory / "edge.sqlite3")) as file:
         return dict(file.execute("SELECT name, value FROM meta WHERE name LIKE 'added:%'"))
 
 
