@@ -72,7 +72,11 @@ class _NoGraph:
     """A live graph without triples."""
 
     def follow(
-        self, sparql: str, access: Access, changed: Callable[[Sequence[Row], Sequence[Row]], None]
+        self,
+        sparql: str,
+        access: Access,
+        changed: Callable[[Sequence[Row], Sequence[Row]], None],
+        failed: Callable[[str], None],
     ) -> tuple[Sequence[Row], Callable[[], None]]:
         return (), lambda: None
 

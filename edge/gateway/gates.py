@@ -101,6 +101,7 @@ class Gates:
                 tls=context,
                 query_timeout=settings.engine.query_timeout,
                 close_timeout=settings.shutdown.timeout * 0.2,
+                streams=lambda: self._views.streams() if self._views.ready() else None,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))

@@ -30,7 +30,7 @@ from edge.streams.observations import PastValue
 from edge.streams.processor import NewElement, Processor
 from edge.streams.running_query import RunningQuery
 from edge.streams.service import StreamService
-from edge.streams.store import StoredObserver
+from edge.streams.stored import StoredObserver
 from edge.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -125,19 +125,20 @@ class RunningStreams:
 
     async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
         """Return a description of a stream."""
-        return await self._call(lambda processor, _now: _stream(processor.stream(identifier, access)))
+        return await self._call(lambda processor, _now: _stream(processor, processor.stream(identifier, access)))
 
     async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the streams that the client may read."""
-        return await self._call(lambda processor, _now: [_stream(each) for each in processor.streams(access)])
+        return await self._call(
+            lambda processor, _now: [_stream(processor, each) for each in processor.streams(access)]
+        )
 
     async def add(
-        self, identifier: str, triples: tuple[ox.Triple, ...], time: int | None, access: Access
+        self, identifier: str, elements: Sequence[tuple[tuple[ox.Triple, ...], int | None]], access: Access
     ) -> Mapping[str, int]:
-        """Add an element."""
-        accepted = await self._call(
-            lambda processor, now: processor.add(identifier, [NewElement(triples, time)], access, now)
-        )
+        """Add elements."""
+        new = [NewElement(triples, time) for triples, time in elements]
+        accepted = await self._call(lambda processor, now: processor.add(identifier, new, access, now))
         return {"accepted": accepted.elements, "late": accepted.late, "too late": accepted.too_late}
 
     async def explain(self, text: str, access: Access) -> Mapping[str, object]:
@@ -160,11 +161,11 @@ class RunningStreams:
 
     async def query(self, name: str, access: Access) -> Mapping[str, object]:
         """Return a description of a query."""
-        return await self._call(lambda processor, _now: _query(processor.query(name, access)))
+        return await self._call(lambda processor, _now: _query(processor, processor.query(name, access)))
 
     async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the queries that the client may see."""
-        return await self._call(lambda processor, _now: [_query(each) for each in processor.queries(access)])
+        return await self._call(lambda processor, _now: [_query(processor, each) for each in processor.queries(access)])
 
     async def observe(self, name: str, url: str, access: Access) -> str:
         """Add an observer. A URL of a stream of this gateway is served within the process, also if its address changes
@@ -264,7 +265,7 @@ def _retrieve_exception(future: asyncio.Future[T]) -> None:
         future.exception()
 
 
-def _stream(stream: Stream) -> Mapping[str, object]:
+def _stream(processor: Processor, stream: Stream) -> Mapping[str, object]:
     return {
         "iri": stream.iri,
         "elements": stream.number,
@@ -272,10 +273,11 @@ def _stream(stream: Stream) -> Mapping[str, object]:
         "lateness": stream.lateness / 1_000_000,
         "too_late": stream.too_late,
         "query": stream.query or None,
+        "clock_set_back": processor.behind / 1_000_000,
     }
 
 
-def _query(query: RunningQuery) -> Mapping[str, object]:
+def _query(processor: Processor, query: RunningQuery) -> Mapping[str, object]:
     return {
         "name": query.name,
         "text": query.query.text,
@@ -285,6 +287,7 @@ def _query(query: RunningQuery) -> Mapping[str, object]:
         "streams": [window.definition.stream for window in query.query.windows],
         "state": query.state,
         "reason": query.failure,
+        "live_data_failures": processor.live_failures(query),
         "reports": query.number,
         "skipped": query.skipped,
         "registered": datetime.fromtimestamp(query.begun / 1_000_000, UTC).isoformat(),

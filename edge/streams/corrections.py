@@ -1,4 +1,4 @@
-"""Corrections: what late elements change in the reports that were made before they arrived.
+"""Corrections: changes by late elements in the reports that were made before they arrived.
 
 The windows of a query pass over the kept elements again, once without and once with the late ones. Both use the live
 data of now, so only the late elements make a difference. Windows that count by arrival keep their present content, and

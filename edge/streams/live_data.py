@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import pyoxigraph as ox
 
 from edge.protocol.access import Access
+from edge.protocol.bag import Bag
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.results import Row
 from edge.sparql import algebra
@@ -52,11 +53,16 @@ class LiveGraph(Protocol):
     """The live graph of the gateway."""
 
     def follow(
-        self, sparql: str, access: Access, changed: Callable[[Sequence[Row], Sequence[Row]], None]
+        self,
+        sparql: str,
+        access: Access,
+        changed: Callable[[Sequence[Row], Sequence[Row]], None],
+        failed: Callable[[str], None],
     ) -> tuple[Sequence[Row], Callable[[], None]]:
         """Subscribe. Returns the first rows, and a function that ends the subscription.
 
-        `changed` gets added and removed rows later, on the thread of the processor. Raises `EdgeError`.
+        `changed` gets added and removed rows later, `failed` the reason if the subscription fails: then no changes
+        follow. Both are called on the thread of the processor. Raises `EdgeError`.
         """
 
 
@@ -72,7 +78,9 @@ class _Copied:
     graph: ox.NamedNode | ox.DefaultGraph
     users: int = 0
     end: Callable[[], None] = lambda: None
-    rows: dict[Row, int] = field(default_factory=dict)
+    rows: Bag[Row] = field(default_factory=Bag)
+    failure: str = ""
+    """Why it does not change any more; empty if it does."""
 
 
 Change = Callable[[Readers, Sequence[ox.Quad], Sequence[ox.Quad]], None]
@@ -116,10 +124,29 @@ class LiveData:
         if copied is None:
             graph = ox.DefaultGraph() if pattern.graph is None else ox.NamedNode(pattern.graph)
             copied = _Copied(access.read, graph)
-            rows, copied.end = self._live.follow(pattern.sparql, access, self._changed(key, copied))
+            rows = self._follow(pattern, access, copied)
             self._copies[key] = copied
             self._apply(copied, rows, ())
+        elif copied.failure:
+            change = Bag.of(self._follow(pattern, access, copied)).since(copied.rows)
+            copied.failure = ""
+            self._apply(copied, change.added, change.removed)
         copied.users += 1
+
+    def _follow(self, pattern: Pattern, access: Access, copied: _Copied) -> Sequence[Row]:
+        key = (access.read, pattern)
+
+        def failed(reason: str) -> None:
+            if self._copies.get(key) is copied:
+                copied.failure = reason
+
+        rows, copied.end = self._live.follow(pattern.sparql, access, self._changed(key, copied), failed)
+        return rows
+
+    def failures(self, patterns: Iterable[Pattern], access: Access) -> list[str]:
+        """Return the patterns of a query whose copies do not change any more, with the reasons."""
+        found = ((pattern, self._copies.get((access.read, pattern))) for pattern in patterns)
+        return [f"{pattern.sparql}: {copied.failure}" for pattern, copied in found if copied and copied.failure]
 
     def _changed(self, key: tuple[Readers, Pattern], copied: _Copied) -> Callable[[Sequence[Row], Sequence[Row]], None]:
         def changed(added: Sequence[Row], removed: Sequence[Row]) -> None:
@@ -134,9 +161,7 @@ class LiveData:
         counts, before = self._counts, dict[tuple[Readers, ox.Quad], int]()
         for rows, step in ((added, 1), (removed, -1)):
             for row in rows:
-                copied.rows[row] = copied.rows.get(row, 0) + step
-                if not copied.rows[row]:
-                    del copied.rows[row]
+                copied.rows.add(row, step)
                 subject, predicate, object_ = row
                 quad = ox.Quad(subject, predicate, object_, copied.graph)  # type: ignore[arg-type]  # of the live graph
                 key = (copied.readers, quad)
@@ -161,7 +186,7 @@ def live_patterns(query: ContinuousQuery) -> tuple[Pattern, ...]:
         if isinstance(graph, algebra.Variable):
             graphs: tuple[str | None, ...] = query.named_graphs or ()
         elif graph is None:
-            graphs = (query.default_graphs or ()) if is_limited(query) else (None,)
+            graphs = (None,) if reads_live_default(query) else query.default_graphs or ()
         else:
             iri = graph.value if isinstance(graph, Iri) else str(graph)
             graphs = () if iri in windows else (iri,)
@@ -174,11 +199,16 @@ def live_patterns(query: ContinuousQuery) -> tuple[Pattern, ...]:
 
 
 def is_limited(query: ContinuousQuery) -> bool:
-    """Return whether a query names its dataset, so that other live data take no part.
+    """Return whether a query names its graphs, so that other named graphs take no part.
 
     In C-SPARQL, FROM STREAM is a dataset clause (SPARQL 1.1 Query, section 13.2).
     """
     return query.default_graphs is not None or query.language == Language.CSPARQL
+
+
+def reads_live_default(query: ContinuousQuery) -> bool:
+    """Return whether the default graph of a query is that of the live graph: no FROM and no window says otherwise."""
+    return query.default_graphs is None and all(window.name for window in query.windows)
 
 
 def _check_graphs(query: ContinuousQuery, parsed: Query, windows: set[str]) -> None:

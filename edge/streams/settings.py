@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from pydantic import field_validator
 
+from edge.protocol.due_time import read_time
 from edge.section import MIB, Section, key
 from edge.streams.callback_hosts import CallbackHosts
 
@@ -45,6 +47,11 @@ class StreamSettings(Section):
         minimum=0,
         maximum=86_400,
     )
+    window_origin: str = key(
+        "1970-01-01T00:00:00Z",
+        "A time at which time windows without START end: an xsd:dateTime with a time zone. The other ends have a "
+        "distance of multiples of the step. After a change, the windows of registered queries begin again.",
+    )
     max_reports: int = key(
         4 * MIB,
         "Reports that wait for the observers of a query. Beyond it, the gateway merges reports for slow observers.",
@@ -55,8 +62,27 @@ class StreamSettings(Section):
         (),
         "Hosts to which reports may be sent, in addition to public ones, which with security are the only others: "
         'names, "host:port", or networks such as "192.168.0.0/16"; "*" stands for all. Without security, all '
-        "addresses are allowed.",
+        "addresses are allowed. The same hosts are allowed for LOAD (engine.allow_load).",
     )
+
+    @field_validator("window_origin", mode="before")
+    @classmethod
+    def _is_time(cls, value: object) -> object:
+        # A TOML file can have a date-time without quotation marks.
+        text = value.isoformat() if isinstance(value, datetime) else value
+        if isinstance(text, str):
+            if text.lstrip("-").isdigit():
+                raise ValueError("the value must be a time with time zone such as 1970-01-01T00:00:00Z")
+            try:
+                read_time(text)
+            except ValueError as error:
+                raise ValueError(str(error).replace('"at"', "the value")) from None
+        return text
+
+    @property
+    def origin(self) -> int:
+        """The window origin in microseconds since 1970."""
+        return read_time(self.window_origin)
 
     @field_validator("callback_hosts")
     @classmethod

@@ -6,20 +6,18 @@ All changes of a turn of the processor are one synced transaction. Nothing is ac
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import pyoxigraph as ox
-
-from edge.protocol.access import ANYBODY, Access
 from edge.protocol.bag import Bag
 from edge.protocol.errors import StorageFailed
-from edge.protocol.results import Row, Term
+from edge.protocol.results import Row
+from edge.streams.encoding import decode_access, decode_row, encode_access, encode_row, parsed
 from edge.streams.model import Element
 from edge.streams.settings import FILE_NAME
+from edge.streams.stored import ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
 
 _APPLICATION_ID: Final = 0x45445354
 """SQLite's application_id of this file: "EDST"."""
@@ -51,78 +49,6 @@ CREATE TABLE observers (
     id TEXT PRIMARY KEY, query TEXT NOT NULL, url TEXT NOT NULL, owner TEXT NOT NULL, acknowledged INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
-
-
-class StoredStream(NamedTuple):
-    """A registered stream."""
-
-    id: int
-    iri: str
-    owner: str
-    """Client that registered it; empty without security."""
-    lateness: int
-    """Microseconds."""
-    query: str
-    """Query whose results it has; empty if clients post its elements."""
-    number: int
-    """Number of its last element."""
-    taken: int = 0
-    """Number of the last element that the windows had when the stored reports were made."""
-
-
-class StoredQuery(NamedTuple):
-    """A registered query."""
-
-    name: str
-    text: str
-    access: Access
-    """Permissions of the client that registered it."""
-    begun: int
-    """Time of the registration in microseconds since 1970."""
-    paused: bool
-    number: int
-    """Number of its last report."""
-    since: int
-    """Time from which all elements are kept that its windows have contained, for corrections."""
-
-
-class StoredElement(NamedTuple):
-    """An element of a stream, as it is stored."""
-
-    element: Element
-    graph: bytes
-    """Its triples as N-Triples."""
-    missing: int = 0
-    """0: no report lacks it. Positive: it came too late, so the reports up to this time stay without it.
-    `TO_CORRECT`: the corrections of reports that lack it have not been stored.
-    """
-
-
-TO_CORRECT: Final = -1
-"""See `StoredElement.missing`."""
-
-
-class ReportRow(NamedTuple):
-    """A report that waits for an observer."""
-
-    number: int
-    time: int
-    kind: str
-    """See `edge.streams.report`."""
-    merged: int
-    """Number of reports that it stands for: the last of them is `number`."""
-    body: bytes
-
-
-class StoredObserver(NamedTuple):
-    """An observer of a query."""
-
-    id: str
-    query: str
-    url: str
-    owner: str
-    acknowledged: int
-    """Number of the last report that it has."""
 
 
 class StreamStore:
@@ -359,46 +285,6 @@ class StreamStore:
     def _run(self, statement: str, *values: object) -> None:
         with _storing():
             self._connection.execute(statement, values)
-
-
-def parsed(graph: bytes) -> tuple[ox.Triple, ...]:
-    """Return the triples of N-Triples that `serialized` wrote."""
-    return tuple(quad.triple for quad in ox.parse(graph, ox.RdfFormat.N_TRIPLES, lenient=True))
-
-
-def serialized(triples: Iterable[ox.Triple]) -> bytes:
-    """Return triples as N-Triples."""
-    return b"".join(b"%s .\n" % str(triple).encode() for triple in triples)
-
-
-def encode_row(row: Row) -> str:
-    """Return a row as text."""
-    return json.dumps([None if term is None else str(term) for term in row], ensure_ascii=False)
-
-
-def decode_row(text: str) -> Row:
-    """Return a row that `encode_row` wrote."""
-    return tuple(None if term is None else _term(term) for term in json.loads(text))
-
-
-def _term(text: str) -> Term:
-    (triple,) = parsed(f"<urn:s> <urn:p> {text} .\n".encode())
-    return triple.object
-
-
-def encode_access(access: Access) -> str:
-    """Return what is stored of the permissions of a client."""
-    limits = {name: sorted(graphs) for name in ("read", "write") if (graphs := getattr(access, name)) is not None}
-    return json.dumps({"client": access.client, "registration": access.registration, **limits})
-
-
-def decode_access(text: str) -> Access:
-    """Return stored permissions."""
-    found = json.loads(text)
-    if not found["client"] and len(found) == 2:
-        return ANYBODY
-    read, write = (frozenset(found[name]) if name in found else None for name in ("read", "write"))
-    return Access(found["client"], read=read, write=write, registration=found["registration"])
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport
 from edge.streams.report import content_type, is_correction
 from edge.streams.report_merge import bounded
-from edge.streams.store import ReportRow, StoredObserver, StreamStore
+from edge.streams.store import StreamStore
+from edge.streams.stored import ReportRow, StoredObserver
 
 
 class WaitingReports:

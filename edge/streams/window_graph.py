@@ -75,7 +75,6 @@ class WindowGraph(ElementGraph):
         self.first = first
         self.lateness = lateness
         self.window = window
-        self.users = 0
         self.scheduled: int | None = None
         """Time of its next slide, as the engine of the windows knows it."""
         self._batches: deque[int] = deque([first])

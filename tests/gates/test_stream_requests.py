@@ -84,6 +84,11 @@ BODIES = {
     "rdf-json-as-text": ("text/plain", '{"_:a": {"urn:p": [{"type": "literal", "value": "@x", "lang": "en"}]}}'),
     "rdf-json-with-at": ("text/plain", '{"urn:a": {"urn:p": [{"type": "literal", "value": "\\"@id\\""}]}}'),
     "json-ld-as-json": ("application/json", '{"urn:p": [{"@id": "urn:o"}]}'),
+    "rdf-xml-as-text": (
+        "text/plain; charset=ISO-8859-1",
+        '<rdf:RDF\n    xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:u="urn:u:">'
+        '<rdf:Description rdf:about="urn:a"><u:p>x</u:p></rdf:Description></rdf:RDF>',
+    ),
     "turtle-as-text": ("text/plain", "[ <urn:p> 1 ] ."),
     "turtle-without-type": ("", "_:b <urn:p> 1 ."),
 }
@@ -98,6 +103,16 @@ def test_elements_are_read_in_every_format(gateway, callbacks, body):
     assert gateway.ok("POST", "/streams/s", content, kind) == "1 accepted, 0 late, 0 too late"
     rows = callbacks.wait_for(f"/{body}", lambda report: report.rows).rows
     assert len(rows) == (2 if body == "turtle" else 1)
+
+
+def test_plain_text_may_be_latin_1(gateway, callbacks):
+    # Clients in Java send strings as "text/plain; charset=ISO-8859-1", without asking anybody.
+    gateway.stream("s")
+    gateway.ok("PUT", "/queries/latin", select("latin"), "text/plain; charset=ISO-8859-1")
+    gateway.observe("latin", callbacks.url("/latin"))
+    gateway.ok("POST", "/streams/s", "<urn:a> <urn:p> 'é' .".encode("latin-1"), "text/plain; charset=ISO-8859-1")
+    rows = callbacks.wait_for("/latin", lambda report: report.rows).rows
+    assert "é" in str(rows)
 
 
 @pytest.mark.parametrize(

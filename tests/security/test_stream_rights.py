@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from edge.security.clients import Rights
 from tests.support.callback_server import callback_server
@@ -66,9 +69,11 @@ class Secured(StreamGateway):
         self, method: str, path: str, content: str | None = None, kind: str = "", **options: Any
     ) -> httpx.Response:
         headers = {"Content-Type": kind} if kind else {}
-        if self._client:
-            headers["Authorization"] = f"Bearer {self._tokens[self._client]}"
-        return self.http.request(method, path, content=content, headers=headers, **options)
+        return self.http.request(method, path, content=content, headers=headers | self.headers(), **options)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers with the token of the client."""
+        return {"Authorization": f"Bearer {self._tokens[self._client]}"} if self._client else {}
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +129,28 @@ def test_elements_need_the_permission_to_write_the_graph_of_the_stream(gateway):
         assert gateway.send("POST", "/streams/rooms", "<urn:a> <urn:p> 1 .", "text/turtle").status_code == 403
         assert gateway.send("PUT", "/streams/rooms").status_code == 403
         assert gateway.send("DELETE", "/streams/rooms").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("client", "stream", "status"),
+    [
+        ("publisher", "rooms", 200),
+        ("operator", "hidden", 200),
+        ("publisher", "hidden", 404),
+        ("publisher", "nothere", 404),
+        ("maker", "rooms", 403),
+        ("reader", "rooms", 403),
+        ("second", "rooms", 403),
+        ("", "rooms", 401),
+    ],
+)
+def test_a_source_over_websocket_needs_the_same_permissions(gateway, client, stream, status):
+    headers = gateway.as_client(client).headers()
+    url = gateway.endpoints["ws"].replace("/subscribe", f"/streams/{stream}")
+    with connect(url, additional_headers=headers) as socket:
+        with contextlib.suppress(ConnectionClosed):
+            socket.send("<urn:a> <urn:p> <urn:b> .")
+        assert json.loads(socket.recv(20)).get("status_code", 200) == status
 
 
 def test_only_its_client_and_administrators_change_or_end_a_stream(gateway):

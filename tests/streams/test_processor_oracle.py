@@ -67,7 +67,7 @@ class Live:
         self.past = [(0, 0, frozenset(self.triples))]
         self.followers = []
 
-    def follow(self, sparql, access, changed):
+    def follow(self, sparql, access, changed, failed):
         self.followers.append((sparql, changed))
         return list(self.rows(sparql).elements()), lambda: None
 
@@ -97,6 +97,7 @@ class Story:
     def __init__(self, seed, directory=None):
         self.rng = rng = random.Random(seed)
         self.directory = directory
+        self.origin = seed % 7
         self.lateness = rng.choice([0, 0, 3, 12, 40])
         self.has_restarts = directory is not None and rng.random() < 0.5
         self.streams = ["s", "t"]
@@ -139,7 +140,8 @@ class Story:
         probe = parse(
             "REGISTER RSTREAM <urn:q> AS SELECT * "
             f"FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:{stream}> {text}{reports} "
-            "WHERE { WINDOW <urn:w> { ?s ?p ?o } }"
+            "WHERE { WINDOW <urn:w> { ?s ?p ?o } }",
+            t0=self.origin * SECOND,
         )
         self.reports = [*getattr(self, "reports", ()), reports]
         return probe.windows[0].definition
@@ -169,9 +171,8 @@ class Story:
     def processor(self):
         self.store = StreamStore(self.directory)
         self.live.followers.clear()
-        return Processor(
-            StreamSettings(), self.store, lambda: make_engine(EngineSettings()), self.live, lambda access: access
-        )
+        settings = StreamSettings(window_origin=f"1970-01-01T00:00:0{self.origin}Z")
+        return Processor(settings, self.store, lambda: make_engine(EngineSettings()), self.live, lambda access: access)
 
     def element(self):
         rng = self.rng
@@ -233,7 +234,7 @@ class Story:
             if self.has_restarts and rng.random() < 0.3:
                 if rng.random() < 0.5:
                     self.report(processor)
-                self.got += processor._stored  # durable, so observers get them
+                self.got += processor._committer.durable  # durable, so observers get them
                 processor.close()
                 self.store.close()
                 processor = self.processor()

@@ -30,7 +30,7 @@ elements = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1
 
 
 class NoLiveData:
-    def follow(self, sparql, access, changed):
+    def follow(self, sparql, access, changed, failed):
         return [], lambda: None
 
 

@@ -82,7 +82,7 @@ class Faulty(StreamStore):
 
 
 class NoLiveData:
-    def follow(self, sparql, access, changed):
+    def follow(self, sparql, access, changed, failed):
         return [], lambda: None
 
 

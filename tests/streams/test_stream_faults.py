@@ -15,7 +15,7 @@ from edge.engine.start import make_engine, open_engine
 from edge.gates.http.rdf_body import read_graph
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import InvalidRequest, NotReady
-from edge.streams import service as service_module
+from edge.streams.live_subscriptions import LiveSubscriptions
 from edge.streams.observations import OBSERVATIONS, Elements
 from edge.streams.processor import NewElement, Processor
 from edge.streams.service import StreamService
@@ -40,12 +40,13 @@ class Values:
     def __init__(self) -> None:
         self.history: list[int] = []
         self.added: Callable[[Elements], None] | None = None
+        self.failed: Callable[[str], None] | None = None
         self.busy = False
 
-    def follow(self, added: Callable[[Elements], None]) -> Callable[[], None]:
+    def follow(self, added: Callable[[Elements], None], failed: Callable[[str], None]) -> Callable[[], None]:
         if self.busy:
             raise NotReady("The live graph is busy")
-        self.added = added
+        self.added, self.failed = added, failed
         return self._end
 
     def _end(self) -> None:
@@ -189,9 +190,7 @@ def test_a_processor_that_fails_leaves_no_request_without_an_answer(live, monkey
     assert service.close(10)
 
 
-def test_a_subscription_to_live_data_that_begins_too_late_is_ended(monkeypatch):
-    monkeypatch.setattr(service_module, "_ANSWER", 0.01)
-
+def test_a_subscription_to_live_data_that_begins_too_late_is_ended():
     class Busy:
         def __init__(self) -> None:
             self.future: Future[Any] = Future()
@@ -210,9 +209,9 @@ def test_a_subscription_to_live_data_that_begins_too_late_is_ended(monkeypatch):
         spuid = "urn:1"
 
     engine, changes = Busy(), []
-    following = service_module._Live(engine, changes.append)
+    following = LiveSubscriptions(engine, changes.append, answer=0.01)
     with pytest.raises(NotReady):
-        following.follow("SELECT * {}", ANYBODY, lambda *_: None)
+        following.follow("SELECT * {}", ANYBODY, lambda *_: None, lambda _: None)
     engine.sink(SubscriberNotification("urn:1", None, 0, Delta((), (), ())))
     engine.future.set_result(Begun())
     engine.sink(SubscriberNotification("urn:1", None, 1, Delta((), (), ())))

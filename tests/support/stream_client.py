@@ -22,7 +22,8 @@ class StreamGateway:
         self.start()
 
     def start(self) -> None:
-        self.http = httpx.Client(base_url=self.process.start()["http"], timeout=20)
+        self.endpoints = self.process.start()
+        self.http = httpx.Client(base_url=self.endpoints["http"], timeout=20)
 
     def restart(self) -> None:
         """Kill the gateway as a power cut would, and start it again."""
@@ -39,18 +40,18 @@ class StreamGateway:
         self.process.stop()
 
     def send(
-        self, method: str, path: str, content: str | None = None, kind: str = "", **options: Any
+        self, method: str, path: str, content: str | bytes | None = None, kind: str = "", **options: Any
     ) -> httpx.Response:
         headers = {"Content-Type": kind} if kind else {}
         return self.http.request(method, path, content=content, headers=headers, **options)
 
-    def ok(self, method: str, path: str, content: str | None = None, kind: str = "", **options: Any) -> Any:
+    def ok(self, method: str, path: str, content: str | bytes | None = None, kind: str = "", **options: Any) -> Any:
         answer = self.send(method, path, content, kind, **options)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def fails(
-        self, method: str, path: str, content: str | None = None, kind: str = "", **options: Any
+        self, method: str, path: str, content: str | bytes | None = None, kind: str = "", **options: Any
     ) -> tuple[int, str]:
         """Return status and description of an error."""
         answer = self.send(method, path, content, kind, **options)

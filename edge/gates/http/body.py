@@ -24,6 +24,9 @@ CHARGE = "edge.charge"
 
 FORM = "application/x-www-form-urlencoded"
 
+_UTF_8 = ("utf-8", "utf8", "us-ascii", "ascii")
+_LATIN_1 = "iso-8859-1"
+
 _LONG_FORM = 64 * 1024
 """Length of forms in characters above which they are decoded on a thread."""
 
@@ -57,18 +60,29 @@ async def read_text(request: Request, settings: HttpGateSettings, most: int | No
     `InvalidRequest`, `RequestTimeout`, `TooManyRequests` (too much is held for the client).
     """
     _check_encoding(request)
-    charset = content_type(request).charset
-    if charset not in ("utf-8", "utf8", "us-ascii", "ascii"):
-        raise UnsupportedMediaType(f'The charset "{charset}" is not understood: send UTF-8')
+    charset = _charset(content_type(request))
     charge: Charge | None = request.scope.get(CHARGE)
     try:
         most = settings.max_message if most is None else min(most, settings.max_message)
-        return (await _read(request, settings, most, charge)).decode()
+        return (await _read(request, settings, most, charge)).decode(charset)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}") from None
     finally:
         if charge is not None:
             charge.release()
+
+
+def _charset(kind: ContentType) -> str:
+    """Return the encoding of a body. Raises `UnsupportedMediaType`.
+
+    The formats of SPARQL and RDF are UTF-8. Plain text may have another charset (RFC 2046, section 4.1.2): clients of
+    RDF stream processors in Java send queries and elements as ISO-8859-1.
+    """
+    if kind.charset in _UTF_8:
+        return "utf-8"
+    if kind.charset == _LATIN_1 and kind.media_type == "text/plain":
+        return _LATIN_1
+    raise UnsupportedMediaType(f'The charset "{kind.charset}" is not understood: send UTF-8')
 
 
 def parse_parameters(text: str | bytes) -> list[tuple[str, str]]:

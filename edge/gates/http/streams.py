@@ -52,9 +52,11 @@ class Streams(Protocol):
         """Return descriptions of all streams."""
 
     async def add(
-        self, identifier: str, triples: tuple[ox.Triple, ...], time: int | None, access: Access
+        self, identifier: str, elements: Sequence[tuple[tuple[ox.Triple, ...], int | None]], access: Access
     ) -> Mapping[str, int]:
-        """Add an element with a time in microseconds since 1970; None: now. Returns numbers of elements by fate."""
+        """Add all elements, or none: graphs with times in microseconds since 1970; None: now. Returns numbers of
+        elements by fate.
+        """
 
     def registers(self, text: str) -> bool:
         """Return whether a text registers a query."""
@@ -146,7 +148,7 @@ class StreamResources:
         check(access := self._recheck(request), "update")
         media_type = content_type(request).media_type
         triples = await asyncio.to_thread(read_graph, text, media_type, str(request.base_url))
-        found = await streams.add(identifier, triples, time, access)
+        found = await streams.add(identifier, [(triples, time)], access)
         return to_json(", ".join(f"{number} {fate}" for fate, number in found.items()))
 
     async def _list_queries(self, request: Request) -> Response:

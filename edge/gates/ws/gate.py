@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import ssl
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -18,6 +19,7 @@ from websockets.http11 import Request, Response
 
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
+from edge.gates.http.streams import Streams
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
 from edge.gates.rate_limit import RateLimit, peer_of
@@ -27,6 +29,8 @@ from edge.gates.sessions import Sessions
 from edge.gates.settings import QUERY_TIMEOUT, LimitSettings, SessionLimits, WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
+from edge.gates.ws.stream_source import PATH as STREAMS
+from edge.gates.ws.stream_source import StreamSource
 from edge.listener import AT_ONCE, HANDSHAKE, Listener, is_local
 from edge.metrics import Metrics
 from edge.protocol.errors import (
@@ -65,15 +69,18 @@ class WsGate:
         tls: ssl.SSLContext | None = None,
         query_timeout: float = QUERY_TIMEOUT,
         close_timeout: float = 2.0,
+        streams: Callable[[], Streams | None] = lambda: None,
     ) -> None:
         """Without `resume_registry`, subscriptions cannot be resumed. Without `tls`: plain WebSockets.
 
         `close_timeout`: seconds for a client to answer a close frame, also when the gate stops.
+        `streams`: returns the RDF streams; None while the gateway starts, or without them.
         """
         self._engine = engine
         self._settings = settings
         self._query_timeout = query_timeout
         self._close_timeout = close_timeout
+        self._streams = streams
         self._metrics = metrics
         self._guard = guard
         self._rate_limit = rate_limit or RateLimit(LimitSettings())
@@ -179,16 +186,14 @@ class WsGate:
     async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
         path = socket.request.path.partition("?")[0] if socket.request is not None else ""
         paths = self._paths()
+        if path.startswith(STREAMS):
+            await self._serve_source(sessions, socket)
+            return
         if path not in paths:
             error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{paths[-1]}"')
             await _dismiss(socket, error)
             return
-        connection = WsConnection(
-            socket,
-            write_timeout=self._settings.ping_timeout,
-            close_timeout=self._close_timeout,
-            later=sessions.bridge.afterwards,
-        )
+        connection = self._connection(sessions, socket)
         session = Session(sessions, connection, peer_of(*socket.remote_address[:2]))
         self._open.inc()
         patience = asyncio.get_running_loop().call_later(
@@ -209,6 +214,23 @@ class WsGate:
             session.close(lost=stopping or socket.close_code not in _FAREWELL)
             await connection.closed()
             session.outgoing.release()
+
+    async def _serve_source(self, sessions: Sessions, socket: ServerConnection) -> None:
+        connection = self._connection(sessions, socket)
+        self._open.inc()
+        try:
+            await StreamSource(sessions, socket, connection, self._streams).serve()
+        finally:
+            self._open.dec()
+            await connection.closed()
+
+    def _connection(self, sessions: Sessions, socket: ServerConnection) -> WsConnection:
+        return WsConnection(
+            socket,
+            write_timeout=self._settings.ping_timeout,
+            close_timeout=self._close_timeout,
+            later=sessions.bridge.afterwards,
+        )
 
 
 async def _dismiss(socket: ServerConnection, error: EdgeError) -> None:

@@ -1,0 +1,158 @@
+"""A WebSocket whose client sends elements of one stream, and gets an answer to each message, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+from websockets.frames import CloseCode
+
+from edge.gates.guard import check
+from edge.gates.http.streams import Streams
+from edge.gates.rate_limit import client_of, peer_of
+from edge.gates.sessions import Sessions
+from edge.gates.ws.bounded import BoundedConnection
+from edge.gates.ws.connection import WsConnection
+from edge.gates.ws.element_lines import read_elements
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, Unauthorized
+
+Counts = Mapping[str, int]
+"""Numbers of elements by fate."""
+
+PATH: Final = "/streams/"
+_PRIMITIVE: Final = "streams"
+_unanswered: Final[set[asyncio.Future[Counts]]] = set()
+"""Additions for clients that are gone: asyncio itself refers to tasks only weakly."""
+
+
+class StreamSource:
+    """Serves one connection. The gate takes the next message when the one before is answered (back-pressure)."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        socket: ServerConnection,
+        connection: WsConnection,
+        streams: Callable[[], Streams | None],
+    ) -> None:
+        """`sessions`: guard, limits and metrics of the gate. `streams` returns None if there are none."""
+        self._shared = sessions
+        self._socket = socket
+        self._connection = connection
+        self._streams = streams
+        request = socket.request
+        assert request is not None  # noqa: S101  the handshake is complete
+        path = request.path.partition("?")[0]
+        self._identifier = unquote(path.removeprefix(PATH))
+        headers = request.headers.get_all("Authorization")
+        self._authorization = headers[0] if len(headers) == 1 else None
+        self._peer = peer_of(*socket.remote_address[:2])
+
+    async def serve(self) -> None:
+        """Answer messages until the client disconnects, or may not send elements any more."""
+        try:
+            if not await self._admit():
+                return
+            async for message in self._socket:
+                if not await self._answer(message):
+                    return
+                if isinstance(self._socket, BoundedConnection):
+                    self._socket.account()
+        except ConnectionClosed:
+            pass  # any way to disconnect is fine
+
+    async def _admit(self) -> bool:
+        """Check the token of the handshake, so that a client without one cannot hold the connection."""
+        started = time.perf_counter()
+        try:
+            self._access()
+        except EdgeError as error:
+            return await self._refuse(error, started, ends=True)
+        return True
+
+    async def _answer(self, message: str | bytes) -> bool:
+        """Answer a message. Returns whether the connection goes on."""
+        started = time.perf_counter()
+        try:
+            counts = await self._add(message)
+        except Unauthorized as error:
+            return await self._refuse(error, started, ends=True)
+        except EdgeError as error:
+            return await self._refuse(error, started)
+        except ConnectionClosed:
+            return False
+        except Exception as error:  # noqa: BLE001  logged under an incident number
+            return await self._refuse(self._shared.as_error(error, None), started)
+        self._shared.answered(_PRIMITIVE, 200, started)
+        return await self._connection.write_and_wait(json.dumps({"elements": dict(counts)}))
+
+    async def _add(self, message: str | bytes) -> Counts:
+        self._access()
+        if isinstance(message, bytes):
+            raise InvalidRequest("Binary messages are not understood: send N-Quads as text")
+        limit = self._shared.limits.max_message
+        if len(message) > limit or len(message.encode()) > limit:
+            raise TooLarge(f"The message is longer than {limit} bytes (ws.max_message); send a shorter one")
+        streams = self._streams()
+        if streams is None:
+            raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
+        elements = await asyncio.to_thread(read_elements, message)
+        access = self._permitted()  # again: the permissions may have ended meanwhile
+        return await self._while_connected(streams.add(self._identifier, elements, access))
+
+    async def _while_connected(self, adding: Coroutine[Any, Any, Counts]) -> Counts:
+        """Wait for a result, but not longer than the client: a slow processor must not keep a lost connection, or the
+        gate that stops. The elements are added nevertheless. Raises `ConnectionClosed`.
+        """
+        added = asyncio.ensure_future(adding)
+        added.add_done_callback(_retrieve_exception)
+        closed = asyncio.ensure_future(self._socket.wait_closed())
+        try:
+            await asyncio.wait((added, closed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closed.cancel()
+            if not added.done():
+                _unanswered.add(added)
+                added.add_done_callback(_unanswered.discard)
+        if not added.done():
+            raise ConnectionClosedError(None, None)
+        return added.result()
+
+    def _access(self) -> Access:
+        """Return the permissions of the client, and count the request, even if it is unauthenticated.
+
+        Raises `Unauthorized`, `Forbidden`, `TooManyRequests`.
+        """
+        who = self._peer
+        try:
+            access = self._shared.guard.access(self._authorization)
+            who = client_of(access, who)
+        finally:
+            self._shared.rate_limit.request(who, time.monotonic())
+        check(access, "update")
+        return access
+
+    def _permitted(self) -> Access:
+        access = self._shared.guard.access(self._authorization)
+        check(access, "update")
+        return access
+
+    async def _refuse(self, error: EdgeError, started: float, *, ends: bool = False) -> bool:
+        self._shared.answered(_PRIMITIVE, error.status_code, started)
+        goes_on = await self._connection.write_and_wait(error.to_json())
+        if ends:
+            self._connection.close(CloseCode.POLICY_VIOLATION, "the client may not add elements")
+        return goes_on and not ends
+
+
+def _retrieve_exception(future: asyncio.Future[Counts]) -> None:
+    """Retrieve the exception: with the client gone nobody else does, and asyncio would log it."""
+    if not future.cancelled():
+        future.exception()

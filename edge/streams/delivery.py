@@ -1,0 +1,134 @@
+"""The delivery of durable reports: to followers at once, to streams of this gateway, and to observers by callbacks.
+
+All methods are called on the thread of the processor.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+
+from edge.engine.clock import Clock
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, NotFound, StorageFailed, TooManyRequests
+from edge.streams.encoding import parsed
+from edge.streams.names import stream_iri
+from edge.streams.processor import NewElement, Processor
+from edge.streams.report import TRIPLES, Report
+from edge.streams.running_query import RunningQuery
+from edge.streams.stored import StoredObserver
+from edge.streams.waiting import WaitingReports
+
+_log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """The observers of all queries, and what they get."""
+
+    def __init__(
+        self,
+        processor: Processor,
+        waiting: WaitingReports,
+        most: int,
+        clock: Clock,
+        notify: Callable[[str], None],
+        own_stream: Callable[[str], str | None],
+    ) -> None:
+        """`most`: greatest number of observers. `notify` and `own_stream`: see `StreamService`."""
+        self._processor = processor
+        self._waiting = waiting
+        self._most = most
+        self._clock = clock
+        self._notify = notify
+        self._own_stream = own_stream
+
+    def observe(self, query: str, url: str, access: Access) -> StoredObserver:
+        """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
+        found = self._processor.owned(query, access)
+        if len(self._waiting.observers) >= self._most:
+            raise TooManyRequests("No further observers: the limit streams.max_observers is reached")
+        stream = self._own_stream(url)
+        if stream is not None:
+            self._processor.check_feed(found, stream, found.access, self._feeds())
+        observer = StoredObserver(uuid.uuid4().hex, query, url, access.client, found.number)
+        self._waiting.add(observer)
+        return observer
+
+    def _feeds(self) -> dict[str, set[str]]:
+        """Return the streams of this gateway that observers feed, by the name of the query."""
+        feeds: dict[str, set[str]] = {}
+        for observer in self._waiting.observers:
+            stream = self._own_stream(observer.url)
+            if stream is not None:
+                feeds.setdefault(observer.query, set()).add(stream_iri(stream))
+        return feeds
+
+    def observers(self, query: str | None, access: Access) -> list[StoredObserver]:
+        """Return the observers of a query of the client; None: all observers, for the gateway itself."""
+        if query is None:
+            return list(self._waiting.observers)
+        self._processor.owned(query, access)
+        return self._waiting.of(query)
+
+    def end(self, query: str, observer: str, access: Access) -> None:
+        """Remove an observer. Raises `EdgeError`."""
+        self._processor.owned(query, access)
+        found = self._waiting.find(observer)
+        if found is None or found.query != query:
+            raise NotFound(f'The query "{query}" has no observer {observer}')
+        self._waiting.remove(observer)
+
+    def unregister(self, query: str, access: Access) -> list[str]:
+        """End a query. Returns the ids of its observers, which have ended too. Raises `EdgeError`."""
+        self._processor.unregister(query, access)
+        return self._waiting.forget(query)
+
+    def deliver(self, reports: Sequence[Report]) -> str:
+        """Deliver durable reports. Returns why observers do not get them yet; empty if they do."""
+        find = self._processor.find
+        failure = ""
+        for report in reports:
+            query = find(report.query)
+            for follower in list(query.followers.values()) if query is not None else ():
+                try:
+                    follower(report)
+                except Exception:  # noqa: BLE001  one follower must not keep reports from the others
+                    _log.exception("streams.follower_failed")
+        for name in dict.fromkeys(report.query for report in reports):
+            query = find(name)
+            if query is None:
+                continue
+            try:
+                self._deliver_to_observers(query)
+            except EdgeError as error:
+                # The reports are stored: observers get them with the next one, or after a restart.
+                failure = error.description
+                _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
+        return failure
+
+    def _deliver_to_observers(self, query: RunningQuery) -> None:
+        """Notify the observers of a query. Raises `StorageFailed`."""
+        observers = self._waiting.of(query.name)
+        if observers:
+            self._waiting.bound(query.name, query.query.operator)
+        for observer in observers:
+            stream = self._own_stream(observer.url)
+            if stream is None:
+                self._notify(observer.id)
+            else:
+                self._feed(observer, stream, query.access)
+
+    def _feed(self, observer: StoredObserver, stream: str, access: Access) -> None:
+        """Let the reports for an observer be elements of a stream of this gateway."""
+        for report in self._waiting.waiting(observer.id, -1):
+            try:
+                triples = parsed(report.body)
+                if triples and report.content_type == TRIPLES:
+                    access = self._processor.current(access)
+                    self._processor.add(stream, [NewElement(triples)], access, self._clock.wall())
+            except (StorageFailed, TooManyRequests):
+                raise  # it may pass: the element is added with the next report
+            except EdgeError as error:
+                _log.warning("streams.not_fed", extra={"stream": stream, "reason": error.description})
+            self._waiting.acknowledged(observer.id, report.number)

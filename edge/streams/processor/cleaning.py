@@ -1,0 +1,79 @@
+"""Elements and counts that no window and no correction needs any more, which leave the store and the memory."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from edge.streams.processor.registered_queries import RegisteredQueries
+from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.window_users import WindowUsers
+from edge.streams.running_query import RunningQuery
+from edge.streams.store import StreamStore
+from edge.streams.stream import Stream
+from edge.streams.window_graph import WindowGraph
+
+_ALL: Final = -(2**62)
+"""A time before all elements."""
+
+
+class Cleaning(NamedTuple):
+    """What can be removed from the store."""
+
+    unneeded: dict[Stream, list[int]]
+    """Numbers of elements."""
+    counting: list[tuple[WindowGraph, int]]
+    """Windows that begin to count at a later element."""
+    marked: list[RunningQuery]
+    """Queries with another first mark."""
+
+    def store(self, store: StreamStore) -> None:
+        """Remove it from the store, in a transaction of the caller; `finish` follows it."""
+        for stream, numbers in self.unneeded.items():
+            store.remove(stream.id, numbers)
+        for window, first in self.counting:
+            store.put_window(window.key, window.begin, first)
+        for query in self.marked:
+            store.set_since(query.name, query.marks[0].time)
+
+    def finish(self) -> None:
+        """Remove it from the memory."""
+        for stream, numbers in self.unneeded.items():
+            stream.forget(numbers)
+        for window, first in self.counting:
+            window.first = first
+        for query in self.marked:
+            query.since = query.marks[0].time
+
+
+NOTHING: Final = Cleaning({}, [], [])
+
+
+def cleaning(streams: RegisteredStreams, queries: RegisteredQueries, users: WindowUsers, time: int) -> Cleaning:
+    """Return what can be removed at a time, in microseconds."""
+    marked = []
+    for query in queries.all():
+        if query.lateness and not query.is_subscription:
+            query.forget_marks(time - query.lateness)
+            if query.marks[0].time != query.since:
+                marked.append(query)
+    unneeded = {stream: stream.unneeded(_needed_from(stream, users, time)) for stream in streams.by_iri.values()}
+    counting = [
+        (window, first)
+        for window in users.windows
+        if (first := window.needed_number()) is not None and first != window.first
+    ]
+    return Cleaning({stream: numbers for stream, numbers in unneeded.items() if numbers}, counting, marked)
+
+
+def _needed_from(stream: Stream, users: WindowUsers, time: int) -> int | None:
+    """Return the time of the first element that windows of time and corrections need; None: no element."""
+    if not stream.lateness:
+        return min((begin for each in stream.windows if (begin := each.needed_from()) is not None), default=None)
+    earliest: list[int] = []
+    for query in users.of_stream(stream):
+        needed = query.earliest(time) if query.is_subscription else query.marks[0].earliest
+        if needed is None:
+            return _ALL
+        if stream.iri in needed:
+            earliest.append(needed[stream.iri])
+    return min(earliest, default=None)

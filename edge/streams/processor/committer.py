@@ -1,0 +1,73 @@
+"""Transactions: what has happened becomes durable with the time, and what no window needs is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from edge.streams.processor.cleaning import NOTHING, cleaning
+from edge.streams.processor.registered_queries import RegisteredQueries
+from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_clock import WindowClock
+from edge.streams.processor.window_users import WindowUsers
+from edge.streams.report import Report
+from edge.streams.running_query import RunningQuery
+from edge.streams.store import StreamStore
+
+_CLEANING: Final = 10_000_000
+"""Microseconds between two removals of elements that no window needs."""
+
+
+class Committer:
+    """Stores what has happened. Methods raise `StorageFailed`."""
+
+    def __init__(
+        self,
+        store: StreamStore,
+        streams: RegisteredStreams,
+        queries: RegisteredQueries,
+        users: WindowUsers,
+        unstored: Unstored,
+        clock: WindowClock,
+    ) -> None:
+        self._store = store
+        self._streams = streams
+        self._queries = queries
+        self._users = users
+        self._unstored = unstored
+        self._clock = clock
+        self._cleaned = clock.time
+        self.durable: list[Report] = []
+        """Durable reports that `take_reports` has not returned."""
+
+    def take_reports(self) -> list[Report]:
+        """Make the reports durable, and return them. After `StorageFailed` a later call returns them."""
+        if self._unstored.number or self._is_cleaning:
+            self.commit()
+        reports, self.durable = self.durable, []
+        return reports
+
+    @property
+    def _is_cleaning(self) -> bool:
+        return self._clock.time >= self._cleaned + _CLEANING
+
+    def commit(self, change: Callable[[], None] = lambda: None) -> None:
+        """Make the reports and the state of this time durable, together with a further change."""
+        time, is_cleaning = self._clock.time, self._is_cleaning
+        unneeded = cleaning(self._streams, self._queries, self._users, time) if is_cleaning else NOTHING
+        with self._store.transaction():
+            self._unstored.store(self._store)
+            self._store.set_time(time)
+            unneeded.store(self._store)
+            change()
+        self.durable += self._unstored.reports
+        self._unstored.clear()
+        unneeded.finish()
+        if is_cleaning:
+            self._cleaned = time
+
+    def forget_query(self, query: RunningQuery) -> None:
+        """Forget the reports of a query that has ended."""
+        self._unstored.forget_query(query)
+        self.durable = [report for report in self.durable if report.query != query.name]

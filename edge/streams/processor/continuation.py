@@ -1,0 +1,110 @@
+"""Whether registered queries can go on: after a restart, and with the present permissions of their clients."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, Forbidden, NotReady
+from edge.streams.processor.query_text import read_query_text
+from edge.streams.processor.query_windows import QueryWindows
+from edge.streams.processor.registered_queries import RegisteredQueries
+from edge.streams.processor.rights import may_write
+from edge.streams.running_query import RunningQuery
+from edge.streams.store import StreamStore
+from edge.streams.window_engine import WindowEngine
+from edge.streams.window_graph import window_key
+
+_log = logging.getLogger(__name__)
+
+
+class Continuation:
+    """Restores and reviews queries. One that cannot go on is kept with the state "failed"."""
+
+    def __init__(
+        self,
+        store: StreamStore,
+        engine: WindowEngine,
+        queries: RegisteredQueries,
+        windows: QueryWindows,
+        rights: Callable[[Access], Access],
+        origin: int,
+    ) -> None:
+        """`origin`: see `read_query_text`.
+        `rights`: returns the current permissions of a client; raises `EdgeError` if it has none any more.
+        """
+        self._store = store
+        self._engine = engine
+        self._queries = queries
+        self._windows = windows
+        self._rights = rights
+        self._origin = origin
+
+    def restore(self) -> None:
+        """Begin the queries of an earlier process."""
+        begins = self._store.windows()
+        restored: list[RunningQuery] = []
+        stored_queries = self._store.queries()
+        for stored in stored_queries:
+            try:
+                query = RunningQuery(stored, read_query_text(stored.text, stored.begun, self._origin))
+            except EdgeError as error:
+                # Another version may have accepted it.
+                _log.error("streams.query_unreadable", extra={"query": stored.name, "reason": error.description})
+                continue
+            self._queries.add(query)
+            restored.append(query)
+        if len(restored) == len(stored_queries):
+            self._forget_windows(restored, begins)
+        for query in restored:
+            self._begin(query, begins)
+            if query.failure:
+                _log.warning("streams.query_failed", extra={"query": query.name, "reason": query.failure})
+
+    def _forget_windows(self, queries: Iterable[RunningQuery], begins: dict[str, tuple[int, int]]) -> None:
+        """Forget windows that no query has any more, because the window origin is another one.
+
+        With the former origin, they would go on later as if they had not been away.
+        """
+        used = {window_key(window.definition) for query in queries for window in query.query.windows}
+        unused = begins.keys() - used
+        if unused:
+            with self._store.transaction():
+                for key in unused:
+                    self._store.drop_window(key)
+
+    def review(self) -> list[RunningQuery]:
+        """Fail the registered queries whose clients have lost permissions. Returns them.
+
+        The gates end the subscriptions of such clients themselves, which need another action. Queries that could
+        not begin at the start, because the live graph was busy, begin.
+        """
+        failed: list[RunningQuery] = []
+        for query in self._queries.all():
+            if query.is_late:
+                self._begin(query, self._store.windows())
+            if query.failure or query.is_subscription:
+                continue
+            try:
+                self._check_rights(query)
+            except EdgeError as error:
+                self._engine.unsubscribe(query.spuid)
+                query.fail(error.description)
+                failed.append(query)
+        return failed
+
+    def _begin(self, query: RunningQuery, begins: Mapping[str, tuple[int, int]]) -> None:
+        try:
+            self._check_rights(query)
+            self._windows.begin(query, begins)
+        except EdgeError as error:
+            query.failure, query.is_late = error.description, isinstance(error, NotReady)
+        else:
+            query.failure, query.is_late = "", False
+
+    def _check_rights(self, query: RunningQuery) -> None:
+        """Raise `EdgeError` if the client of a query was revoked, or has lost permissions that the query needs."""
+        now, derived = self._rights(query.access), query.output_stream
+        if now.read != query.access.read or (derived is not None and not may_write(now, derived)):
+            raise Forbidden("The permissions of its client have changed; register it again")

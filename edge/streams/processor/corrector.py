@@ -1,0 +1,65 @@
+"""Late elements: they enter the windows, and earlier reports are corrected."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from edge.protocol.errors import EdgeError
+from edge.streams.corrections import Late, corrections
+from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_clock import WindowClock
+from edge.streams.processor.window_users import WindowUsers
+from edge.streams.stream import Stream
+from edge.streams.window_engine import WindowEngine
+
+_log = logging.getLogger(__name__)
+
+
+class Corrector:
+    """Corrects the reports of all queries."""
+
+    def __init__(
+        self,
+        engine: WindowEngine,
+        streams: RegisteredStreams,
+        users: WindowUsers,
+        unstored: Unstored,
+        clock: WindowClock,
+    ) -> None:
+        self._engine = engine
+        self._streams = streams
+        self._users = users
+        self._unstored = unstored
+        self._clock = clock
+
+    def restore(self) -> None:
+        """Make the corrections that an earlier process has not stored."""
+        for stream in self._streams.by_iri.values():
+            if stream.taken < stream.number:
+                self._unstored.note_elements(stream)
+            if stream.uncorrected:
+                self.correct(stream, stream.uncorrected)
+                self._unstored.note_change(stream)
+            self._enter_late(stream)
+
+    def correct(self, stream: Stream, numbers: Collection[int]) -> None:
+        """Report what late elements of a stream change in earlier reports. `numbers`: theirs."""
+        late = Late(stream, [stream.element(number) for number in numbers])
+        for query in self._users.of_stream(stream):
+            if query.state != "running" or query.is_subscription:
+                continue
+            try:
+                for time, change in corrections(query, self._engine, self._streams.by_iri, late, self._clock.time):
+                    self._unstored.add_report(query, query.correction(time, change))
+            except EdgeError as error:
+                _log.warning("streams.not_corrected", extra={"query": query.name, "reason": error.description})
+            self._unstored.note_result(query)
+        self._enter_late(stream)
+
+    def _enter_late(self, stream: Stream) -> None:
+        """Let windows have late elements that are in their reports: other windows of a query may report next."""
+        for window in stream.windows:
+            self._engine.change(*window.enter_late())
+            self._engine.schedule(window)

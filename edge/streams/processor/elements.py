@@ -1,0 +1,128 @@
+"""The elements of streams: those that clients send, and those that queries derive."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pyoxigraph as ox
+
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, InvalidRequest
+from edge.streams.encoding import serialized
+from edge.streams.model import Element
+from edge.streams.processor.committer import Committer
+from edge.streams.processor.corrector import Corrector
+from edge.streams.processor.element_limits import NewElement, check_size, read_element
+from edge.streams.processor.lateness import missing
+from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.rights import check_writes
+from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_clock import WindowClock
+from edge.streams.report import Report
+from edge.streams.settings import StreamSettings
+from edge.streams.store import StreamStore
+from edge.streams.stored import TO_CORRECT, StoredElement
+from edge.streams.stream import Stream
+from edge.streams.window_engine import WindowEngine
+
+_log = logging.getLogger(__name__)
+
+
+class Accepted(NamedTuple):
+    """What became of the elements of a request."""
+
+    elements: int
+    late: int
+    """Those that corrected earlier reports, or could have."""
+    too_late: int
+    """Those that came after the lateness of the stream: earlier reports stay as they are, later ones contain them."""
+
+
+class Elements:
+    """Takes the elements of all streams."""
+
+    def __init__(
+        self,
+        settings: StreamSettings,
+        store: StreamStore,
+        engine: WindowEngine,
+        streams: RegisteredStreams,
+        unstored: Unstored,
+        committer: Committer,
+        corrector: Corrector,
+        clock: WindowClock,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._engine = engine
+        self._streams = streams
+        self._unstored = unstored
+        self._committer = committer
+        self._corrector = corrector
+        self._clock = clock
+
+    def post(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
+        """Add elements of a client to a stream; they are durable at the return.
+
+        Raises `NotFound`, `Forbidden`, `InvalidRequest`, `TooLarge`, `TooManyRequests`, `StorageFailed`; then none is
+        added.
+        """
+        stream = self._streams.get(identifier, access)
+        check_writes(access, stream.iri)
+        if stream.source:
+            raise InvalidRequest(f"This stream has the elements of {stream.source}; post to another one")
+        return self.add(stream, elements, max(now, self._clock.time))
+
+    def add(self, stream: Stream, elements: Sequence[NewElement], now: int) -> Accepted:
+        """Add elements to any stream; they are durable at the return. Raises as `post`."""
+        accepted = [
+            read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
+        ]
+        if stream.windows:
+            self._streams.check_room(sum(len(graph) for _, graph in accepted))
+        stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
+        last = stream.number + len(accepted)
+        # With the time, so that after a restart it is still known which elements were late.
+        self._committer.commit(lambda: self._store.add(stream.id, last, stored if stream.windows else ()))
+        stream.number = last
+        if not stream.windows:
+            return Accepted(len(accepted), 0, 0)
+        self._keep(stream, stored)
+        late = {each.element.number for each in stored if each.missing == TO_CORRECT}
+        if late:
+            self._corrector.correct(stream, late)
+        if too_late := sum(each.missing > 0 for each in stored):
+            stream.too_late += too_late
+            _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": too_late})
+        return Accepted(len(accepted), len(late), too_late)
+
+    def derive(self, stream: Stream, report: Report) -> None:
+        """Let the graph of a report be an element of the stream of its query, durable with the report."""
+        if not report.rows:
+            return
+        triples = tuple(ox.Triple(*row) for row in report.rows)  # type: ignore[arg-type]  # rows of a CONSTRUCT
+        graph = serialized(triples)
+        if stream.windows:
+            try:
+                check_size(graph, self._settings)
+                self._streams.check_room(len(graph))
+            except EdgeError as error:
+                _log.warning("streams.result_dropped", extra={"stream": stream.iri, "reason": error.description})
+                return
+        stream.number += 1
+        element = StoredElement(Element(report.time, stream.number, triples), graph)
+        if stream.windows:
+            self._unstored.add_derived(stream, element)
+            self._keep(stream, [element])
+
+    def _keep(self, stream: Stream, elements: Iterable[StoredElement]) -> None:
+        for window in stream.windows:
+            window.pass_time(self._clock.time)
+        for stored in elements:
+            stream.keep(stored)
+            stream.take((stored.element,))
+        for window in stream.windows:
+            self._engine.schedule(window)
+        self._unstored.note_elements(stream)

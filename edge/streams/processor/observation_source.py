@@ -1,0 +1,115 @@
+"""The observations of the gateway as elements of their stream, while a window needs them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from edge.protocol.errors import EdgeError
+from edge.streams.encoding import serialized
+from edge.streams.model import Element, Kind, WindowDefinition
+from edge.streams.observations import Elements as NewObservations
+from edge.streams.observations import Observations
+from edge.streams.processor.element_limits import NewElement
+from edge.streams.processor.elements import Elements
+from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_clock import WindowClock
+from edge.streams.store import StreamStore
+from edge.streams.stored import StoredElement
+from edge.streams.stream import Stream
+from edge.streams.window_graph import distance, is_aligned, window_key
+
+_log = logging.getLogger(__name__)
+
+
+class ObservationSource:
+    """Adds new observations, and those of the recent history."""
+
+    def __init__(
+        self,
+        observations: Observations | None,
+        store: StreamStore,
+        streams: RegisteredStreams,
+        elements: Elements,
+        unstored: Unstored,
+        clock: WindowClock,
+    ) -> None:
+        """`observations`: None: there are none."""
+        self._observations = observations
+        self._store = store
+        self._streams = streams
+        self._elements = elements
+        self._unstored = unstored
+        self._clock = clock
+        self._unfollow: Callable[[], None] | None = None
+        self.failure = ""
+        """Why no new observations come; empty if they do, or no window needs them."""
+
+    def follow(self, stream: Stream) -> None:
+        """Let new observations be elements of a stream. Raises `EdgeError`."""
+        if self._observations is None or (self._unfollow is not None and not self.failure):
+            return
+        self.failure = ""
+
+        def added(elements: NewObservations) -> None:
+            new = [NewElement(triples, time) for triples, time in elements if triples]
+            if new and stream.windows:
+                try:
+                    self._elements.add(stream, new, self._clock.time)
+                except EdgeError as error:
+                    _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
+
+        self._unfollow = self._observations.follow(added, self._failed)
+
+    def _failed(self, reason: str) -> None:
+        self.failure = reason
+
+    def fill(self, stream: Stream, definition: WindowDefinition) -> Mapping[str, tuple[int, int]]:
+        """Add the observations of the recent history that a new time window contains, so that it starts full.
+
+        Returns the begin of the window.
+        """
+        if self._observations is None or definition.kind is not Kind.TIME:
+            return {}
+        time = self._clock.time
+        kept = [element.time for element in stream.elements]
+        past = self._observations.past(time - definition.size, min(kept, default=time))
+        first = stream.number + 1
+        self._add_past(
+            stream,
+            [
+                StoredElement(Element(time if own is None else own, number, triples), serialized(triples))
+                for number, (triples, own) in enumerate(past, first)
+            ],
+        )
+        # Also elements that other windows have kept. Numbers are in the order of arrival, and these came before.
+        earliest = min((element.number for element in stream.elements), default=first)
+        # As if it had begun before its last slide, so that it has content.
+        begun = time - (distance(definition) if is_aligned(definition) else 1)
+        return {window_key(definition): (begun, earliest)}
+
+    def _add_past(self, stream: Stream, elements: Sequence[StoredElement]) -> None:
+        self._streams.check_room(sum(len(element.graph) for element in elements))
+        with self._store.transaction():
+            self._store.add(stream.id, stream.number + len(elements), elements)
+        stream.number += len(elements)
+        stream.taken = stream.number
+        self._unstored.note_change(stream)
+        for element in elements:
+            stream.keep(element)
+
+    def release(self, stream: Stream) -> None:
+        """Stop if the stream has no window. A later one takes its elements from the recent history."""
+        if self._unfollow is None or stream.windows:
+            return
+        self._unfollow()
+        self._unfollow, self.failure = None, ""
+        numbers = stream.unneeded(None)
+        try:
+            with self._store.transaction():
+                self._store.remove(stream.id, numbers)
+        except EdgeError as error:
+            _log.warning("streams.not_removed", extra={"reason": error.description})
+        else:
+            stream.forget(numbers)

@@ -1,0 +1,80 @@
+"""Streams, queries, elements, reports and observers, as the store holds them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from edge.protocol.access import Access
+from edge.streams.model import Element
+
+
+class StoredStream(NamedTuple):
+    """A registered stream."""
+
+    id: int
+    iri: str
+    owner: str
+    """Client that registered it; empty without security."""
+    lateness: int
+    """Microseconds."""
+    query: str
+    """Query whose results it has; empty if clients post its elements."""
+    number: int
+    """Number of its last element."""
+    taken: int = 0
+    """Number of the last element that the windows had when the stored reports were made."""
+
+
+class StoredQuery(NamedTuple):
+    """A registered query."""
+
+    name: str
+    text: str
+    access: Access
+    """Permissions of the client that registered it."""
+    begun: int
+    """Time of the registration in microseconds since 1970."""
+    paused: bool
+    number: int
+    """Number of its last report."""
+    since: int
+    """Time from which all elements are kept that its windows have contained, for corrections."""
+
+
+class StoredElement(NamedTuple):
+    """An element of a stream, as it is stored."""
+
+    element: Element
+    graph: bytes
+    """Its triples as N-Triples."""
+    missing: int = 0
+    """0: no report lacks it. Positive: it came too late, so the reports up to this time stay without it.
+    `TO_CORRECT`: the corrections of reports that lack it have not been stored.
+    """
+
+
+TO_CORRECT: Final = -1
+"""See `StoredElement.missing`."""
+
+
+class ReportRow(NamedTuple):
+    """A report that waits for an observer."""
+
+    number: int
+    time: int
+    kind: str
+    """See `edge.streams.report`."""
+    merged: int
+    """Number of reports that it stands for: the last of them is `number`."""
+    body: bytes
+
+
+class StoredObserver(NamedTuple):
+    """An observer of a query."""
+
+    id: str
+    query: str
+    url: str
+    owner: str
+    acknowledged: int
+    """Number of the last report that it has."""
