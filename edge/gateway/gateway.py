@@ -48,6 +48,7 @@ from edge.outbox.sampling import Sampler
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, UpdateFailed
 from edge.section_types import default_data_dir
+from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.settings import FILE_NAME as STREAMS
 
 if TYPE_CHECKING:
@@ -264,6 +265,9 @@ class Gateway:
 
         self._rules = RunningRules(settings, engine, self._recent, self.metrics)
         watchdog.watch(self._rules.start(self._stack))
+        # Before the adapters: the readings that wait in brokers are elements, too.
+        if (settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
+            await streams.restore()
         # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.
         if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
             from edge.gateway.mappings import Mappings
@@ -278,8 +282,6 @@ class Gateway:
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
-        if (self.settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
-            await streams.restore()
         await asyncio.to_thread(self._settle, engine)
 
     async def _start_mapped(
@@ -383,12 +385,14 @@ class Gateway:
             recorders.append(Recorder(journal, settings.outbox))
             return recorders[0]
 
+        # One list for all hosts to which clients can make the gateway send requests.
+        hosts = CallbackHosts(settings.streams.callback_hosts, security=settings.security.enabled)
         try:
             engine = await asyncio.to_thread(
                 open_engine,
                 settings.data_dir,
                 settings.engine,
-                load=load_document,
+                load=partial(load_document, permits=hosts.permits),
                 rights=_as_given if self._security is None else self._security.guard.rights,
                 ledger=ledger,
                 rescue=True,

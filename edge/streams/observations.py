@@ -1,9 +1,11 @@
 """The built-in stream of observations: each new value of the live graph is an element.
 
-    <observation> sosa:hasSimpleResult "21.5"^^xsd:decimal ; sosa:resultTime "2026-11-21T22:00:00Z"^^xsd:dateTime
+    <observation> sosa:hasResult [ qudt:numericValue 21.5 ;
+      time:hasTime [ time:inXSDDateTimeStamp "2026-11-21T22:00:00Z"^^xsd:dateTimeStamp ] ]
 
-Descriptions of observations are in the live graph, with which a query can join the window. Only values in the default
-graph are elements.
+Values in a window have the form that they have in the live graph and in the history. The blank nodes keep equal values
+of an observation apart, and each value at its time. Descriptions of observations are in the live graph, with which a
+query can join the window. Only values in the default graph are elements.
 """
 
 from __future__ import annotations
@@ -22,20 +24,26 @@ from edge.streams.names import PREFIX
 OBSERVATIONS: Final = f"{PREFIX}observations"
 """IRI of the stream."""
 
-VALUES: Final = """\
-SELECT ?observation ?value ?time WHERE {
-  ?observation <http://www.w3.org/ns/sosa/hasResult> ?result .
-  ?result <http://qudt.org/1.1/schema/qudt#numericValue> ?value .
-  OPTIONAL {
-    ?result <http://www.w3.org/2006/time#hasTime> ?instant .
-    ?instant <http://www.w3.org/2006/time#inXSDDateTimeStamp> ?time
-  }
-}"""
+_HAS_RESULT: Final = ox.NamedNode("http://www.w3.org/ns/sosa/hasResult")
+_VALUE: Final = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
+_HAS_TIME: Final = ox.NamedNode("http://www.w3.org/2006/time#hasTime")
+_STAMP: Final = ox.NamedNode("http://www.w3.org/2006/time#inXSDDateTimeStamp")
+
+VALUES: Final = f"""\
+SELECT ?observation ?value ?time WHERE {{
+  ?observation {_HAS_RESULT} ?result .
+  ?result {_VALUE} ?value .
+  OPTIONAL {{
+    ?result {_HAS_TIME} ?instant .
+    ?instant {_STAMP} ?time
+  }}
+}}"""
 """Query for all values, with the time of their measurement."""
 
-_RESULT: Final = ox.NamedNode("http://www.w3.org/ns/sosa/hasSimpleResult")
-_TIME: Final = ox.NamedNode("http://www.w3.org/ns/sosa/resultTime")
-_DATE_TIME: Final = ox.NamedNode("http://www.w3.org/2001/XMLSchema#dateTime")
+_DATE_TIME_STAMP: Final = ox.NamedNode("http://www.w3.org/2001/XMLSchema#dateTimeStamp")
+
+_Resource = ox.NamedNode | ox.BlankNode
+_Value = ox.Literal | ox.NamedNode | ox.BlankNode
 
 
 class PastValue(NamedTuple):
@@ -57,8 +65,11 @@ Elements = Sequence[tuple[tuple[ox.Triple, ...], int | None]]
 class Observations(Protocol):
     """Source of the elements."""
 
-    def follow(self, added: Callable[[Elements], None]) -> Callable[[], None]:
-        """Call `added` with the elements of new values, on the thread of the processor. Returns how to end that."""
+    def follow(self, added: Callable[[Elements], None], failed: Callable[[str], None]) -> Callable[[], None]:
+        """Call `added` with the elements of new values, and `failed` with the reason if no more of them can come.
+
+        Both are called on the thread of the processor. Returns how to end that.
+        """
 
     def past(self, begin: int, end: int) -> Elements:
         """Return the elements of a past period, with their times, in order."""
@@ -73,14 +84,14 @@ class LiveObservations:
         self._datatypes: dict[str, ox.NamedNode] = {}
         """Datatype of the values of each observation, which the recent history does not have."""
 
-    def follow(self, added: Callable[[Elements], None]) -> Callable[[], None]:
+    def follow(self, added: Callable[[Elements], None], failed: Callable[[str], None]) -> Callable[[], None]:
         """See `Observations`."""
 
         def changed(rows: Sequence[Row], _removed: Sequence[Row]) -> None:
             self._note(rows)
             added([(element(*row), None) for row in rows])
 
-        first, end = self._live.follow(VALUES, ANYBODY, changed)
+        first, end = self._live.follow(VALUES, ANYBODY, changed, failed)
         self._note(first)
         return end
 
@@ -104,17 +115,20 @@ class LiveObservations:
 
 
 def element(observation: object, value: object, time: object) -> tuple[ox.Triple, ...]:
-    """Return the graph of a value. Terms that are not bound, or cannot be in such a triple, are left out."""
-    if not isinstance(observation, ox.NamedNode | ox.BlankNode):
+    """Return the graph of a value, with new blank nodes; empty for terms that cannot be in such triples.
+
+    `time`: None if it is not known.
+    """
+    if not isinstance(observation, _Resource) or not isinstance(value, _Value):
         return ()
-    pairs = ((_RESULT, value), (_TIME, time))
-    return tuple(
-        ox.Triple(observation, predicate, term)
-        for predicate, term in pairs
-        if isinstance(term, ox.Literal | ox.NamedNode | ox.BlankNode)
-    )
+    result = ox.BlankNode()
+    triples = (ox.Triple(observation, _HAS_RESULT, result), ox.Triple(result, _VALUE, value))
+    if not isinstance(time, _Value):
+        return triples
+    instant = ox.BlankNode()
+    return (*triples, ox.Triple(result, _HAS_TIME, instant), ox.Triple(instant, _STAMP, time))
 
 
 def _stamp(time: int) -> ox.Literal:
     text = datetime.fromtimestamp(time / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
-    return ox.Literal(text, datatype=_DATE_TIME)
+    return ox.Literal(text, datatype=_DATE_TIME_STAMP)

@@ -1,7 +1,8 @@
-"""A registered query at work: its subscription on the engine of the windows, and what it reports next."""
+"""A registered query at work: its subscription on the engine of the windows, and its next report."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -18,13 +19,16 @@ from edge.engine.requests import (
 from edge.protocol.access import Access
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
-from edge.streams.live_data import Pattern, is_limited
-from edge.streams.model import ContinuousQuery, QueryForm, StreamOperator
+from edge.streams.live_data import Pattern, is_limited, reads_live_default
+from edge.streams.model import ContinuousQuery, Kind, QueryForm, StreamOperator
+from edge.streams.names import stream_iri
 from edge.streams.report import Report
-from edge.streams.store import StoredQuery
+from edge.streams.stored import StoredQuery
 from edge.streams.window_engine import WindowEngine
 from edge.streams.window_graph import WindowGraph
 from edge.streams.window_names import with_graphs
+
+_log = logging.getLogger(__name__)
 
 
 class Mark(NamedTuple):
@@ -81,13 +85,18 @@ class RunningQuery:
 
     @property
     def state(self) -> str:
-        """What it does."""
+        """State: "running", "paused" or "failed"."""
         return "failed" if self.failure else "paused" if self.paused else "running"
 
     @property
     def makes_graphs(self) -> bool:
         """Whether its results are graphs, which can be a stream."""
         return self.query.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+
+    @property
+    def output_stream(self) -> str | None:
+        """IRI of the stream of its results; None if they are not graphs."""
+        return stream_iri(self.query.name) if self.makes_graphs else None
 
     def subscribe(self, engine: WindowEngine, graphs: Sequence[str], sink: Sink) -> str:
         """Subscribe with these graphs as the contents of its windows. Returns the id. Raises `EdgeError`."""
@@ -99,9 +108,11 @@ class RunningQuery:
         names = {window.name: graph for window, graph in zip(query.windows, graphs, strict=True) if window.name}
         unnamed = [graph for window, graph in zip(query.windows, graphs, strict=True) if not window.name]
         dataset = STORE_DATASET
-        if is_limited(query):
-            named = [*(query.named_graphs or ()), *names.values()]
+        named = [*(query.named_graphs or ()), *names.values()]
+        if not reads_live_default(query):
             dataset = Dataset.of([*(query.default_graphs or ()), *unnamed], named)
+        elif is_limited(query):
+            dataset = Dataset(readable=frozenset({"", *named}))
         return QueryRequest(with_graphs(query.sparql, names), dataset)
 
     def sink(self, notification: SubscriberNotification | SubscribeFailed) -> None:
@@ -120,12 +131,13 @@ class RunningQuery:
     def fail(self, reason: str) -> None:
         """End the query with a reason. It stays registered."""
         self.failure = reason
+        _log.error("streams.query_failed", extra={"query": self.query.name, "reason": reason})
         self.failed(reason)
 
     def settle(self) -> Delta:
         """Return the first result, of which later reports of a subscription are changes.
 
-        What was there at the begin is not new: for ISTREAM and DSTREAM it has no rows.
+        Rows that were there at the begin are not new: for ISTREAM and DSTREAM it has no rows.
         """
         rows = self._change.added if self._is_whole else ()
         self._reported()
@@ -147,10 +159,24 @@ class RunningQuery:
         self._change.merge(change.inverse)
         self.unsaved.merge(change)
 
-    def mark(self, time: int, lateness: int, earliest: Callable[[], Mapping[str, int]]) -> None:
-        """Note a report, if the last mark is old enough."""
-        if time - self.marks[-1].time >= max(lateness // _MARKS, 1):
-            self.marks.append(Mark(time, earliest()))
+    def earliest(self, time: int) -> dict[str, int]:
+        """Return the times of the first elements that the windows need at a time, by stream."""
+        found: dict[str, int] = {}
+        for window in self.windows:
+            definition = window.definition
+            needed = window.needed_from()
+            if definition.kind is Kind.SESSION:
+                # A late element may start a session before all others.
+                needed = min(time if needed is None else needed, time - self.lateness - definition.size)
+            if needed is not None:
+                found[definition.stream] = min(needed, found.get(definition.stream, needed))
+        return found
+
+    def mark(self, time: int) -> None:
+        """Note a report, if late elements can change it and the last mark is old enough."""
+        is_corrected = self.lateness and not self.is_subscription
+        if is_corrected and time - self.marks[-1].time >= max(self.lateness // _MARKS, 1):
+            self.marks.append(Mark(time, self.earliest(time)))
 
     def forget_marks(self, before: int) -> bool:
         """Forget marks, but not the last two before a time. Returns whether the first one has changed."""
