@@ -26,7 +26,7 @@ from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT, WHOLE_LIMIT, Que
 from edge.engine.queries.query_plans import QueryPlans
 from edge.engine.queries.query_processor import QueryProcessor
 from edge.engine.queries.subscription_index import Key, SubscriptionIndex
-from edge.engine.requests import ActiveSubscription, QueryRequest, Sink, UpdateOutcome, UpdateRequest
+from edge.engine.requests import ActiveSubscription, Precondition, QueryRequest, Sink, UpdateOutcome, UpdateRequest
 from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
 from edge.engine.store.graph import LiveGraph
@@ -49,6 +49,7 @@ from edge.engine.updates.attempt import (
     Unfinished,
 )
 from edge.engine.updates.loaded_documents import Loader
+from edge.engine.updates.preconditions import Preconditions
 from edge.engine.updates.read_set import read_set
 from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
 from edge.engine.updates.update_plan import Load, Modify, Quads, UpdatePlan, is_data
@@ -86,6 +87,8 @@ class PreparedUpdate:
     """Whether all inserted quads go to the ledger, too."""
     source: str = ""
     """Client, for quotas and rate limits."""
+    condition: Precondition | None = None
+    """Condition for the update."""
 
 
 @dataclass(slots=True)
@@ -110,8 +113,8 @@ class Executed:
     @property
     def outcome(self) -> UpdateOutcome:
         """Outcome for the client."""
-        added, removed, _, _ = self.changes.sizes
-        return UpdateOutcome(added, removed, self.entries)
+        added, removed, created, dropped = self.changes.sizes
+        return UpdateOutcome(added, removed, self.entries, created, dropped)
 
 
 class Engine:
@@ -140,6 +143,7 @@ class Engine:
         plans = QueryPlans(self.graph, replace(rules, parse=self._parse))
         self.spus = SpuManager(world, committed, plans, self.performance, quota or ByteQuota())
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
+        self.preconditions = Preconditions(self.graph)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
         self._reads: SubscriptionIndex[Attempt] = SubscriptionIndex(self.graph)
@@ -229,6 +233,7 @@ class Engine:
             request.notes,
             request.to_ledger,
             request.source,
+            request.condition,
         )
 
     def must_fill(self, updates: Sequence[PreparedUpdate]) -> bool:
@@ -290,6 +295,9 @@ class Engine:
         documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:
+            for update in updates:
+                if update.condition is not None:
+                    self.preconditions.check(update.condition)
             try:
                 for number, update in enumerate(updates):
                     try:
@@ -355,6 +363,9 @@ class Engine:
                 raise Unfinished
             began = clock()
             self.performance.begin()
+            # Here and not earlier: other updates ran between the pieces.
+            if update.condition is not None:
+                self.preconditions.check(update.condition)
             # The order matters: `settle` computes the change for the current state, and until `apply` nothing else may
             # change the graph. Old results of renewed subscriptions must be read before `apply`.
             changes = staged.settle()
@@ -699,6 +710,8 @@ class Engine:
         # Most of the time there are none, and each update would look for conflicts.
         if self._reading or self._staged:
             self._note_conflicts(transaction)
+        if self.preconditions.watched:
+            self.preconditions.note(transaction)
         try:
             activations = self.spus.activate(transaction, now)
         except BaseException:

@@ -49,6 +49,30 @@ STORE_DATASET = Dataset()
 """No dataset in the request: the store's own default graph and named graphs."""
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class GraphWatch:
+    """Whether a graph may have changed since the watch began. It ends when nothing refers to it any more."""
+
+    graph: str
+    """IRI of the graph; empty for the default graph."""
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """Condition of an update. The writer checks it in the step that applies the update, so no change comes between.
+
+    If it does not hold, the update fails with `PreconditionFailed`.
+    """
+
+    graph: str
+    """IRI of the graph; empty for the default graph, which always exists."""
+    exists: bool | None = None
+    """Whether the graph must exist; None: it may or may not."""
+    watch: GraphWatch | None = None
+    """The graph must not have changed since this watch began."""
+
+
 @dataclass(slots=True)  # one object for each reading; as a frozen class its creation would take three times as long
 class UpdateRequest:
     """One SPARQL 1.1 Update request, which runs atomically.
@@ -68,6 +92,8 @@ class UpdateRequest:
     """Entries that the update writes to the ledger."""
     to_ledger: bool = False
     """Whether all inserted quads go to the ledger, and none of them to the live graph."""
+    condition: Precondition | None = None
+    """Condition for the update. A delayed update has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +116,10 @@ class UpdateOutcome:
     removed: int
     entries: int = 0
     """Number of entries that it wrote to the ledger."""
+    created: int = field(default=0, compare=False)
+    """Number of named graphs that began to exist."""
+    dropped: int = field(default=0, compare=False)
+    """Number of named graphs that ceased to exist."""
 
     @property
     def changed(self) -> bool:

@@ -8,7 +8,15 @@ from typing import Protocol, TypeVar
 
 from edge.engine.admission.load import Load
 from edge.engine.performance import Figures
-from edge.engine.requests import ActiveSubscription, Answer, QueryRequest, Sink, UpdateOutcome, UpdateRequest
+from edge.engine.requests import (
+    ActiveSubscription,
+    Answer,
+    GraphWatch,
+    QueryRequest,
+    Sink,
+    UpdateOutcome,
+    UpdateRequest,
+)
 from edge.engine.resume.recovery import RestoredSubscription
 from edge.engine.settings import Booster, Processing
 from edge.engine.subscriptions.explanation import Explanation
@@ -64,10 +72,16 @@ class SessionEngine(SparqlEngine, Protocol):
 
 
 class OperatedEngine(SparqlEngine, Protocol):
-    """Operator's view of the engine, and the setting that can change at run time."""
+    """Engine for HTTP: watches of graphs, the operator's view, and the setting that can change at run time."""
 
     processing: Processing
     """Can be set at any time."""
+
+    def watch(self, graph: str, who: Access, source: str, /) -> Future[GraphWatch]:
+        """Begin to watch a graph (an IRI, or empty for the default graph), for the condition of an update.
+
+        A query that begins later reads the state of the graph at the start of the watch, or a later one.
+        """
 
     def explain(self, query: QueryRequest, /) -> Future[Explanation]:
         """Explain how the engine evaluates a subscription to a query."""

@@ -153,6 +153,13 @@ class UpdateConflict(EdgeError):
     status_code = 409
 
 
+class PreconditionFailed(EdgeError):
+    """A condition of the request does not hold, such as `If-Match`. Nothing has changed."""
+
+    error = "precondition_failed"
+    status_code = 412
+
+
 class TooLarge(EdgeError):
     """A body or message exceeds its size limit."""
 
@@ -176,6 +183,13 @@ class UnsupportedMediaType(EdgeError):
 
 class UnsupportedEncoding(UnsupportedMediaType):
     """The gateway does not accept this content coding (`Content-Encoding`)."""
+
+
+class UnprocessableContent(EdgeError):
+    """The resource cannot apply the content, although the content is valid (RFC 9110, section 15.5.21)."""
+
+    error = "unprocessable_content"
+    status_code = 422
 
 
 class UpgradeRequired(EdgeError):

@@ -87,6 +87,32 @@ def test_operations_of_one_kind_are_one_as_far_as_the_declarations_are_the_same(
     assert [part.inserts for part in plan(insert + PREFIX + insert) or []] == [True, True]
 
 
+REPLACING = "DROP SILENT GRAPH <urn:g> ;\nCREATE SILENT GRAPH <urn:g> ;\nCLEAR DEFAULT ;\n"
+
+
+def test_operations_on_whole_graphs_may_precede_the_data():
+    data = "INSERT DATA { <urn:s> ex:p 1 GRAPH <urn:g> { <urn:s> ex:p 2 , [] } }"
+    found = data_plan(REPLACING + PREFIX + data, QueryRules())
+    assert found is not None
+    assert [type(each).__name__ for each in found.operations] == ["Manage"] * 3 + ["Data"]
+    before = "INSERT DATA { <urn:s> <urn:old> 1 GRAPH <urn:g> { <urn:s> <urn:old> 2 } }"
+    results = []
+    for padding in ("", PADDING):
+        engine = new_engine()
+        run(engine, before)
+        results.append(run(engine, REPLACING + PREFIX + data + padding).sizes)
+        results.append(len(triples(engine)))
+    assert results[:2] == results[2:] == [(3, 2, 0, 0), 3]
+
+
+@pytest.mark.parametrize(
+    "leading",
+    ["DROP SILENT GRAPH <g> ;", "DROP SILENT GRAPH <urn:a b> ;", "DROP SILENT GRAPH <urn:\\u0041> ;", "DROP ALL ;"],
+)
+def test_other_operations_before_the_data_are_left_to_the_general_parser(leading):
+    assert data_plan(leading + "INSERT DATA { <urn:a> <urn:p> 1 }", QueryRules()) is None
+
+
 def test_only_long_texts_use_the_data_reader(monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(update_compiler, "data_plan", lambda text, rules: read.append(text))

@@ -29,6 +29,7 @@ from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
     ActiveSubscription,
     Answer,
+    GraphWatch,
     QueryRequest,
     QueryResult,
     Sink,
@@ -163,6 +164,13 @@ class Scheduler:
         except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
         return work.future
+
+    def watch(self, graph: str, who: Access = ANYBODY, source: str = "") -> Future[GraphWatch]:
+        """Begin to watch a graph (an IRI, or empty for the default graph), for a `Precondition` of `update`.
+
+        A query of `read` that begins later reads the state of the graph at the start of the watch, or a later one.
+        """
+        return self._on_writer(lambda: self._engine.preconditions.watch(graph), source, who)
 
     def write(
         self, requests: Sequence[UpdateRequest], receipt: bytes, done: Callable[[Exception | None], None]

@@ -1,5 +1,7 @@
 """Compiler for long requests of only INSERT DATA and DELETE DATA, by means of Oxigraph's parser.
 
+Operations on whole graphs may precede the data, in the usual spelling: so a request can replace a graph.
+
 No Python code reads such a text token by token. A regular expression finds the ends of the operations. An empty store
 executes their text, and then holds their quads in value form. The expression skips strings, IRIs and comments, so that
 it does not count brackets in them. It gives up at the first unexpected character. Such a request goes through the usual
@@ -28,7 +30,7 @@ from typing import Final, NamedTuple
 import pyoxigraph as ox
 
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.updates.update_plan import Data, UpdatePlan
+from edge.engine.updates.update_plan import Data, Manage, Target, UpdatePlan
 from edge.protocol.results import Term
 from edge.sparql.fingerprint import IRI, QUOTED
 from edge.sparql.tokens import MAX_DEPTH
@@ -92,6 +94,12 @@ _PIECE: Final = 32 * 1024
 """Characters of data that are parsed in one call. A store of that size costs less than a hundredth of the parsing."""
 
 
+_LEADING: Final = re.compile(
+    r"(?>[\x20\n]*)(?:(CLEAR)\x20DEFAULT|(CREATE|DROP)\x20SILENT\x20GRAPH\x20<([^\\>]*)>)\x20?;"
+)
+"""An operation on a whole graph in the usual spelling."""
+
+
 class _Unsure(Exception):
     """The text is not only data, or it is illegal, or it has an unusual spelling."""
 
@@ -113,7 +121,8 @@ class _Operation(NamedTuple):
 def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
     """Return the plan of a request that consists of data; None if the usual compiler must compile it."""
     try:
-        data = [_data(*kind, run, rules) for kind, run in _runs(text)]
+        leading, start = _leading(text)
+        data = [_data(*kind, run, rules) for kind, run in _runs(text, start)]
     except (_Unsure, SyntaxError, ValueError):
         return None
     # DELETE DATA allows no blank nodes, and two operations must not share one (SPARQL 1.1 Query, 19.8, notes). Parsing
@@ -121,13 +130,25 @@ def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
     with_blanks = [part for part in data if any(type(term) is ox.BlankNode for term in part.terms)]
     if len(with_blanks) > 1 or not all(part.inserts for part in with_blanks):
         return None
-    return UpdatePlan(tuple(data))
+    return UpdatePlan((*leading, *data))
 
 
-def _runs(text: str) -> list[tuple[tuple[bool, str], list[_Operation]]]:
+def _leading(text: str) -> tuple[list[Manage], int]:
+    """Return the operations before the data, and where they end. Raises `ValueError` for an illegal IRI."""
+    operations: list[Manage] = []
+    position = 0
+    while match := _LEADING.match(text, position):
+        clear, verb, graph = match.groups()
+        target = Target("DEFAULT") if clear else Target("GRAPH", ox.NamedNode(graph))
+        operations.append(Manage(clear or verb, target, silent=not clear))
+        position = match.end()
+    return operations, position
+
+
+def _runs(text: str, start: int) -> list[tuple[tuple[bool, str], list[_Operation]]]:
     """Group the operations with the same verb and declarations: each group becomes one operation."""
     runs: list[tuple[tuple[bool, str], list[_Operation]]] = []
-    for kind, run in groupby(_operations(text), itemgetter(0, 1)):
+    for kind, run in groupby(_operations(text, start), itemgetter(0, 1)):
         if len(runs) == _MOST_RUNS:
             raise _Unsure
         runs.append((kind, list(run)))
@@ -136,9 +157,8 @@ def _runs(text: str) -> list[tuple[tuple[bool, str], list[_Operation]]]:
     return runs
 
 
-def _operations(text: str) -> Iterator[_Operation]:
+def _operations(text: str, position: int = 0) -> Iterator[_Operation]:
     declared = ""
-    position = 0
     while position < len(text):
         start = _START.match(text, position)
         if start is None:
