@@ -11,7 +11,7 @@ from mkdocs.structure.pages import Page
 
 DESCRIPTION = Path(__file__).resolve().parents[2] / "edge/gates/http/openapi.yaml"
 PLACE = "<!-- openapi -->"
-METHODS = ("get", "post", "put", "delete")
+METHODS = ("get", "post", "put", "patch", "delete")
 COMMON = {"4XX": {"$ref": "#/components/responses/Error"}, "5XX": {"$ref": "#/components/responses/Error"}}
 """Answers of all requests: the page describes them once."""
 
@@ -80,7 +80,7 @@ class Api:
                     "",
                     f"Answer {status}: {answer['description'].rstrip('.')}.",
                     "",
-                    *self.contents(answer["content"]),
+                    *self.contents(answer.get("content", {})),
                 )
 
     def authentication(self, operation: Part) -> str:

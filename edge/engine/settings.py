@@ -141,7 +141,9 @@ class EngineSettings(Section):
         False, "Whether the default graph of queries without a dataset is the union of all graphs."
     )
     allow_load: bool = key(
-        False, "Whether updates may LOAD documents. The gateway fetches them from the network, from its own address."
+        False,
+        "Whether updates may LOAD documents. The gateway fetches them from the network, from its own address. With "
+        "security, only from public hosts and those in streams.callback_hosts.",
     )
     allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
     max_steps: int = key(

@@ -7,10 +7,9 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -26,12 +25,14 @@ from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
-from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
+from edge.gates.http.boundary import GRAPH_STORE, PRIMITIVE, Boundary, error_response
 from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
 from edge.gates.http.documents import DocumentResources, Documents
+from edge.gates.http.engine_future import not_ready, result, shielded
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
+from edge.gates.http.graph_store import GraphStore
 from edge.gates.http.knowledge import read_knowledge
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, MappingResources
@@ -63,7 +64,6 @@ from edge.protocol.errors import (
 )
 from edge.protocol.series import MOST_OBSERVATIONS, SeriesExtent, SeriesRequest, SeriesResult
 
-_T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 _ReadOperation = Callable[[Request, list[Primitive], HttpGateSettings], Awaitable[Operation]]
 
@@ -185,6 +185,7 @@ class Routes:
             _route("/history", "update", self._sparql(["update"], to_ledger=True), ["POST"]),
             _route("/sparql", "sparql", self._described(self._sparql(["query", "update"])), ["GET", "POST"]),
             _route("/kb", "sparql", self._sparql(["query", "update"], read=read_knowledge), ["GET", "POST"]),
+            _route(GRAPH_STORE, "graph", self._when_ready(self._graph_store), GraphStore.METHODS),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
@@ -285,7 +286,7 @@ class Routes:
 
     def _check_ready(self) -> None:
         if not self._views.ready():
-            raise _not_ready()
+            raise not_ready()
 
     def _when_ready(self, endpoint: _Endpoint) -> _Endpoint:
         """Refuse requests while the gateway starts."""
@@ -315,6 +316,12 @@ class Routes:
 
         return endpoint
 
+    async def _graph_store(self, request: Request) -> Response:
+        access = self._access(request)
+        who = client_of(access, _peer(request))
+        store = GraphStore(self._engine, self._settings, self._query_timeout, who)
+        return await store.serve(request, access, self._recheck)
+
     def _described(self, endpoint: _Endpoint) -> _Endpoint:
         """Answer a GET without parameters with the service description, or in a browser with the console."""
 
@@ -332,8 +339,10 @@ class Routes:
 
             who = client_of(access, _peer(request))
             async with asyncio.timeout(self._query_timeout):
-                graphs = await _result(self._engine.read(QueryRequest(GRAPHS, access=access, source=who), read))
-            endpoints, features = self._views.endpoints(), self._views.features
+                graphs = await result(self._engine.read(QueryRequest(GRAPHS, access=access, source=who), read))
+            # The vocabulary of service descriptions has no term for a graph store.
+            graph_store = str(request.url.replace(path=GRAPH_STORE))
+            endpoints, features = {**self._views.endpoints(), "graph-store": graph_store}, self._views.features
             content = description(str(request.url), graphs, features, endpoints, media_type)
             return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
@@ -349,7 +358,7 @@ class Routes:
         try:
             async with asyncio.timeout(timeout):
                 request = QueryRequest(operation.text, operation.dataset, access, who)
-                media_type, content = await _result(self._engine.read(request, read))
+                media_type, content = await result(self._engine.read(request, read))
         except TimeoutError:
             raise RequestTimeout(
                 f"The query took longer than {timeout:g} s, the limit engine.query_timeout; ask for less"
@@ -360,7 +369,7 @@ class Routes:
         request = UpdateRequest(operation.text, operation.dataset, access=access, source=who, to_ledger=to_ledger)
         if operation.when is not None:
             return await self._schedule(request, operation.when, operation.name)
-        (outcome,) = await _shielded(self._engine.update([request]))
+        (outcome,) = await shielded(self._engine.update([request]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
         counts = {"added": outcome.added, "removed": outcome.removed}
         if outcome.entries:
@@ -371,7 +380,7 @@ class Routes:
         return _json({"response": {"body": text, "isJson": False}, **counts})
 
     async def _schedule(self, request: UpdateRequest, when: When, name: str | None) -> Response:
-        scheduled = await _shielded(self._engine.schedule(request, when, name))
+        scheduled = await shielded(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
         return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
 
@@ -380,7 +389,7 @@ class Routes:
         access = self._access(request)
         check_timers(access)
         state, limit = read_listing(request)
-        timers = await _result(self._engine.timers(state, limit, access))
+        timers = await result(self._engine.timers(state, limit, access))
         return _json({"timers": [timer.to_message() for timer in timers]})
 
     async def _timer(self, request: Request) -> Response:
@@ -407,9 +416,9 @@ class Routes:
             return await self._schedule(update, operation.when, name)
         check_timers(access)
         if request.method == "DELETE":
-            await _shielded(self._engine.cancel(name, access, client))
+            await shielded(self._engine.cancel(name, access, client))
             return _json({"cancelled": {"id": name}})
-        return _json({"timer": (await _result(self._engine.timer(name, access, client))).to_message()})
+        return _json({"timer": (await result(self._engine.timer(name, access, client))).to_message()})
 
     async def _explain(self, request: Request) -> Response:
         self._check_ready()
@@ -422,12 +431,12 @@ class Routes:
         timeout = self._query_timeout
         try:
             async with asyncio.timeout(timeout):
-                result = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))
+                found = await result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))
         except TimeoutError:
             raise RequestTimeout(
                 f"The engine was busy for longer than {timeout:g} s, the limit engine.query_timeout; try again later"
             ) from None
-        return _json(asdict(result))
+        return _json(asdict(found))
 
     async def _health(self, request: Request) -> Response:
         operates, fault = self._operates(request), self._views.fault()
@@ -589,36 +598,6 @@ def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -
 
 def _with_head(methods: list[str]) -> list[str]:
     return sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])})
-
-
-async def _result(future: Future[_T], *, shielded: bool = False) -> _T:
-    """Wait for the engine. Raises `NotReady` if the engine cancelled the request because it is stopping."""
-    waiting = asyncio.wrap_future(future)
-    try:
-        if not shielded:
-            return await waiting
-        waiting.add_done_callback(_retrieve_exception)
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if future.cancelled() and not (task and task.cancelling()):
-            raise _not_ready() from None
-        raise
-
-
-async def _shielded(future: Future[_T]) -> _T:
-    """Wait for the engine, but leave the request in its queue if the client disconnects."""
-    return await _result(future, shielded=True)
-
-
-def _retrieve_exception(future: asyncio.Future[_T]) -> None:
-    """Retrieve the exception: with the client gone nobody else does, and asyncio would log it."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _not_ready() -> NotReady:
-    return NotReady("The gateway is starting or stopping; try again in a few seconds")
 
 
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -27,6 +27,9 @@ from edge.protocol.errors import (
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route stores the kind of the request, for the metrics."""
 
+GRAPH_STORE = "/graph-store"
+"""Path of the graph store."""
+
 _GATE = "http"
 _PREFLIGHT_SECONDS = 600
 
@@ -113,9 +116,15 @@ class Boundary:
             headers.add_vary_header("Origin")
         if origin is not None:
             headers["Access-Control-Allow-Origin"] = "*" if ANY in self._origins else origin
+            # Without it, a page cannot read them, and so cannot make a conditional request.
+            exposed = [name for name in ("ETag", "Location") if name in headers]
+            if exposed:
+                headers["Access-Control-Expose-Headers"] = ", ".join(exposed)
 
     def _preflight(self, path: str, headers: Headers) -> Response:
-        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/")) else ""
+        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/", GRAPH_STORE)) else ""
+        if path == GRAPH_STORE:
+            others += ", PATCH"
         answer = {
             "Access-Control-Allow-Methods": f"GET, HEAD, POST, OPTIONS{others}",
             "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),

@@ -64,14 +64,30 @@ def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float
         content = output.getvalue()
         if RESULT_FORMATS[media_type] == ox.QueryResultsFormat.XML:
             _check_xml(content)
-    return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type), content
+    return with_charset(media_type), content
+
+
+def serialize_graph(triples: Iterable[ox.Triple], media_type: str, max_bytes: int, seconds: float) -> bytes:
+    """Return triples in one of `GRAPH_FORMATS`. Equal triples in equal order give equal bytes.
+
+    Raises as `serialize`.
+    """
+    output = ResultLimit(max_bytes, seconds)
+    if GRAPH_FORMATS[media_type] == ox.RdfFormat.RDF_XML:
+        return _rdf_xml(triples, output)
+    ox.serialize(triples, output, format=GRAPH_FORMATS[media_type])
+    return output.getvalue()
 
 
 def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat, output: ResultLimit) -> bytes:
-    if wanted != ox.RdfFormat.RDF_XML:
-        answer.serialize(output, format=wanted)
-        return output.getvalue()
-    ox.serialize(_nameable(answer), output, format=wanted)
+    if wanted == ox.RdfFormat.RDF_XML:
+        return _rdf_xml(answer, output)
+    answer.serialize(output, format=wanted)
+    return output.getvalue()
+
+
+def _rdf_xml(triples: Iterable[ox.Triple], output: ResultLimit) -> bytes:
+    ox.serialize(_nameable(triples), output, format=ox.RdfFormat.RDF_XML)
     content = output.getvalue()
     _check_xml(content)
     return content
@@ -88,6 +104,19 @@ def _nameable(triples: Iterable[ox.Triple]) -> Iterator[ox.Triple]:
 def _check_xml(content: bytes) -> None:
     if _NOT_XML.search(content.decode()):
         raise NotAcceptable("The results hold a control character, which XML cannot carry; ask for another format")
+
+
+def choose_graph_format(accept: str | None) -> str:
+    """Return the media type of a graph for a client. Raises `NotAcceptable`."""
+    media_type = choose(accept, list(GRAPH_FORMATS))
+    if media_type is None:
+        raise _not_acceptable(accept, list(GRAPH_FORMATS))
+    return media_type
+
+
+def with_charset(media_type: str) -> str:
+    """Return a media type as the value of `Content-Type`."""
+    return f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
 
 
 def _not_acceptable(accept: str | None, formats: list[str]) -> NotAcceptable:

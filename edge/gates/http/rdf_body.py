@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyoxigraph as ox
 
-from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
+from edge.protocol.errors import InvalidRequest, TooLarge, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
 from edge.protocol.nested_terms import is_nested
+from edge.protocol.xml_entities import has_large_entities
 
 RDF_JSON: Final = "application/rdf+json"
 FORMATS: Final = {
@@ -22,39 +25,73 @@ FORMATS: Final = {
 }
 """Media types of graphs, besides RDF/JSON. Turtle includes N-Triples."""
 
+_GUESSED: Final = ("", "text/plain", "application/json")
+"""Media types of several formats."""
+_XML: Final = re.compile(r"\s*<(?:\?xml|!DOCTYPE|rdf:RDF)\s")
+"""Beginning of an XML document with RDF. Turtle has no IRI with a space."""
 _XSD_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
+_LONGEST: Final = 50_000_000
+"""Characters of all terms of a body: five times those of the largest body with the default settings."""
 _Node = ox.NamedNode | ox.BlankNode
 
 
 def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
     """Return the triples of a graph, each of them once. Blank nodes get new names.
 
-    Without a media type, and as `text/plain`, a text in braces or brackets is JSON, another one Turtle. JSON with `@`
-    members, or in brackets, is JSON-LD, other JSON is RDF/JSON (W3C Group Note "RDF 1.1 JSON Alternate Serialization").
-    Raises `InvalidRequest`, `UnsupportedMediaType`.
+    Without a media type, and as `text/plain`, a text in braces or brackets is JSON, one that begins like an XML
+    document is RDF/XML, another one Turtle. JSON with `@` members, or in brackets, is JSON-LD, other JSON is RDF/JSON
+    (W3C Group Note "RDF 1.1 JSON Alternate Serialization").
+
+    Raises `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`.
     """
-    if media_type in ("", "text/plain", "application/json"):
+    check_format(media_type)
+    if media_type in _GUESSED:
         media_type = _guessed(text, media_type)
     if media_type == RDF_JSON:
         return _read_rdf_json(text)
-    form = FORMATS.get(media_type)
-    if form is None:
-        raise UnsupportedMediaType(f'Cannot take "{media_type}" here: send {", ".join((*FORMATS, RDF_JSON))}')
-    if is_nested(text.encode()):
+    form = FORMATS[media_type]
+    encoded = text.encode()
+    if is_nested(encoded):
         raise InvalidRequest("The body has many triple terms of RDF 1.2, which the gateway does not store")
+    if form == ox.RdfFormat.RDF_XML and has_large_entities(encoded):
+        raise InvalidRequest("The body declares XML entities that name others or are long: write their values instead")
     try:
-        quads = list(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True))
+        quads = _bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True))
     except (SyntaxError, ValueError) as error:
         raise InvalidRequest(f"The body is not {form.name}: {error}") from None
     if any(quad.graph_name != ox.DefaultGraph() for quad in quads):
-        raise InvalidRequest("The body has named graphs, and an element of a stream is one graph: leave out the names")
+        raise InvalidRequest("The body has named graphs, and it must be one graph: leave out the names")
     return tuple({quad.triple: None for quad in quads})
 
 
+def _bounded(quads: Iterable[ox.Quad]) -> list[ox.Quad]:
+    """Return the quads. Raises `TooLarge` if abbreviations such as prefixes make them much longer than the body.
+
+    A loop in Python, so that other threads get the GIL between quads.
+    """
+    found: list[ox.Quad] = []
+    left = _LONGEST
+    for quad in quads:
+        found.append(quad)
+        for each in (quad.subject, quad.predicate, quad.object):
+            left -= len(getattr(each, "value", ""))
+        if left < 0:
+            raise TooLarge(
+                f"The terms of the body have more than {_LONGEST:,} characters without abbreviations; send it in parts"
+            )
+    return found
+
+
+def check_format(media_type: str) -> None:
+    """Raise `UnsupportedMediaType` if `read_graph` cannot read a media type."""
+    if media_type not in (*_GUESSED, RDF_JSON, *FORMATS):
+        raise UnsupportedMediaType(f'Cannot take "{media_type}" here: send {", ".join((*FORMATS, RDF_JSON))}')
+
+
 def _guessed(text: str, media_type: str) -> str:
-    """Return the media type of a text. Turtle can begin with a bracket, too, but is no JSON then."""
+    """Return the media type of a text. Turtle can begin with a bracket, too, but is not JSON then."""
     if not text.lstrip().startswith(("{", "[")) and media_type != "application/json":
-        return "text/turtle"
+        return "application/rdf+xml" if _XML.match(text) else "text/turtle"
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
