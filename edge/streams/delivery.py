@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 
+from edge.engine.admission.fair_share import FairShare
 from edge.engine.clock import Clock
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotFound, StorageFailed, TooManyRequests
@@ -17,6 +18,7 @@ from edge.streams.names import stream_iri
 from edge.streams.processor import NewElement, Processor
 from edge.streams.report import TRIPLES, Report
 from edge.streams.running_query import RunningQuery
+from edge.streams.shares import check_share
 from edge.streams.stored import StoredObserver
 from edge.streams.waiting import WaitingReports
 
@@ -46,8 +48,10 @@ class Delivery:
     def observe(self, query: str, url: str, access: Access) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
         found = self._processor.owned(query, access)
-        if len(self._waiting.observers) >= self._most:
-            raise TooManyRequests("No further observers: the limit streams.max_observers is reached")
+        shares = FairShare(self._most)
+        for observer in self._waiting.observers:
+            shares.add(observer.owner, 1)
+        check_share(shares, access.client, "observers", "streams.max_observers")
         stream = self._own_stream(url)
         if stream is not None:
             self._processor.check_feed(found, stream, found.access, self._feeds())

@@ -19,9 +19,13 @@ class StreamSettings(Section):
     """RDF streams: windows over timestamped graphs, and continuous queries on them."""
 
     enabled: bool = key(True, "Whether clients can register streams and queries on windows.", basic=True)
-    max_streams: int = key(1_000, "Registered streams. Further ones get status 429.", minimum=1)
-    max_queries: int = key(10_000, "Registered queries. Further ones get status 429.", minimum=1)
-    max_observers: int = key(1_000, "Observers of all queries. Further ones get status 429.", minimum=1)
+    max_streams: int = key(
+        1_000,
+        "Registered streams. Further ones get status 429. A client may have as many as it leaves for others.",
+        minimum=1,
+    )
+    max_queries: int = key(10_000, "Registered queries, with a share for each client as above.", minimum=1)
+    max_observers: int = key(1_000, "Observers of all queries, with a share for each client as above.", minimum=1)
     max_element: int = key(
         1 * MIB, "Size of the largest element, as N-Triples. Larger ones get status 413.", unit="bytes", minimum=1024
     )

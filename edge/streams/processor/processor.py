@@ -60,7 +60,7 @@ class Processor:
         self._rights = rights
         self._clock = clock = WindowClock(store.time)
         self._engine = windows = WindowEngine(engine)
-        self._queries = queries = RegisteredQueries()
+        self._queries = queries = RegisteredQueries(settings.max_queries)
         users, self._unstored = WindowUsers(), Unstored(waiting)
         unstored = self._unstored
         self._streams = streams = RegisteredStreams(settings, store, queries, users, unstored, clock)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from edge.engine.admission.fair_share import FairShare
 from edge.protocol.access import Access
 from edge.protocol.errors import NotFound
 from edge.streams.processor.rights import check_owns, sees
 from edge.streams.running_query import RunningQuery
+from edge.streams.shares import check_share
 from edge.streams.stream import Stream
 
 _NAMED: Final = 5
@@ -17,19 +19,26 @@ _NAMED: Final = 5
 class RegisteredQueries:
     """The queries by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most`: number of queries of all clients together."""
         self._queries: dict[str, RunningQuery] = {}
+        self._shares = FairShare(most)
 
-    def __len__(self) -> int:
-        return len(self._queries)
+    def check_room(self, client: str) -> None:
+        """Raise `TooManyRequests` if a client may have no further query."""
+        check_share(self._shares, client, "queries", "streams.max_queries")
 
     def add(self, query: RunningQuery) -> None:
         """Add a query."""
         self._queries[query.name] = query
+        self._shares.add(query.access.client, 1)
 
     def remove(self, name: str) -> RunningQuery | None:
         """Remove a query; None: there is none."""
-        return self._queries.pop(name, None)
+        query = self._queries.pop(name, None)
+        if query is not None:
+            self._shares.add(query.access.client, -1)
+        return query
 
     def find(self, name: str) -> RunningQuery | None:
         """Return a query, for the gateway itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from edge.engine.admission.fair_share import FairShare
 from edge.protocol.access import Access
 from edge.protocol.errors import InvalidRequest, NotFound, TooManyRequests
 from edge.streams.names import stream_iri
@@ -16,6 +17,7 @@ from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.running_query import Mark, RunningQuery
 from edge.streams.settings import StreamSettings
+from edge.streams.shares import check_share
 from edge.streams.store import StreamStore
 from edge.streams.stream import Stream
 
@@ -41,11 +43,13 @@ class RegisteredStreams:
         self._unstored = unstored
         self._clock = clock
         self._streams: dict[str, Stream] = {}
+        self._shares = FairShare(settings.max_streams)
 
     def restore(self, *, has_observations: bool) -> None:
         """Read the streams of an earlier process, with their elements."""
         for stored in self._store.streams():
-            stream = self._streams[stored.iri] = Stream(stored)
+            stream = Stream(stored)
+            self.enter(stream)
             for element in self._store.elements(stored.id):
                 stream.keep(element)
         if has_observations and OBSERVATIONS not in self._streams:
@@ -68,8 +72,7 @@ class RegisteredStreams:
         if not 0 <= wanted <= 86_400 * _SECOND:
             raise InvalidRequest("The lateness of a stream is at most a day (86400 seconds)")
         if stream is None:
-            if len(self._streams) >= self._settings.max_streams:
-                raise TooManyRequests("No further streams: the limit streams.max_streams is reached; end others first")
+            check_share(self._shares, access.client, "streams", "streams.max_streams")
             self._add(iri, access.client, wanted)
             return True
         check_owner(stream.owner, access)
@@ -112,10 +115,12 @@ class RegisteredStreams:
     def enter(self, stream: Stream) -> None:
         """Add a stream that the store has."""
         self._streams[stream.iri] = stream
+        self._shares.add(stream.owner, 1)
 
     def leave(self, stream: Stream) -> None:
         """Remove a stream that the store has not any more."""
         del self._streams[stream.iri]
+        self._shares.add(stream.owner, -1)
         self._unstored.forget_stream(stream)
 
     def get(self, identifier: str, access: Access) -> Stream:

@@ -7,7 +7,7 @@ import uuid
 from edge.engine.requests import Delta
 from edge.engine.subscriptions.explanation import Explanation
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest, TooManyRequests
+from edge.protocol.errors import InvalidRequest
 from edge.streams.language import describe
 from edge.streams.model import ContinuousQuery
 from edge.streams.names import check_name, stream_iri
@@ -176,8 +176,7 @@ class Registration:
         self._check_windows(query, access)
 
     def _check_windows(self, query: ContinuousQuery, access: Access) -> None:
-        if len(self._queries) >= self._settings.max_queries:
-            raise TooManyRequests("No further queries: the limit streams.max_queries is reached; end others first")
+        self._queries.check_room(access.client)
         for window in query.windows:
             stream = self._streams.by_iri.get(window.definition.stream)
             if stream is None or not reads(access, stream.iri):
