@@ -118,3 +118,15 @@ def test_changed_solutions_are_applied_completely(engine):
         Client(engine, query % "?m")
     update(engine, "DELETE DATA { ex:x ex:q 50 }")
     assert client.news() == ([("4900",)], [("4950",)])
+
+
+def test_patterns_of_one_graph_are_joined_with_those_around_them():
+    """Each pattern in GRAPH follows the one that binds its subject. Before those around, they are a cross product."""
+    pairs = 400
+    engine = new_engine(QueryRules(max_steps=pairs * pairs // 4))
+    values = " ".join(f"ex:x{n} ex:r {n} . ex:y{n} ex:r {n} ." for n in range(pairs))
+    sensors = " ".join(f"ex:x{n} ex:by ex:s{n} . ex:y{n} ex:by ex:s{n} ; a ex:Y ." for n in range(pairs))
+    update(engine, f"INSERT DATA {{ {sensors} GRAPH ex:w {{ {values} }} }}")
+    where = "GRAPH ex:w { ?x ex:r ?v . ?y ex:r ?u } ?x ex:by ?s . ?y ex:by ?s ; a ex:Y"
+    update(engine, f"INSERT {{ ?s ex:pair ?u }} WHERE {{ {where} }}")
+    assert sum("pair" in triple for triple in triples(engine)) == pairs

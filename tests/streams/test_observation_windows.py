@@ -216,6 +216,7 @@ def test_the_average_of_a_window_counts_each_observation():
         processor.advance(START + second * SECOND + 1)
         values.add(value, second)
     assert [float(row["mean"]) for row in rows(processor, 10)] == [21.0]
+    processor.close()
 
 
 def test_the_values_of_a_window_have_their_own_times():
@@ -226,6 +227,7 @@ def test_the_values_of_a_window_have_their_own_times():
         processor.advance(START + second * SECOND + 1)
         values.add(value, second)
     assert sorted(row["value"] for row in rows(processor, 10)) == ["20", "24"]
+    processor.close()
 
 
 def test_a_query_that_fails_while_it_runs_is_logged(caplog):
@@ -234,6 +236,7 @@ def test_a_query_that_fails_while_it_runs_is_logged(caplog):
     query = processor.register("q", rspql("?value", "[RANGE PT1S STEP PT1S]"), ANYBODY, START)
     query.fail("More than 5000000 steps")
     assert "urn:edge:stream:q" in [getattr(record, "query", None) for record in caplog.records]
+    processor.close()
 
 
 def test_a_query_in_csparql_without_a_window_in_the_default_graph_reads_the_live_one():

@@ -568,13 +568,10 @@ class Scope:
     # Graphs, sub-queries
 
     def _graph(self, node: GraphPattern) -> Operator:
-        operator = self.operator(node.pattern)
-        if _anchored(node.pattern, node.name):
-            return operator
         if node.pattern != Join(()):
             raise UnsupportedConstruct("GRAPH around a pattern that may match no triple of the graph")
         self.compiler.graph_names = True
-        return InGraph(self.compiler.graph, self.needed(node.name), operator)
+        return InGraph(self.compiler.graph, self.needed(node.name), self.operator(node.pattern))
 
     def _project(self, node: Project) -> Operator:
         names = self.places(node.variables)
@@ -679,17 +676,6 @@ def _fixed(node: Node) -> Iterator[tuple[Variable, Term | Parameter]]:
 def is_iri(constant: Slot) -> bool:
     """Return whether a constant is an IRI, in all texts of the template."""
     return isinstance(constant.term if isinstance(constant, Parameter) else constant, ox.NamedNode)
-
-
-def _anchored(node: Node, name: Slot) -> bool:
-    """Return whether every solution contains a triple of the graph, which proves that the graph exists."""
-    if isinstance(node, Triple):
-        return node.graph == name
-    if isinstance(node, Join):
-        return any(_anchored(part, name) for part in node.parts)
-    if isinstance(node, LeftJoin | Minus):
-        return _anchored(node.left, name)
-    return isinstance(node, Filter | Extend) and _anchored(node.pattern, name)
 
 
 def _cell(term: Slot | None) -> Term | None:

@@ -2,7 +2,8 @@
 
 Every rewriting preserves the solutions with their multiplicities. A path is a join or a union of triple patterns
 (SPARQL 1.1 Query Language, 18.2.2.4 and 18.4). An order without a slice has no effect on a bag. A filter on a part of a
-join can move to the whole join if the part certainly binds its variables.
+join can move to the whole join if the part certainly binds its variables. GRAPH around triple patterns is no node of
+its own, because they name the graph.
 """
 
 from __future__ import annotations
@@ -116,7 +117,11 @@ class _Rewriter:
             return _filter(self.node(node.pattern), node.conditions)
         if isinstance(node, OrderBy):
             return self.node(node.pattern)
-        if isinstance(node, Extend | GraphPattern | Group | Project):
+        if isinstance(node, GraphPattern):
+            pattern = self.node(node.pattern)
+            # Its triple patterns name the graph. Without the node around them, they can be joined in any order.
+            return pattern if _anchored(pattern, node.name) else replace(node, pattern=pattern)
+        if isinstance(node, Extend | Group | Project):
             return replace(node, pattern=self.node(node.pattern))
         if isinstance(node, Distinct):
             if node.reduced:
@@ -159,3 +164,14 @@ def _filter(pattern: Node, conditions: tuple[Expression, ...]) -> Node:
     if isinstance(pattern, Filter):
         return Filter(pattern.pattern, pattern.conditions + conditions)
     return Filter(pattern, conditions)
+
+
+def _anchored(node: Node, name: Slot) -> bool:
+    """Return whether every solution contains a triple of the graph, which proves that the graph exists."""
+    if isinstance(node, Triple):
+        return node.graph == name
+    if isinstance(node, Join):
+        return any(_anchored(part, name) for part in node.parts)
+    if isinstance(node, LeftJoin | Minus):
+        return _anchored(node.left, name)
+    return isinstance(node, Filter | Extend) and _anchored(node.pattern, name)
