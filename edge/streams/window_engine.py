@@ -1,14 +1,15 @@
 """The engines of the windows: engines in memory, in which each window is a named graph.
 
-Clients with different permissions see different live data. So there is one engine for each set of readable graphs, and
-all of them have the same windows.
+Clients with different permissions see different live data. So there is one engine for each set of readable graphs that
+queries need, and all of them have the same windows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 import pyoxigraph as ox
@@ -30,7 +31,9 @@ class WindowEngine:
         """`make` returns a new engine."""
         self._make = make
         self._engines: dict[Readers, Engine] = {}
-        self._subscriptions: dict[str, Engine] = {}
+        self._subscriptions: dict[str, Readers] = {}
+        self._users: Counter[Readers] = Counter()
+        """Of each engine: its subscriptions, and the quads of live data in it."""
         self._windows: dict[WindowDefinition, WindowGraph] = {}
         self._due: list[tuple[int, int, WindowGraph]] = []
         self._numbers = count(1)
@@ -98,34 +101,54 @@ class WindowEngine:
             for engine in self._engines.values():
                 engine.replay(changes, self.time)
 
-    def change_for(self, readers: Readers, added: Iterable[ox.Quad], removed: Iterable[ox.Quad]) -> None:
-        """Change what only the queries of some clients see, as `change` does."""
-        changes = ChangeSet(tuple(added), tuple(removed))
+    def change_for(self, readers: Readers, added: Sequence[ox.Quad], removed: Sequence[ox.Quad]) -> None:
+        """Change the live data that only the queries of some clients see, as `change` does."""
+        changes = ChangeSet(added, removed)
         if changes:
             self._engine(readers).replay(changes, self.time)
+            self._users[readers] += len(added) - len(removed)
+            self._drop_unused(readers)
 
     def subscribe(self, readers: Readers, request: QueryRequest, sink: Sink) -> str:
         """Subscribe to a query. Returns its id. Raises `EdgeError`."""
         engine = self._engine(readers)
-        spuid = engine.subscribe(request, sink, None, self.time).spuid
-        self._subscriptions[spuid] = engine
+        self._users[readers] += 1
+        try:
+            spuid = engine.subscribe(request, sink, None, self.time).spuid
+        except BaseException:
+            self._users[readers] -= 1
+            self._drop_unused(readers)
+            raise
+        self._subscriptions[spuid] = readers
         return spuid
 
     def explain(self, readers: Readers, request: QueryRequest) -> Explanation:
         """Explain how a query is, or would be, evaluated. Raises `EdgeError`."""
-        return self._engine(readers).explain(request)
+        try:
+            return self._engine(readers).explain(request)
+        finally:
+            self._drop_unused(readers)
 
     def unsubscribe(self, spuid: str) -> None:
         """End a subscription. Does nothing if it has ended."""
-        engine = self._subscriptions.pop(spuid, None)
-        if engine is not None:
-            with contextlib.suppress(NotFound):  # it failed, which has ended it
-                engine.unsubscribe(spuid)
+        if spuid not in self._subscriptions:
+            return
+        readers = self._subscriptions.pop(spuid)
+        with contextlib.suppress(NotFound):  # it failed, which has ended it
+            self._engines[readers].unsubscribe(spuid)
+        self._users[readers] -= 1
+        self._drop_unused(readers)
 
     def close(self) -> None:
         """Release the engines."""
         for engine in self._engines.values():
             engine.close()
+
+    def _drop_unused(self, readers: Readers) -> None:
+        """Release an engine without queries and live data: each element would be copied into it."""
+        if not self._users[readers]:
+            del self._users[readers]
+            self._engines.pop(readers).close()
 
     def _engine(self, readers: Readers) -> Engine:
         engine = self._engines.get(readers)

@@ -107,3 +107,26 @@ def test_a_client_leaves_observers_for_others(store):
     assert count(lambda number: delivery.observe("alice", f"http://a/{number}", ALICE)) == 2
     assert count(lambda number: delivery.observe("bob", f"http://b/{number}", BOB)) == 1
     processor.close()
+
+
+def test_an_engine_for_the_permissions_of_a_client_ends_with_its_last_query(store):
+    engines = []
+
+    def make():
+        engines.append(make_engine(EngineSettings()))
+        return engines[-1]
+
+    processor = Processor(StreamSettings(), store, make, NoLiveData(), lambda access: access)
+    processor.restore(1_000_000)
+    processor.put_stream("s", None, ANYBODY)
+    limited = Access("dan", ACTIONS, registration="dan", read=frozenset({"urn:edge:stream:s", ""}))
+    for _ in range(3):
+        register(processor, limited, "first")
+        register(processor, limited, "second")
+        register(processor, ALICE, "third")
+        assert len(processor._engine._engines) == 2
+        for name, owner in (("first", limited), ("second", limited), ("third", ALICE)):
+            processor.unregister(name, owner)
+        assert not processor._engine._engines
+    assert len(engines) == 6
+    processor.close()
