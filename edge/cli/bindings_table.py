@@ -6,20 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-_PREFIXES: Final = {
-    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
-    "http://www.w3.org/2000/01/rdf-schema#": "rdfs:",
-    "http://www.w3.org/2001/XMLSchema#": "xsd:",
-    "http://www.w3.org/2002/07/owl#": "owl:",
-    "http://www.w3.org/2006/time#": "time:",
-    "http://www.w3.org/ns/sosa/": "sosa:",
-    "http://www.w3.org/ns/ssn/": "ssn:",
-    "http://qudt.org/schema/qudt/": "qudt:",
-    "http://qudt.org/vocab/unit/": "qudt-unit:",
-    "http://qudt.org/1.1/schema/qudt#": "qudt-1-1:",
-    "http://qudt.org/1.1/vocab/unit#": "unit:",
-    "http://mml.arces.unibo.it/monitor#": "arces-monitor:",
-}
+from edge.cli.prefixes import OUTPUT
+
+_PREFIXES: Final = {iri: f"{prefix}:" for prefix, iri in OUTPUT.items()}
 
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _PLAIN: Final = {_XSD + name for name in ("string", "integer", "decimal", "double", "float", "boolean", "dateTime")}

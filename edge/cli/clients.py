@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from edge.cli.client_listing import ClientRow, listing
 from edge.cli.config import config_option, data_dir_of_gateway
 from edge.cli.exit_codes import EXIT_CODES
 from edge.cli.oscore import oscore
@@ -84,8 +85,9 @@ def clients() -> None:
 def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     """Show all clients.
 
-    "until" is the expiry of an invitation code, or of the last token that `edge clients token` printed. The state is
-    "expired" if an invitation was not used in time. "oscore" shows whether the client has keys for CoAP.
+    "until" is the expiry of an invitation code, or of the last token that `edge clients token` printed; times are those
+    of this machine's time zone. The state is "expired" if an invitation was not used in time. "oscore" shows whether
+    the client has keys for CoAP. The line below a client has its permissions.
     """
     with opened(file, data_dir) as security:
         clients, ends = security.clients.all(), security.clients.ends()
@@ -96,13 +98,8 @@ def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     if json_wanted:
         click.echo(json.dumps({"clients": [listed.as_json() for listed in found]}))
         return
-    rows = [
-        ("identity", "state", "since", "until", "oscore", "may", "sees", "changes", "publishes", "hears", "priority"),
-        *(listed.as_row() for listed in found),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows if found else []:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in listing([listed.as_row() for listed in found]) if found else []:
+        click.echo(line)
     if not found:
         click.echo("(no clients; `edge clients invite NAME` adds one)")
 
@@ -151,7 +148,15 @@ def invite(
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Print an invitation code. A client registers once with it as its client_identity, and gets the name IDENTITY."""
+    """Print an invitation code. A client registers once with it as its client_identity, and gets the name IDENTITY.
+
+    Use it for programs that register themselves: they get a secret, with which they request tokens again and again. A
+    program that only takes a token, such as `edge query` with EDGE_TOKEN, needs `edge clients allow` and
+    `edge clients token` instead.
+
+    \b
+    edge clients invite kitchen-sensor --for 1h --action update
+    """
     with opened(file, data_dir) as security:
         click.echo(security.clients.invite(identity, rights, seconds))
 
@@ -200,7 +205,11 @@ def revoke(identity: str, issuer: str, file: Path | None, data_dir: Path | None)
 def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path | None) -> None:
     """Print a token of an allowed or registered client, for programs that cannot request one themselves.
 
+    The token works at once and ends after its time; print another one then. It is not an invitation code
+    (`edge clients invite`), with which a program registers once and then requests its tokens itself.
+
     \b
+    edge clients allow operator
     export EDGE_TOKEN=$(edge clients token operator)
     """
     with opened(file, data_dir) as security:
@@ -240,11 +249,13 @@ class _Listed:
         late = self.until is not None and self.until <= time.time_ns() // 1000
         return "expired" if late and self.client.state == "invited" else self.client.state
 
-    def as_row(self) -> tuple[str, ...]:
-        """Return the cells of the table."""
+    def as_row(self) -> ClientRow:
+        """Return the cells of the list."""
         until = "" if self.until is None else _local_time(self.until)
-        keys = "yes" if self.oscore else ""
-        return self.client.identity, self.state, _local_time(self.client.since), until, keys, *shown(self.client.rights)
+        may, sees, changes, publishes, hears, priority = shown(self.client.rights)
+        rights = f"may {may}; sees {sees}; changes {changes}; publishes {publishes}; hears {hears}"
+        cells = (self.state, _local_time(self.client.since), until, "yes" if self.oscore else "", priority)
+        return ClientRow((self.client.identity, *cells), rights)
 
     def as_json(self) -> dict[str, object]:
         """Return the members of the JSON object."""
@@ -259,4 +270,4 @@ class _Listed:
 
 
 def _local_time(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -60,13 +60,16 @@ def explain(
     """Request an explanation and print it."""
     if code and as_json:
         raise misused("--code prints Python, and not JSON: omit --json")
+    source = read_source(text)
     if code:
-        _print_code(read_source(text))
+        with source.positions():
+            _print_code(source.text)
         return
-    parameters = [("query", read_source(text))]
+    parameters = [("query", source.text)]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
-    answer = post(http_endpoint(url, data_dir, "explain"), parameters, accept="application/json", timeout=timeout)
+    with source.positions():
+        answer = post(http_endpoint(url, data_dir, "explain"), parameters, accept="application/json", timeout=timeout)
     found = answer.json()
     try:
         # Also for JSON: this detects another server before anything is printed.

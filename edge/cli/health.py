@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +29,15 @@ _PATIENCE: Final = 10.0
     metavar="SECONDS",
     help="Repeat for this time until it is healthy.  [default: 0, one request]",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the answer of the gateway, for programs.")
 @url_option
 @data_dir_option
-def health(wait: float, url: str | None, data_dir: Path | None) -> None:
+def health(wait: float, as_json: bool, url: str | None, data_dir: Path | None) -> None:
     """Check that the gateway accepts requests and that all its components make progress: exit code 0.
 
     \b
     edge health --wait 120
+    edge health --json | jq .parts
     """
     last = time.monotonic() + wait
     while True:
@@ -46,7 +49,7 @@ def health(wait: float, url: str | None, data_dir: Path | None) -> None:
                 time.sleep(_BETWEEN)
                 continue
             raise
-        click.echo(_as_line(found))
+        click.echo(json.dumps(found) if as_json else _as_line(found))
         return
 
 

@@ -28,8 +28,10 @@ _KINDS: Final = ("producer", "consumer", "aggregator", "negation")
 def new(kind: str, target: Path, force: bool) -> None:
     """Create an example program KIND.py and its profile KIND.jsap in a directory.
 
-    They run unchanged with a gateway on this machine. A producer sends updates, a consumer receives notifications, an
-    aggregator does both; a negation detects events that did not happen in time.
+    They run unchanged with the gateway of EDGE_URL, or with the one on this machine (its ports are in endpoints.json of
+    EDGE__DATA_DIR), and with the token of EDGE_TOKEN. A producer publishes an observation, a consumer follows all
+    observations, an aggregator answers temperatures with updates; a negation detects events that did not happen in
+    time.
 
     \b
     edge new producer
@@ -51,5 +53,5 @@ def new(kind: str, target: Path, force: bool) -> None:
     except OSError as error:
         raise misused(f"cannot write {error.filename or program}: {error.strerror or error}") from None
     click.echo(f"{program}: the {kind}")
-    click.echo(f"{profile}: its SPARQL, and the address of the gateway")
+    click.echo(f"{profile}: its SPARQL, and the address of the gateway if none is found")
     click.echo(f"Run it: {shlex.quote(sys.executable)} {shlex.quote(str(program))}")

@@ -38,16 +38,23 @@ Exit codes:
 
 
 @click.command(epilog=_CODES)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="HTTP port (http.port); 0: any free port.")
+@click.option(
+    "--broker", metavar="HOST[:PORT]", help="MQTT broker to use instead of the embedded one (mqtt.broker), or its URL."
+)
 @config_option
 @data_dir_of_gateway
-def run(file: Path | None, data_dir: Path | None) -> None:
+def run(port: int | None, broker: str | None, file: Path | None, data_dir: Path | None) -> None:
     """Run the gateway until SIGTERM or Ctrl-C.
 
     It needs no settings: an embedded MQTT broker (port 1883) accepts readings, HTTP (8000) SPARQL queries and updates,
     WebSocket (9000) subscriptions. When the gateway is ready, DATA_DIR/endpoints.json contains its addresses.
     """
     gc.disable()  # until the gateway is ready: imports leave no garbage, and its collection takes a fifth of their time
-    loaded = load_settings(file, data_dir)
+    options = {} if port is None else {"EDGE__HTTP__PORT": ("--port", str(port))}
+    if broker is not None:
+        options["EDGE__MQTT__BROKER"] = ("--broker", broker if "://" in broker else f"mqtt://{broker}")
+    loaded = load_settings(file, data_dir, options)
     settings = loaded.settings
     if file is not None:
         os.environ["EDGE_CONFIG"] = str(file.absolute())  # for the commands that the gateway runs

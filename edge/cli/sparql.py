@@ -12,6 +12,7 @@ from edge.cli import bindings_table
 from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
+from edge.cli.prefixes import used_in
 from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.timers import local_time
 from edge.protocol.due_time import read_when
@@ -63,16 +64,33 @@ def query(
     timeout: float,
 ) -> None:
     """Send a query and print its results."""
-    parameters = [("query", read_source(text))]
+    source = read_source(text)
+    parameters = [("query", source.text)]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
-    answer = post(http_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
+    with source.positions():
+        answer = post(http_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
     if form == "table" and answer.media_type.endswith("json"):
         click.echo("\n".join(_as_table(answer)))
         return
-    # Bytes as received: the formats define their encoding, and the terminal's may be another.
-    sys.stdout.buffer.write(answer.body if answer.body.endswith(b"\n") else answer.body + b"\n")
+    body = _with_prefixes(answer.body) if answer.media_type == "text/turtle" else answer.body
+    # Bytes: the formats define their encoding, and the terminal's may be another.
+    sys.stdout.buffer.write(body if body.endswith(b"\n") else body + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _with_prefixes(turtle: bytes) -> bytes:
+    """Return Turtle with the known prefixes that shorten it."""
+    prefixes = used_in(turtle.decode("utf-8", "replace"))
+    if not prefixes:
+        return turtle
+    import pyoxigraph as ox  # late: only Turtle needs it
+
+    try:
+        triples = [quad.triple for quad in ox.parse(turtle, format=ox.RdfFormat.TURTLE)]
+    except (SyntaxError, ValueError):  # the answer of another server
+        return turtle
+    return ox.serialize(triples, format=ox.RdfFormat.TURTLE, prefixes=prefixes) or b""
 
 
 @click.command(
@@ -112,11 +130,13 @@ def update(
         read_when(delay, at, name)
     except ValueError as error:
         raise misused(str(error)) from None
-    parameters = [("update", read_source(text))]
+    source = read_source(text)
+    parameters = [("update", source.text)]
     parameters += [("using-graph-uri", graph) for graph in default_graphs]
     parameters += [("using-named-graph-uri", graph) for graph in named_graphs]
     parameters += [(key, value) for key, value in (("delay", delay), ("at", at), ("id", name)) if value is not None]
-    answer = post(http_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
+    with source.positions():
+        answer = post(http_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
     outcome = answer.json()
     if "scheduled" in outcome:
         scheduled = outcome["scheduled"]

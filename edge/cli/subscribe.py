@@ -59,8 +59,12 @@ def subscribe(
     try:
         from edge.cli.notifications import Request, notifications  # late: the client library is slow to import
 
-        request = Request(read_source(text), alias or "edge-subscribe", default_graphs, named_graphs)
-        with contextlib.closing(notifications(request, ws, data_dir, reconnect=reconnect)) as received:
+        source = read_source(text)
+        request = Request(source.text, alias or "edge-subscribe", default_graphs, named_graphs)
+        with (
+            source.positions(),
+            contextlib.closing(notifications(request, ws, data_dir, reconnect=reconnect)) as received,
+        ):
             for notification in itertools.islice(received, count):
                 show(notification)
                 # Each notification at once, also if the output is a pipe.

@@ -8,17 +8,20 @@ from edge.client.backlog import Notification
 from edge.client.brokers import Brokers
 from edge.client.client import Client
 from edge.client.consumer import Consumer
+from edge.client.discovery import local_services
 from edge.client.endpoints import Endpoints
 from edge.client.errors import BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused, Unsupported
+from edge.client.observations import Observation, ObservationFeed
 from edge.client.options import Options
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
+from edge.client.remedies import explain
 from edge.client.results import Rows
 from edge.client.rows import Row, plain
 from edge.client.series import AvailableSeries, Series, SeriesRow
 from edge.client.subscription import Subscription
 from edge.client.sync_agents import SyncConsumer, SyncProducer
-from edge.client.sync_client import SyncClient, SyncSubscription
+from edge.client.sync_client import SyncClient, SyncObservationFeed, SyncSubscription
 
 __all__ = [
     "Aggregator",
@@ -35,6 +38,8 @@ __all__ = [
     "NoAnswer",
     "NoConnection",
     "Notification",
+    "Observation",
+    "ObservationFeed",
     "Options",
     "Pipeline",
     "PlainPipeline",
@@ -48,10 +53,13 @@ __all__ = [
     "Subscription",
     "SyncClient",
     "SyncConsumer",
+    "SyncObservationFeed",
     "SyncProducer",
     "SyncSubscription",
     "Timer",
     "Unsupported",
     "Updated",
+    "explain",
+    "local_services",
     "plain",
 ]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable
 from os import PathLike
 
 from edge.client.aggregator import Aggregator, AggregatorHandler
 from edge.client.brokers import Brokers
 from edge.client.consumer import Consumer, DeltaHandler
+from edge.client.errors import ClientError
 from edge.client.handlers import Handler, call
 from edge.client.options import Options
 from edge.client.producer import Producer
+from edge.client.remedies import explain
 from edge.client.results import Result
 from edge.jsap import Profile, Value
 
@@ -21,8 +24,9 @@ from edge.jsap import Profile, Value
 class Application:
     """The agents of one program, which share one connection to each broker.
 
-    `host` replaces all hosts in the profile. Exceptions of handlers are logged; with `stop_on_error` the first one ends
-    `run`, which raises it. Raises `ProfileError`, `OSError`.
+    `host` replaces all hosts in the profile. `find_gateway`: use the gateway that `Client()` finds, as in `Brokers`.
+    Exceptions of handlers are logged; with `stop_on_error` the first one ends
+    `run`, which raises it. Raises `ProfileError`, `OSError`, `ValueError`.
     """
 
     def __init__(
@@ -31,10 +35,11 @@ class Application:
         *,
         host: str | None = None,
         options: Options | None = None,
+        find_gateway: bool = False,
         stop_on_error: bool = False,
     ) -> None:
         self.profile = profile if isinstance(profile, Profile) else Profile.load(profile)
-        self._brokers = Brokers(options, host=host)
+        self._brokers = Brokers(options, host=host, find_gateway=find_gateway)
         self._stop_on_error = stop_on_error
         self._agents: list[Consumer] = []
 
@@ -108,9 +113,17 @@ class Application:
         """
         asyncio.run(self._until_signal(main))
 
+    def main(self, main: Handler | None = None) -> None:
+        """Run as the whole program: as `run`, but an error of a broker ends it with one line and exit code 1."""
+        try:
+            self.run(main)
+        except ClientError as error:
+            sys.exit(explain(error))
+
     async def serve(self, main: Handler | None = None) -> None:
         """The same as `run` on a running event loop; cancel it to end it. An application runs only once."""
         running = {asyncio.create_task(agent.run()) for agent in self._agents}
+        done: set[asyncio.Task[None]] = set()
         leading = asyncio.create_task(call(main)) if main is not None else None
         if leading is not None:
             running.add(leading)
@@ -124,7 +137,8 @@ class Application:
         finally:
             for task in running:
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            # Also those that ended: several may have failed at the same time.
+            await asyncio.gather(*done, *running, return_exceptions=True)
             await asyncio.gather(*(agent.close() for agent in self._agents))
             await self._brokers.close()
 

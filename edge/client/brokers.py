@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from edge.client.client import Client
 from edge.client.connections import Connections
+from edge.client.discovery import found_address, with_environment
 from edge.client.endpoints import Endpoints
 from edge.client.options import Options
 from edge.jsap import ProfileEntry
@@ -16,13 +17,19 @@ from edge.jsap import ProfileEntry
 class Brokers:
     """One WebSocket for each broker, shared by all agents. Use it with `async with`.
 
-    `host` replaces all hosts in profiles.
+    `host` replaces all hosts in profiles. `find_gateway`: entries without an address of their own use the gateway that
+    `Client()` finds, and its token; the addresses of the profile count if none is found. Raises `ValueError`.
     """
 
-    def __init__(self, options: Options | None = None, *, host: str | None = None) -> None:
-        self._connections = Connections(options or Options())
+    def __init__(self, options: Options | None = None, *, host: str | None = None, find_gateway: bool = False) -> None:
+        options = options or Options()
+        self._connections = Connections(options)
+        # Apart, because the token of the environment is for the gateway only.
+        self._to_gateway = Connections(with_environment(options)) if find_gateway else None
+        if self._to_gateway is not None:
+            found_address(self._to_gateway.options)  # an invalid EDGE_URL is reported here
         self._host = host
-        self._clients: dict[Endpoints, Client] = {}
+        self._clients: dict[tuple[Endpoints, bool], Client] = {}
 
     def client(self, entry: ProfileEntry) -> Client:
         """Return the client for an update or query of a profile."""
@@ -35,15 +42,19 @@ class Brokers:
             query_method=target.method,
             update_method="POST" if target.method == "GET" else target.method,
         )
-        found = self._clients.get(endpoints)
+        gateway = None if entry.own_address else self._to_gateway
+        found = self._clients.get((endpoints, gateway is not None))
         if found is None:
-            found = self._clients[endpoints] = Client(endpoints, connections=self._connections)
+            address = None if gateway is None else found_address(gateway.options, endpoints)
+            found = Client(endpoints, connections=gateway or self._connections, address=address)
+            self._clients[endpoints, gateway is not None] = found
         return found
 
     @property
     def connected(self) -> bool:
         """Whether all WebSockets in use are open. False if none is in use."""
-        return self._connections.connected
+        used = [each for each in (self._connections, self._to_gateway) if each is not None and each.used]
+        return bool(used) and all(each.connected for each in used)
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,6 +69,8 @@ class Brokers:
         for client in self._clients.values():
             await client.close()
         await self._connections.close()
+        if self._to_gateway is not None:
+            await self._to_gateway.close()
 
     def _moved(self, url: str) -> str:
         if self._host is None:

@@ -16,21 +16,23 @@ import pyoxigraph as ox
 from edge.client.answers import Scheduled, Timer, Updated, when
 from edge.client.authorization import check_encrypted
 from edge.client.connections import Connections
+from edge.client.discovery import Address, address_of, found_address, with_environment
 from edge.client.endpoints import Endpoints
 from edge.client.errors import (
     RETRY_LATER,
     UNAUTHORIZED,
-    BadAnswer,
     Closed,
     NoAnswer,
     NoConnection,
     Refused,
     Unsupported,
 )
+from edge.client.observations import Observation, ObservationFeed, Published, ordered, publication, selection
 from edge.client.options import Options
 from edge.client.over_http import OverHttp
 from edge.client.over_socket import OverSocket
-from edge.client.results import Result, Rows
+from edge.client.remedies import trying_again
+from edge.client.results import Result, Rows, of_form
 from edge.client.series import AvailableSeries, Points, Series, series_parameters
 from edge.client.subscription import Subscription
 from edge.client.transport import RequestAttempt, RequestText, Transport
@@ -56,22 +58,33 @@ class Client:
 
     def __init__(
         self,
-        endpoints: Endpoints | str = Endpoints(),  # noqa: B008 - it is immutable
+        endpoints: Endpoints | str | None = None,
         *,
         over: Over = "auto",
         options: Options | None = None,
         connections: Connections | None = None,
+        address: Address | None = None,
     ) -> None:
-        self.endpoints = Endpoints.at(endpoints) if isinstance(endpoints, str) else endpoints
+        """`endpoints`: all addresses, the URL of a gateway (which returns the others), or a host with default ports.
+
+        Without them, the client uses `EDGE_URL`, else the gateway that runs on this machine, with the token of
+        `EDGE_TOKEN`. `address` and `connections` are those of `Brokers`.
+        """
         self._shared = connections is not None
-        self._connections = connections if connections is not None else Connections(options or Options())
+        if connections is None:
+            options = options or Options()
+            connections = Connections(with_environment(options) if endpoints is None else options)
+        self._connections = connections
         self._options = self._connections.options
+        if address is None:
+            address = found_address(self._options) if endpoints is None else address_of(endpoints, self._options)
+        self._address = address
         if self._options.token is not None:
             for url in (self.endpoints.query, self.endpoints.update, self.endpoints.subscribe):
                 check_encrypted(url)
-        self._socket = self._connections.socket(self.endpoints.subscribe)
+        self._socket = self._connections.socket(self._address)
         self._over_socket = OverSocket(self._socket.link)
-        self._over_http = OverHttp(self._connections.http, self.endpoints)
+        self._over_http = OverHttp(self._connections.http, self._address.endpoints)
         self._over = over
         self._gateway: bool | None = None  # whether the broker is a gateway; None: not known yet
         self._asking = asyncio.Lock()  # only one request finds out
@@ -94,6 +107,11 @@ class Client:
             await self._connections.close()
 
     @property
+    def endpoints(self) -> Endpoints:
+        """Addresses that are known now."""
+        return self._address.endpoints()
+
+    @property
     def connected(self) -> bool:
         """Whether the WebSocket is open. The first subscription, or request that uses the WebSocket, opens it."""
         return self._socket.link.connected
@@ -109,17 +127,17 @@ class Client:
 
     async def select(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Rows:
         """Execute a SELECT; see `query`."""
-        return _be(Rows, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+        return of_form(Rows, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     async def ask(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> bool:
         """Execute an ASK; see `query`."""
-        return _be(bool, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+        return of_form(bool, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     async def construct(
         self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
     ) -> list[ox.Triple]:
         """Execute a CONSTRUCT or DESCRIBE; see `query`."""
-        return _be(list, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+        return of_form(list, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     @overload
     async def update(
@@ -245,6 +263,56 @@ class Client:
 
         return await self._retry(look, repeat=True)
 
+    async def observations(
+        self,
+        *,
+        property: str | None = None,  # noqa: A002 - SOSA's term
+        sensor: str | None = None,
+        place: str | None = None,
+    ) -> list[Observation]:
+        """Return the newest values of observations, by time.
+
+        `property`, `sensor` and `place` are IRIs, or the last part of IRIs, such as "temperature"; None: any.
+        """
+        return ordered(await self.select(selection(property, sensor, place)))
+
+    def follow(
+        self,
+        *,
+        property: str | None = None,  # noqa: A002 - SOSA's term
+        sensor: str | None = None,
+        place: str | None = None,
+    ) -> ObservationFeed:
+        """Return an iterator of observations: the values that hold now, and each change. Arguments of `observations`.
+
+        Use `async with` to unsubscribe at the end. Waits and raises as `subscribe`.
+        """
+        query = selection(property, sensor, place)
+        return ObservationFeed(lambda: self.subscribe(query))
+
+    async def publish(
+        self,
+        value: Published,
+        *,
+        sensor: str,
+        property: str,  # noqa: A002 - SOSA's term
+        place: str | None = None,
+        unit: str | None = None,
+        time: datetime | None = None,
+        observation: str | None = None,
+        repeat: bool = False,
+    ) -> Updated:
+        """Give an observation a value, and create it if it does not exist. All names are IRIs.
+
+        `time` is the time of the value, with time zone (default: now). `observation` defaults to the IRI of the sensor
+        and the last part of the property. Without `unit` and `place`, those in the graph stay. `repeat` as in
+        `update`: publishing is idempotent. Raises `ValueError` and `TypeError` before anything is sent.
+        """
+        text = publication(
+            value, sensor=sensor, property=property, place=place, unit=unit, time=time, observation=observation
+        )
+        return await self.update(text, repeat=repeat)
+
     async def _transport(self, attempt: RequestAttempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
             return self._over_socket
@@ -264,7 +332,9 @@ class Client:
             async with self._asking:  # asyncio locks are fair: requests keep their order
                 if self._gateway is None:
                     try:
-                        self._gateway = await self._connections.http.is_gateway(self.endpoints, attempt)
+                        self._gateway = await self._connections.http.is_gateway(
+                            self.endpoints, attempt, any_socket=self._address.named_by_gateway
+                        )
                     except NoAnswer as error:  # the request itself was not sent
                         raise NoAnswer(str(error), sent=False) from error
         return self._gateway
@@ -324,11 +394,5 @@ class Client:
                 raise failure
             if str(failure) != self._failure:
                 self._failure = str(failure)
-                _log.warning("%s; trying again", failure)
+                _log.warning("%s", trying_again(failure))
             await asyncio.sleep(wait)
-
-
-def _be(kind: type[T], result: object) -> T:
-    if not isinstance(result, kind):
-        raise BadAnswer(f"the query has another form: its result is of type {type(result).__name__}")
-    return result

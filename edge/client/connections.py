@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from edge.client.authorization import Authorization
+from edge.client.discovery import Address
 from edge.client.options import Options
 from edge.client.over_http import Http
 from edge.client.subscriptions import ClientSubscriptions
@@ -18,19 +21,26 @@ class Connections:
         self.http = Http(options.tls, options.timeout)
         self._sockets: dict[str, ClientSubscriptions] = {}
 
-    def socket(self, url: str) -> ClientSubscriptions:
-        """Return the WebSocket for `url`, open or not."""
-        found = self._sockets.get(url)
+    def socket(self, address: Address) -> ClientSubscriptions:
+        """Return the WebSocket for an address, open or not."""
+        found = self._sockets.get(address.key)
         if found is None:
-            link = WebSocketClient(url, self.options, self.authorization)
-            found = self._sockets[url] = ClientSubscriptions(link, self.options, self.authorization)
+            options = self.options
+            if address.changes and options.locate is None:
+                options = dataclasses.replace(options, locate=address.subscribe_url)
+            link = WebSocketClient(address.endpoints().subscribe, options, self.authorization)
+            found = self._sockets[address.key] = ClientSubscriptions(link, options, self.authorization)
         return found
 
     @property
     def connected(self) -> bool:
         """Whether all WebSockets in use are open. False if none is in use."""
-        started = [socket.link for socket in self._sockets.values() if socket.link.started]
-        return bool(started) and all(link.connected for link in started)
+        return self.used and all(socket.link.connected for socket in self._sockets.values() if socket.link.started)
+
+    @property
+    def used(self) -> bool:
+        """Whether a WebSocket is in use."""
+        return any(socket.link.started for socket in self._sockets.values())
 
     async def close(self) -> None:
         """Close all connections."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -75,11 +75,11 @@ class Http:
                 self._unanswered.add(limit)
                 response = await self._client.send(request)
         except _NOT_SENT as error:
-            raise NoAnswer(f"no connection to {url}: {error or type(error).__name__}", sent=False) from None
+            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
         except (httpx.TransportError, TimeoutError) as error:
             if self._closed:
                 raise Closed("the client was closed") from None
-            raise NoAnswer(f"no answer from {url}: {error or type(error).__name__}", sent=True) from None
+            raise NoAnswer(f"no answer from {url}: {str(error) or type(error).__name__}", sent=True) from None
         finally:
             self._unanswered.discard(limit)
         if response.is_success:
@@ -89,10 +89,11 @@ class Http:
             message = {"error": "http", "error_description": f"{url} answered {response.status_code}"}
         raise Refused.of(message, response.status_code)
 
-    async def is_gateway(self, endpoints: Endpoints, attempt: RequestAttempt) -> bool:
+    async def is_gateway(self, endpoints: Endpoints, attempt: RequestAttempt, *, any_socket: bool = False) -> bool:
         """Return whether updates go to a sepa-edge gateway that also serves the subscriptions.
 
-        Raises `NoAnswer`, and `Refused` if a later attempt may succeed.
+        `any_socket`: the client connects to the WebSocket that this broker names, whatever its address is. Raises
+        `NoAnswer`, and `Refused` if a later attempt may succeed.
         """
         # A profile may combine the SPARQL endpoint of one broker with the WebSocket of another.
         host, _ = host_and_port(endpoints.update)
@@ -106,15 +107,22 @@ class Http:
                 raise
             return False
         url = _object(response, lenient=True).get("ws")
-        return isinstance(url, str) and url.startswith(("ws://", "wss://")) and host_and_port(url)[1] == port
+        if not isinstance(url, str) or not url.startswith(("ws://", "wss://")):
+            return False
+        return any_socket or host_and_port(url)[1] == port
 
 
 class OverHttp:
     """`Transport` over HTTP."""
 
-    def __init__(self, http: Http, endpoints: Endpoints) -> None:
+    def __init__(self, http: Http, endpoints: Callable[[], Endpoints]) -> None:
+        """`endpoints` is called at each request: the gateway may have other ports after a restart."""
         self._http = http
-        self._endpoints = endpoints
+        self._find = endpoints
+
+    @property
+    def _endpoints(self) -> Endpoints:
+        return self._find()
 
     async def query(self, text: RequestText, attempt: RequestAttempt) -> Result:
         """Execute a query."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 import pyoxigraph as ox
 
@@ -12,6 +12,8 @@ from edge.client.rows import Row
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 from edge.sparql.tokens import read_prologue
+
+T = TypeVar("T")
 
 Form = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 
@@ -93,3 +95,10 @@ def query_form(text: str) -> Form:
     except ParsingFailed:
         return "SELECT"
     return _FORMS.get(tokens[index].word(), "SELECT") if index < len(tokens) else "SELECT"
+
+
+def of_form(kind: type[T], result: object) -> T:
+    """Return the result if it is of this type. Raises `BadAnswer`."""
+    if not isinstance(result, kind):
+        raise BadAnswer(f"the query has another form: its result is of type {type(result).__name__}")
+    return result

@@ -20,6 +20,7 @@ from edge.client.endpoints import Endpoints
 from edge.client.errors import ClientError, Closed
 from edge.client.handlers import report
 from edge.client.loop_thread import LoopThread
+from edge.client.observations import Observation, ObservationFeed, Published
 from edge.client.options import Options
 from edge.client.results import Result, Rows
 from edge.client.rows import Row
@@ -87,6 +88,40 @@ class SyncSubscription:
             self._thread.run(self._subscription.close())
 
 
+class SyncObservationFeed:
+    """Blocking iterator of observations; it ends when it is closed."""
+
+    def __init__(self, thread: LoopThread, feed: ObservationFeed) -> None:
+        self._thread = thread
+        self._feed = feed
+
+    def next(self, timeout: float | None = None) -> Observation | None:
+        """Return the next observation; None when closed. Raises as `SyncSubscription.next`."""
+        return self._thread.run(_next_observation(self._feed), timeout)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Observation:
+        observation = self.next()
+        if observation is None:
+            raise StopIteration
+        return observation
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        with contextlib.suppress(Closed):
+            self._thread.run(self._feed.close())
+
+
 class SyncClient:
     """Blocking client. Use it with `with`, from any thread. Its connections live on its own thread.
 
@@ -95,7 +130,7 @@ class SyncClient:
 
     def __init__(
         self,
-        endpoints: Endpoints | str = Endpoints(),  # noqa: B008 - it is immutable
+        endpoints: Endpoints | str | None = None,
         *,
         over: Over = "auto",
         options: Options | None = None,
@@ -243,6 +278,55 @@ class SyncClient:
         """See `Client.available_series`."""
         return self._run(self._client.available_series())
 
+    def observations(
+        self,
+        *,
+        property: str | None = None,  # noqa: A002 - SOSA's term
+        sensor: str | None = None,
+        place: str | None = None,
+    ) -> list[Observation]:
+        """See `Client.observations`."""
+        return self._run(self._client.observations(property=property, sensor=sensor, place=place))
+
+    def follow(
+        self,
+        *,
+        property: str | None = None,  # noqa: A002 - SOSA's term
+        sensor: str | None = None,
+        place: str | None = None,
+        timeout: float | None = None,
+    ) -> SyncObservationFeed:
+        """See `Client.follow`. Raises `TimeoutError` after `timeout` seconds without a first result."""
+        feed = self._client.follow(property=property, sensor=sensor, place=place)
+        self._thread.run(feed.start(), timeout)
+        return SyncObservationFeed(self._thread, feed)
+
+    def publish(
+        self,
+        value: Published,
+        *,
+        sensor: str,
+        property: str,  # noqa: A002 - SOSA's term
+        place: str | None = None,
+        unit: str | None = None,
+        time: datetime | None = None,
+        observation: str | None = None,
+        repeat: bool = False,
+    ) -> Updated:
+        """See `Client.publish`."""
+        return self._run(
+            self._client.publish(
+                value,
+                sensor=sensor,
+                property=property,
+                place=place,
+                unit=unit,
+                time=time,
+                observation=observation,
+                repeat=repeat,
+            )
+        )
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.run(work)
 
@@ -262,6 +346,10 @@ def _handle(subscription: SyncSubscription, handler: NotificationHandler) -> Non
 
 async def _next(subscription: Subscription) -> Notification | None:
     return await anext(subscription, None)
+
+
+async def _next_observation(feed: ObservationFeed) -> Observation | None:
+    return await anext(feed, None)
 
 
 async def _results(subscription: Subscription) -> list[Row]:

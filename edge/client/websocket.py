@@ -18,6 +18,7 @@ from edge.client.authorization import Authorization, check_encrypted
 from edge.client.errors import RETRY_LATER, BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused
 from edge.client.options import Options
 from edge.client.pending_requests import Message, PendingRequest
+from edge.client.remedies import trying_again
 
 _OPEN_TIMEOUT: Final = 10.0
 _CLOSE_TIMEOUT: Final = 2.0
@@ -217,7 +218,7 @@ class WebSocketClient:
             if not self.continues(failure):
                 raise _GiveUp(failure)
             if failure.reason != self._reason:
-                _log.warning("%s; trying again", failure)
+                _log.warning("%s", trying_again(failure))
                 self._reason = failure.reason
             await asyncio.sleep(next(waits))
 
@@ -366,11 +367,12 @@ class WebSocketClient:
                 call.fail(error)
         elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
             # Without an alias it concerns the connection, or the broker does not repeat aliases.
-            _log.warning("%s says: %s", self.url, error)
             self._refusal = error
-            for call in list(self._calls.values()):
-                if call.sent:
-                    call.fail(error)
+            failed = [call for call in self._calls.values() if call.sent]
+            for call in failed:
+                call.fail(error)
+            if not failed:
+                _log.warning("%s says: %s", self.url, error)
 
     def _postpone(self, call: PendingRequest, error: Refused) -> None:
         """Send the request again a little later, in its order: the broker starts or stops and has not executed it."""

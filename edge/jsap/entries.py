@@ -44,6 +44,8 @@ class ProfileEntry:
     """Endpoint for subscriptions to a query."""
     template: TextTemplate = field(repr=False)
     namespaces: Mapping[str, str] = field(repr=False)
+    own_address: bool = False
+    """Whether the entry names another broker than the profile does for all its entries."""
 
     def text(self, bindings: Mapping[str, Value] | None = None) -> str:
         """Return the SPARQL with these values, and defaults for the others, in place of the forced variables.
@@ -103,6 +105,8 @@ def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Find
     members.node("host", "authentication", "sparql11protocol", "sparql11seprotocol")
     sparql11 = common.targets.sparql11_of(kind, members, findings)
     sparql11se = common.targets.subscribe_of(members, findings)
+    nothing = Members(None, Findings())
+    usual = common.targets.sparql11_of(kind, nothing, Findings()), common.targets.subscribe_of(nothing, Findings())
     members.rest()
     if sparql is None:
         findings.problem(node.key_problem(f'{kind} "{name}" has no member "sparql"'))
@@ -121,6 +125,7 @@ def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Find
         sparql11se,
         template,
         common.namespaces,
+        own_address=(sparql11.url, sparql11se.url) != tuple(target.url for target in usual),
     )
 
 

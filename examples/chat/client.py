@@ -10,17 +10,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from edge.client import Application, Notification, Pipeline, plain
-from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("me", help="your name")
 parser.add_argument("other", help="name of the other person")
-parser.add_argument("--profile", default=Path(__file__).with_name("client.yaml"), help="where the gateway is")
+parser.add_argument("--profile", help="profile with the address of the gateway, instead of looking for it")
 arguments = parser.parse_args()
 me, other = (f"http://schema.org/Person-{quote(name, safe='')}" for name in (arguments.me, arguments.other))
 try:
-    app = Application(arguments.profile)
-except (OSError, ProfileError) as error:
+    profile = arguments.profile or Path(__file__).with_name("client.yaml")
+    app = Application(profile, find_gateway=arguments.profile is None)
+except (OSError, ValueError) as error:
     parser.error(str(error))
 
 
@@ -66,4 +66,4 @@ def show(text: str) -> None:
     print(text, flush=True)
 
 
-app.run(sender)
+app.main(sender)

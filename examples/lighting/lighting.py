@@ -7,15 +7,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from edge.client import Application, Notification, Pipeline, plain
-from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--after", type=float, default=3.0, help="seconds that a lamp stays on (3)")
-parser.add_argument("--profile", default=Path(__file__).with_name("lighting.jsap"), help="where the gateway is")
+parser.add_argument("--profile", help="profile with the address of the gateway, instead of looking for it")
 arguments = parser.parse_args()
 try:
-    app = Application(arguments.profile)
-except (OSError, ProfileError) as error:
+    profile = arguments.profile or Path(__file__).with_name("lighting.jsap")
+    app = Application(profile, find_gateway=arguments.profile is None)
+except (OSError, ValueError) as error:
     parser.error(str(error))
 
 
@@ -36,4 +36,4 @@ async def switch(change: Notification, lamp: Pipeline) -> None:
             await lamp(row, state="OFF", delay=timedelta(seconds=arguments.after))
 
 
-app.run()
+app.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
+
+from edge.client import local_services
 
 _STEP = 0.1
 """Seconds between two steps."""
@@ -52,7 +55,8 @@ class Street:
 def main() -> None:
     """Run until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mqtt", default="127.0.0.1:1883", help="the broker: HOST[:PORT] or a URL (%(default)s)")
+    default = os.environ.get("EDGE_MQTT") or local_services().get("mqtt", "127.0.0.1:1883")
+    parser.add_argument("--mqtt", default=default, help="the broker: HOST[:PORT] or a URL (%(default)s)")
     parser.add_argument("--posts", type=int, default=100, help="(%(default)s)")
     parser.add_argument("--people", type=int, default=6, help="(%(default)s)")
     parser.add_argument("--speed", type=float, default=2.0, help="posts a second that one walks (%(default)s)")
@@ -103,7 +107,7 @@ def _connected(host: str, port: int, street: Street) -> mqtt.Client:
     try:
         client.connect(host, port)
     except (OSError, ValueError) as error:
-        sys.exit(f"no MQTT broker at {host}:{port}: {error}; does the gateway run (make run)?")
+        sys.exit(f"no MQTT broker at {host}:{port}: {error}; is the gateway running (`edge run`)?")
     client.loop_start()
     return client
 

@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 
 from edge.client import Application, Notification, Row, plain
-from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--profile", default=Path(__file__).with_name("monitoring.jsap"), help="where the gateway is")
+parser.add_argument("--profile", help="profile with the address of the gateway, instead of looking for it")
+arguments = parser.parse_args()
 try:
-    app = Application(parser.parse_args().profile)
-except (OSError, ProfileError) as error:
+    profile = arguments.profile or Path(__file__).with_name("monitoring.jsap")
+    app = Application(profile, find_gateway=arguments.profile is None)
+except (OSError, ValueError) as error:
     parser.error(str(error))
 
 table: dict[object, str] = {}
@@ -55,4 +56,4 @@ async def screen() -> None:
         await asyncio.sleep(0.1)
 
 
-app.run(screen)
+app.main(screen)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from edge.client import Application, Endpoints, Notification, Options, Pipeline, SyncClient, plain
-from edge.jsap import ProfileError
+from edge.client import Application, ClientError, Endpoints, Notification, Options, Pipeline, SyncClient, explain, plain
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--profile", default=Path(__file__).with_name("storing.yaml"), help="where gateway and store are")
+parser.add_argument(
+    "--profile", help="profile with the addresses of gateway and store, instead of looking for the gateway"
+)
+arguments = parser.parse_args()
 try:
     # The client queues values while the store is slower. Beyond this bound it merges notifications, which loses values.
-    app = Application(parser.parse_args().profile, options=Options(waiting=100_000), stop_on_error=True)
-except (OSError, ProfileError) as error:
+    profile = arguments.profile or Path(__file__).with_name("storing.yaml")
+    find, options = arguments.profile is None, Options(waiting=100_000)
+    app = Application(profile, options=options, find_gateway=find, stop_on_error=True)
+except (OSError, ValueError) as error:
     parser.error(str(error))
 
 last_stored = app.profile.query("LAST_STORED")
-with SyncClient(Endpoints(query=last_stored.sparql11.url), over="http") as history:
-    last = {row["observation"]: plain(row["value"]) for row in history.select(last_stored.text())}
+try:
+    with SyncClient(Endpoints(query=last_stored.sparql11.url), over="http") as history:
+        last = {row["observation"]: plain(row["value"]) for row in history.select(last_stored.text())}
+except ClientError as error:
+    sys.exit(f"the store: {explain(error)}")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 
 @app.aggregator("OBSERVATIONS_VALUES", "STORE_OBSERVATION")
@@ -32,4 +42,4 @@ async def keep(change: Notification, store: Pipeline) -> None:
             last[observation] = value
 
 
-app.run()
+app.main()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
-from edge.client import Brokers, Consumer, Producer, plain
-from edge.jsap import Profile, ProfileError, SemanticMapping
+from edge.client import Brokers, ClientError, Consumer, Producer, explain, plain
+from edge.jsap import Profile, SemanticMapping
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("topic", nargs="?", help="for example cellar/temperature")
@@ -20,11 +21,12 @@ parser.add_argument("--label", help="(the topic)")
 parser.add_argument("--comment", default="")
 parser.add_argument("--unit", default="qudt-unit-1-1:Unitless", help="(%(default)s)")
 parser.add_argument("--location", default="arces-monitor:Somewhere", help="(%(default)s)")
-parser.add_argument("--profile", default=Path(__file__).with_name("monitoring.jsap"), help="where the gateway is")
+parser.add_argument("--profile", help="profile with the address of the gateway, instead of looking for it")
 arguments = parser.parse_args()
 try:
-    profile = Profile.load(arguments.profile)
-except (OSError, ProfileError) as error:
+    profile = Profile.load(arguments.profile or Path(__file__).with_name("monitoring.jsap"))
+    brokers = Brokers(find_gateway=arguments.profile is None)
+except (OSError, ValueError) as error:
     parser.error(str(error))
 
 
@@ -40,7 +42,7 @@ def wanted() -> tuple[SemanticMapping, ...]:
 
 async def main() -> None:
     """Add missing mappings. Adding an existing mapping again would delete its value."""
-    async with Brokers() as brokers, Consumer(profile, "TOPICS", brokers=brokers) as topics:
+    async with brokers, Consumer(profile, "TOPICS", brokers=brokers) as topics:
         add = Producer(profile, "ADD_OBSERVATION", brokers=brokers)
         known = {plain(row["topic"]) for row in topics.results}
         for mapping in wanted():
@@ -51,4 +53,9 @@ async def main() -> None:
                 print(f"{mapping.topic} is <{mapping.observation}> from now on")
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except ClientError as error:
+    sys.exit(explain(error))
+except KeyboardInterrupt:
+    sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 
@@ -36,6 +37,17 @@ class _Commands(click.Group):
         found = getattr(importlib.import_module(f"spark_offload.cli.{cmd_name}"), cmd_name)
         assert isinstance(found, click.Command)  # noqa: S101
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name. Raises `click.UsageError` with a similar name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            remedy = f"Did you mean `edge-history {near[0]}`?" if near else "`edge-history --help` lists the commands."
+            raise click.UsageError(f"No such command '{args[0]}'. {remedy}", ctx) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 from edge_command import launch
@@ -15,9 +16,15 @@ def test_a_working_gateway_is_healthy(edge, tmp_path):
     assert done.returncode == 0
     assert done.stdout.startswith("healthy: version ")
     assert done.stdout.endswith(" components make progress\n")
+    done = edge("health", "--json", "--data-dir", running.data_dir)
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert found["version"]
+    assert isinstance(found["parts"], dict)
 
 
 def test_a_missing_gateway_is_unhealthy_and_can_be_awaited(edge, tmp_path):
+    assert edge("health", "--json", "--data-dir", tmp_path / "data").stdout == ""
     done = edge("health", "--data-dir", tmp_path / "data")
     assert done.returncode == 3
     assert "no gateway runs" in done.stderr

@@ -19,6 +19,7 @@ from edge_command import DEADLINE, FREE_PORTS, launch
 from support.processes import HANGING_ENGINE, HANGING_PARSER
 
 from edge import last_run
+from tests.support.processes import free_port
 from tests.support.waiting import wait_for
 
 OBSERVATIONS = (
@@ -379,4 +380,18 @@ def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tm
     assert restored.returncode == 1
     assert "in use" in restored.stderr
     assert edge("update", "--data-dir", tmp_path / "data", "INSERT DATA { <urn:s> <urn:p> 1 }").returncode == 0
+    assert running.stop() == 0
+
+
+def test_port_and_broker_of_the_command_line_take_precedence(edge, tmp_path):
+    port = free_port()
+    running = launch(
+        edge,
+        tmp_path / "data",
+        *("--port", port, "--broker", "127.0.0.1:1"),
+        EDGE__MQTT__BROKER="mqtt://127.0.0.1:2",
+        EDGE__HOST__ENABLED="false",
+    )
+    assert running.endpoints["http"] == f"http://127.0.0.1:{port}"
+    assert running.endpoints["mqtt"] == "mqtt://127.0.0.1:1"
     assert running.stop() == 0

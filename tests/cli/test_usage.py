@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from edge import __version__
+from spark_offload.cli import edge_history
 
 COMMANDS = [
     [],
@@ -64,6 +66,7 @@ def test_every_command_is_documented():
 @pytest.mark.parametrize(
     ("typed", "remedy"),
     [
+        ("helth", "Did you mean `edge health`?"),
         ("qurey", "Did you mean `edge query`?"),
         ("backups", "Did you mean `edge backup`?"),
         ("frobnicate", "`edge --help` lists the commands."),
@@ -152,6 +155,57 @@ def test_config_show_is_a_settings_file(edge, tmp_path):
     file = tmp_path / "edge.toml"
     file.write_text(shown.stdout)
     assert edge("config", "check", "--config", file).returncode == 0
+
+
+def test_config_show_changed_is_a_settings_file_of_the_changes(edge, tmp_path):
+    environ = {"EDGE__MQTT__PASSWORD": "x", "EDGE__MQTT__USERNAME": "u", "EDGE__HTTP__PORT": "8001"}
+    shown = edge("config", "show", "--changed", "--data-dir", "/d", environ=environ)
+    assert shown.returncode == 0
+    lines = shown.stdout.splitlines()
+    assert lines[:4] == ['data_dir = "/d"  # --data-dir', "", "[http]", "port = 8001  # $EDGE__HTTP__PORT"]
+    assert 'username = "u"  # $EDGE__MQTT__USERNAME' in lines
+    assert "x" not in [line.split(" = ")[-1] for line in lines]
+    file = tmp_path / "edge.toml"
+    file.write_text(shown.stdout)
+    assert edge("config", "check", "--config", file).returncode == 0
+    assert edge("config", "show", "--changed").stdout == "# all settings have their defaults\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "65536"], "Invalid value for '--port'"),
+        (["--port", "x"], "Invalid value for '--port'"),
+        (["--broker", "ftp://h"], "--broker: "),
+        (["--broker", ":1883"], "--broker: "),
+        (["--broker", "h:99999"], "--broker: "),
+    ],
+)
+def test_run_refuses_invalid_addresses_and_names_the_option(edge, arguments, words):
+    done = edge("run", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "EDGE__" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_invitations_and_tokens_are_told_apart(edge):
+    invite, token = (" ".join(edge("clients", name, "--help").stdout.split()) for name in ("invite", "token"))
+    assert "`edge clients token`" in invite
+    assert "`edge clients invite`" in token
+
+
+@pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        ("ingst", "Did you mean `edge-history ingest`?"),
+        ("frobnicate", "`edge-history --help` lists the commands."),
+    ],
+)
+def test_an_unknown_command_of_the_history_is_answered_with_a_similar_one(typed, remedy):
+    done = CliRunner().invoke(edge_history, [typed])
+    assert done.exit_code == 2
+    assert f"No such command '{typed}'. {remedy}" in done.output
 
 
 def test_config_schema(edge):

@@ -33,6 +33,10 @@ class Gateway(GatewayProcess):
     def endpoints(self):
         return Endpoints.at("127.0.0.1", http_port=self.http_port, ws_port=self.ws_port)
 
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http_port}"
+
     def update(self, sparql):
         """Execute an update over a connection that is independent of the tested client."""
         url = f"http://127.0.0.1:{self.http_port}/update"

@@ -1,5 +1,6 @@
-"""The examples of docs/clients.md run unchanged, except for the ports of the gateway."""
+"""The examples of docs/clients.md run, and are typed. Only the ports of the profile are those of the test's gateway."""
 
+import os
 import re
 import subprocess
 import sys
@@ -18,15 +19,36 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 def test_examples_run(empty_gateway, tmp_path, number):
     http, ws = empty_gateway.http_port, empty_gateway.ws_port
     (tmp_path / "lamps.jsap").write_text(PROFILE.replace("8000", str(http)).replace("9000", str(ws)))
-    at = f'"127.0.0.1", http_port={http}, ws_port={ws}'
-    example = re.sub(r"(\w*Client)\(\)", rf"\1(Endpoints.at({at}))", EXAMPLES[number])
     program = tmp_path / "example.py"
-    program.write_text(f"from edge.client import Endpoints\n{example}")
+    program.write_text(EXAMPLES[number])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE_")}
     done = subprocess.run(
-        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, program],
+        cwd=tmp_path,
+        env={**kept, "EDGE_URL": empty_gateway.url},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
+
+
+def test_examples_are_typed(tmp_path):
+    """With the settings of the project, and its cache: the modules of the library need no other check."""
+    programs = [tmp_path / f"example_{number}.py" for number in range(len(EXAMPLES))]
+    for program, example in zip(programs, EXAMPLES, strict=True):
+        program.write_text(example)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *programs],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 5,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"Success: no issues found in {len(programs)} source files\n")

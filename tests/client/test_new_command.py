@@ -1,5 +1,6 @@
-"""`edge new`: the generated programs run as separate processes with a running gateway."""
+"""`edge new`: the generated programs run unchanged as separate processes with a running gateway."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from edge.client import SyncClient, SyncProducer
+from edge.client import SyncClient
 from edge.jsap import Profile
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -24,10 +25,12 @@ def start(tmp_path):
     """Start a program; its output goes to a file that the test can read meanwhile."""
     started = []
 
-    def run(program):
+    def run(program, gateway, **environment):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE_")}
+        environment = {**kept, "EDGE_URL": gateway.url, **environment}
         out, err = program.with_suffix(".out"), program.with_suffix(".err")
         with out.open("w") as stdout, err.open("w") as stderr:
-            process = subprocess.Popen([sys.executable, program], stdout=stdout, stderr=stderr)
+            process = subprocess.Popen([sys.executable, program], stdout=stdout, stderr=stderr, env=environment)
         process.received = out.read_text
         process.complained = err.read_text
         started.append(process)
@@ -39,24 +42,25 @@ def start(tmp_path):
         process.wait(10)
 
 
-def skeleton(kind, gateway, directory):
-    """Return the generated program of a kind, with the ports of a gateway."""
+def skeleton(kind, directory):
+    """Return the generated program of a kind."""
     assert new(kind, directory).returncode == 0
-    profile = directory / f"{kind}.jsap"
-    text = profile.read_text()
-    assert ("8000" in text, "9000" in text) == (True, True)
-    profile.write_text(text.replace("8000", str(gateway.http_port)).replace("9000", str(gateway.ws_port)))
     return directory / f"{kind}.py"
 
 
+def update(client, program, name, **bindings):
+    """Send an update of the program's profile."""
+    client.update(Profile.load(program.with_suffix(".jsap")).update(name).text(bindings))
+
+
 def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
-    programs = {kind: start(skeleton(kind, empty_gateway, tmp_path)) for kind in KINDS[:3]}
+    programs = {kind: start(skeleton(kind, tmp_path), empty_gateway) for kind in KINDS[:3]}
     with SyncClient(empty_gateway.endpoints) as client:
         wait_for(
             lambda: client.ask("ASK { ?sensor <http://example.org/alarm> ?alarm }"),
             what="the aggregator's update",
         )
-    for kind, words in [("producer", "sent "), ("consumer", "+ {'sensor'"), ("aggregator", "cellar has ")]:
+    for kind, words in [("producer", "sent "), ("consumer", "cellar/temperature"), ("aggregator", "cellar has ")]:
         wait_for(lambda kind=kind, words=words: words in programs[kind].received(), what=f"the {kind}'s words")
     for number, process in zip((signal.SIGINT, signal.SIGTERM, signal.SIGINT), programs.values(), strict=True):
         process.send_signal(number)
@@ -65,7 +69,7 @@ def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
 
 
 def test_a_program_may_start_before_the_gateway(absent_gateway, tmp_path, start):
-    consumer = start(skeleton("consumer", absent_gateway, tmp_path))
+    consumer = start(skeleton("consumer", tmp_path), absent_gateway)
     wait_for(lambda: "trying again" in consumer.complained(), what="the consumer misses the gateway")
     absent_gateway.start()
     wait_for(lambda: "0 now" in consumer.received(), what="the first result")
@@ -74,15 +78,15 @@ def test_a_program_may_start_before_the_gateway(absent_gateway, tmp_path, start)
 
 
 def test_the_negation_notices_a_missing_event(empty_gateway, tmp_path, start):
-    program = skeleton("negation", empty_gateway, tmp_path)
+    program = skeleton("negation", tmp_path)
     program.write_text(program.read_text().replace("timedelta(seconds=30)", "timedelta(seconds=1.5)"))
-    light = start(program)
-    with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
-        sensed.produce(sensor="http://example.org/door", presence=True)
+    light = start(program, empty_gateway)
+    with SyncClient(empty_gateway.endpoints) as client:
+        client.publish(True, sensor="http://example.org/door", property="http://example.org/presence")
         wait_for(lambda: "door-lamp ON" in light.received(), what="the lamp is on")
-        sensed.produce(sensor="http://example.org/door", presence=False)
-        sensed.produce(sensor="http://example.org/door", presence=True)
-        sensed.produce(sensor="http://example.org/door", presence=False)
+        update(client, program, "SENSED", sensor="http://example.org/door", presence=False)
+        update(client, program, "SENSED", sensor="http://example.org/door", presence=True)
+        update(client, program, "SENSED", sensor="http://example.org/door", presence=False)
         wait_for(lambda: "door-lamp OFF" in light.received(), what="the lamp is off")
     with SyncClient(empty_gateway.endpoints) as client:
         wait_for(lambda: not client.timers("pending"), what="all timers")
@@ -93,17 +97,18 @@ def test_the_negation_notices_a_missing_event(empty_gateway, tmp_path, start):
 
 
 def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, start):
-    program = skeleton("negation", empty_gateway, tmp_path)
+    program = skeleton("negation", tmp_path)
     program.write_text(program.read_text().replace("timedelta(seconds=30)", "timedelta(seconds=1.5)"))
-    light = start(program)
+    light = start(program, empty_gateway)
     with SyncClient(empty_gateway.endpoints) as client:
         others = {timer.id for timer in client.timers()}
-    with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
-        sensed.produce(sensor="http://example.org/door", presence=True)
+    with SyncClient(empty_gateway.endpoints) as client:
+        door = {"sensor": "http://example.org/door", "property": "http://example.org/presence"}
+        client.publish(True, **door)
         wait_for(lambda: "door-lamp ON" in light.received(), what="the lamp is on")
 
         def off():
-            assert sensed.produce(sensor="http://example.org/door", presence=False).added in (0, 2)
+            client.publish(False, **door)
             return "door-lamp OFF" in light.received()
 
         wait_for(off, what="the lamp is off, though the sensor goes on")
@@ -113,10 +118,11 @@ def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, 
 
 
 def test_a_producer_reports_a_missing_gateway_and_continues_when_it_starts(absent_gateway, tmp_path, start):
-    producer = start(skeleton("producer", absent_gateway, tmp_path))
+    producer = start(skeleton("producer", tmp_path), absent_gateway)
     wait_for(lambda: "trying again" in producer.complained(), what="the producer misses the gateway")
     (line,) = producer.complained().splitlines()
     assert "no connection to http://" in line
+    assert line.endswith("Is the gateway running (`edge run`)? EDGE_URL sets its address")
     absent_gateway.start()
     wait_for(lambda: "sent" in producer.received(), what="the first value")
     producer.send_signal(signal.SIGINT)
@@ -124,14 +130,24 @@ def test_a_producer_reports_a_missing_gateway_and_continues_when_it_starts(absen
 
 
 def test_a_program_ends_with_one_line(empty_gateway, tmp_path, start):
-    program = skeleton("producer", empty_gateway, tmp_path)
+    program = skeleton("producer", tmp_path)
     profile = program.with_suffix(".jsap")
     load = '"sparql": "LOAD ?sensor ; INSERT DATA { <urn:s> <urn:p> ?value }"'
     profile.write_text(re.sub(r'"sparql": ".*"', load, profile.read_text()))
-    producer = start(program)
+    producer = start(program, empty_gateway)
     assert producer.wait(PATIENCE) == 1
     (line,) = producer.complained().splitlines()
     assert "LOAD is disabled" in line
+
+
+def test_a_program_finds_the_gateway_of_this_machine(empty_gateway, tmp_path, start):
+    consumer = start(
+        skeleton("consumer", tmp_path), empty_gateway, EDGE_URL="", EDGE__DATA_DIR=str(empty_gateway.data_dir)
+    )
+    wait_for(lambda: "0 now" in consumer.received(), what="the first result")
+    with SyncClient(empty_gateway.url) as client:
+        client.publish(21.5, sensor="http://example.org/attic", property="http://example.org/temperature")
+    wait_for(lambda: "attic/temperature" in consumer.received(), what="the observation")
 
 
 @pytest.mark.parametrize("kind", KINDS)

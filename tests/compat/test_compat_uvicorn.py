@@ -10,6 +10,13 @@ from edge.compat import uvicorn as compat
 from tests.support.private_names import check_attributes, check_parameters, check_used
 
 METHODS = {"_start_asgi_task": ["cycle", "app"], "_unsupported_upgrade_warning": []}
+METHODS_OF_SERVER = {
+    "startup": ["sockets"],
+    "capture_signals": [],
+    "main_loop": [],
+    "on_tick": ["counter"],
+    "shutdown": ["sockets"],
+}
 
 
 def test_the_protocol_has_and_calls_the_overridden_methods():
@@ -38,8 +45,10 @@ async def test_the_protocol_and_its_requests_have_the_attributes_that_the_limits
 
 
 async def test_the_server_starts_as_the_copied_method_does():
-    check_parameters("uvicorn", compat, uvicorn.Server, {"startup": ["sockets"], "capture_signals": []})
+    check_parameters("uvicorn", compat, uvicorn.Server, METHODS_OF_SERVER)
     check_used("uvicorn", compat, uvicorn.Server, "self.startup(", "self.capture_signals()")
+    check_used("uvicorn", compat, uvicorn.Server, "await self.main_loop()", "await self.shutdown(")
+    check_used("uvicorn", compat, uvicorn.Server.on_tick, "if counter % 10 == 0", "if self.should_exit:")
     check_used("uvicorn", compat, uvicorn.Server.startup, "await self.lifespan.startup()", "self.started = True")
     parameters = list(inspect.signature(HttpToolsProtocol.__init__).parameters)
     assert parameters[:4] == ["self", "config", "server_state", "app_state"]

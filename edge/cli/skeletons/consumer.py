@@ -1,27 +1,26 @@
-"""A consumer: it receives notifications. The query and the gateway's address are in the .jsap file."""
+"""A consumer: it receives notifications of all observations. The query is in the .jsap file.
+
+It finds the gateway by EDGE_URL, or on this machine; else the addresses of the .jsap file count.
+"""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from edge.client import Application, ClientError, Notification
+from edge.client import Application, Notification
 
-app = Application(Path(__file__).with_suffix(".jsap"))
+app = Application(Path(__file__).with_suffix(".jsap"), find_gateway=True)
 
 
-@app.consumer("TEMPERATURES")
-async def temperatures(change: Notification) -> None:
-    """Called with the whole result first, then with each change. `temperatures.results` is what holds now."""
+@app.consumer("OBSERVATIONS")
+async def observations(change: Notification) -> None:
+    """Called with the whole result first, then with each change. `observations.results` is what holds now."""
     for row in change.removed:
         print("-", row.plain(), flush=True)
     for row in change.added:
         print("+", row.plain(), flush=True)
-    print(len(temperatures.results), "now", flush=True)
+    print(len(observations.results), "now", flush=True)
 
 
 if __name__ == "__main__":
-    try:
-        app.run()
-    except ClientError as error:
-        sys.exit(str(error))
+    app.main()

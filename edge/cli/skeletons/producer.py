@@ -1,15 +1,17 @@
-"""A producer: it sends a measurement every two seconds. SPARQL and addresses are in the .jsap file."""
+"""A producer: it publishes a measurement as an observation every two seconds. The SPARQL is in the .jsap file.
+
+It finds the gateway by EDGE_URL, or on this machine; else the addresses of the .jsap file count.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from pathlib import Path
 
-from edge.client import Application, ClientError
+from edge.client import Application
 
-app = Application(Path(__file__).with_suffix(".jsap"))
+app = Application(Path(__file__).with_suffix(".jsap"), find_gateway=True)
 temperature = app.producer("SET_TEMPERATURE")
 
 
@@ -31,7 +33,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        app.run(main)
-    except ClientError as error:
-        sys.exit(str(error))
+    app.main(main)

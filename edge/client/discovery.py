@@ -1,0 +1,227 @@
+"""Addresses of the gateway: given by the program, by `EDGE_URL`, by the endpoints file, or by the gateway itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from edge.client.endpoints import Endpoints, host_and_port
+from edge.client.errors import BadAnswer, NoAnswer
+from edge.client.options import Options
+from edge.protocol.addresses import is_loopback
+
+URL: Final = "EDGE_URL"
+"""Environment variable with the HTTP address of the gateway."""
+TOKEN: Final = "EDGE_TOKEN"  # noqa: S105 - the name of the environment variable that holds it
+_AUTHORITIES: Final = "SSL_CERT_FILE"
+_FILE: Final = "endpoints.json"
+"""File in the data directory of a running gateway with URL by service."""
+_TIMEOUT: Final = 5.0
+"""Seconds to wait for the addresses of a gateway."""
+
+
+class Address(Protocol):
+    """Where a broker is."""
+
+    @property
+    def key(self) -> str:
+        """Text that equal addresses of a WebSocket share."""
+        ...
+
+    @property
+    def changes(self) -> bool:
+        """Whether the address is looked up before each attempt to connect."""
+        ...
+
+    @property
+    def named_by_gateway(self) -> bool:
+        """Whether the gateway returns the address of its WebSocket."""
+        ...
+
+    def endpoints(self) -> Endpoints:
+        """Return the addresses that are known now."""
+        ...
+
+    def subscribe_url(self, last: str) -> str:
+        """Return the current address of the WebSocket; may block. `last`: the one that was used last.
+
+        Raises `NoAnswer` and `BadAnswer`.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedAddress:
+    """Addresses that the program gives."""
+
+    known: Endpoints
+    changes = False
+    named_by_gateway = False
+
+    @property
+    def key(self) -> str:
+        """URL of the WebSocket."""
+        return self.known.subscribe
+
+    def endpoints(self) -> Endpoints:
+        """Return the addresses."""
+        return self.known
+
+    def subscribe_url(self, last: str) -> str:
+        """Return the last address."""
+        return last
+
+
+class UrlAddress:
+    """HTTP address of a gateway, which returns the address of its WebSocket (`GET /api/endpoints`)."""
+
+    changes = True
+    named_by_gateway = True
+
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+        """Raises `ValueError` if the URL is not one such as http://gateway.local:8000."""
+        base = url.rstrip("/")
+        try:
+            parts = urlsplit(base)
+            good = not (parts.query or parts.fragment or parts.username is not None)
+        except ValueError:
+            good = False
+        if not good:
+            raise ValueError(f'"{url}" is not an address such as http://127.0.0.1:8000')
+        self._base = base
+        self._tls = tls
+        # The port is unknown until the gateway has answered.
+        socket = "wss" if parts.scheme == "https" else "ws"
+        self._known = Endpoints(f"{base}/query", f"{base}/update", f"{socket}://{parts.netloc}/subscribe")
+
+    @property
+    def key(self) -> str:
+        """URL of the gateway."""
+        return self._base
+
+    def endpoints(self) -> Endpoints:
+        """Return the addresses; that of the WebSocket is a guess until the gateway has answered."""
+        return self._known
+
+    def subscribe_url(self, last: str) -> str:
+        """Ask the gateway. The host is that of the given URL, so that a token cannot go to another one."""
+        url = f"{self._base}/api/endpoints"
+        # No redirects and no proxies, as for requests. Without TLS, httpx need not load the authorities.
+        verify = url.startswith("https:") if self._tls is None else self._tls
+        try:
+            response = httpx.get(url, verify=verify, timeout=_TIMEOUT, trust_env=False)
+        except httpx.TransportError as error:
+            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
+        service = urlsplit(self._known.subscribe).scheme
+        try:
+            found = urlsplit(json.loads(response.content)[service] if response.is_success else "")
+            port = found.port
+        except (ValueError, LookupError, TypeError, AttributeError):
+            port = None
+        if port is None:
+            raise BadAnswer(
+                f"{self._base} is not a gateway that offers {service}: {url} returned {response.status_code}"
+            )
+        host = urlsplit(self._base).netloc.rpartition("@")[2].removesuffix(f":{urlsplit(self._base).port}")
+        self._known = dataclasses.replace(self._known, subscribe=f"{service}://{host}:{port}{found.path}")
+        return self._known.subscribe
+
+
+class LocalAddress:
+    """A gateway of this machine: the endpoints file of its data directory, read at each attempt to connect.
+
+    A file without addresses of this machine does not count. Without a file, the addresses are those of `default`.
+    """
+
+    changes = True
+    named_by_gateway = False
+
+    def __init__(self, data_dir: Path, default: Endpoints) -> None:
+        self._file = data_dir / _FILE
+        self._default = default
+
+    @property
+    def key(self) -> str:
+        """Path of the file, and default URL of the WebSocket."""
+        return f"{self._file} {self._default.subscribe}"
+
+    def endpoints(self) -> Endpoints:
+        """Return the addresses of the running gateway."""
+        services = _services(self._file)
+        try:
+            base = services["http"].rstrip("/")
+            found = Endpoints(f"{base}/query", f"{base}/update", services["ws"])
+        except (LookupError, ValueError):
+            return self._default
+        return (
+            found
+            if all(is_loopback(host_and_port(url)[0]) for url in (found.query, found.subscribe))
+            else self._default
+        )
+
+    def subscribe_url(self, last: str) -> str:
+        """Return the address in the file."""
+        return self.endpoints().subscribe
+
+
+def address_of(where: Endpoints | str, options: Options) -> Address:
+    """Return the address for endpoints, for the URL of a gateway, or for a host name. Raises `ValueError`."""
+    if isinstance(where, Endpoints):
+        return FixedAddress(where)
+    return UrlAddress(where, options.tls) if "://" in where else FixedAddress(Endpoints.at(where))
+
+
+def found_address(options: Options, default: Endpoints | None = None) -> Address:
+    """Return the address of the gateway that the environment names, else of the one that runs on this machine.
+
+    `EDGE_URL` is the URL. `EDGE__DATA_DIR` is the data directory of a gateway on this machine. Raises `ValueError`.
+    """
+    if url := os.environ.get(URL):
+        if "://" not in url:
+            raise ValueError(f'{URL} is "{url}", and not an address such as http://127.0.0.1:8000')
+        return UrlAddress(url, options.tls)
+    return LocalAddress(_data_dir(), Endpoints() if default is None else default)
+
+
+def with_environment(options: Options) -> Options:
+    """Return options with the token of `EDGE_TOKEN` and the authorities of `SSL_CERT_FILE`, if they have no others.
+
+    Raises `ValueError` if the variable does not hold a token. The message does not repeat its value.
+    """
+    token = os.environ.get(TOKEN, "").strip()
+    if re.fullmatch(r"[!-~]*", token) is None:  # RFC 6750, section 2.1; a line break would begin another header field
+        raise ValueError(f"the value of {TOKEN} is not a token")
+    if token and options.token is None:
+        options = dataclasses.replace(options, token=lambda: token)
+    if options.tls is None and os.environ.get(_AUTHORITIES):
+        options = dataclasses.replace(options, tls=ssl.create_default_context())
+    return options
+
+
+def local_services() -> dict[str, str]:
+    """Return URL by service ("http", "ws", "mqtt") of the gateway that runs on this machine; {} if none runs."""
+    return _services(_data_dir() / _FILE)
+
+
+def _services(file: Path) -> dict[str, str]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(url) for name, url in found.items()} if isinstance(found, dict) else {}
+
+
+def _data_dir() -> Path:
+    if named := os.environ.get("EDGE__DATA_DIR"):
+        return Path(named).expanduser()
+    from edge.section_types import default_data_dir  # late: pydantic is slow to import
+
+    return default_data_dir()
