@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _STREAMS: Final = "/streams/"
 """Beginning of the paths of streams. A callback URL that begins with it names a stream of this gateway."""
+_LONGEST_RESTORE: Final = 30.0
+"""Seconds for which the inputs of the gateway wait for the streams of an earlier process."""
 _log = logging.getLogger(__name__)
 
 
@@ -72,11 +74,23 @@ class RunningStreams:
         )
         self._callbacks = Callbacks(self._service, self._hosts, ended=self._gone)
         self.part = Part("streams", self._prove)
+        self._restoring: asyncio.Task[None] | None = None
         service = self._service
         metrics.watch("streams_up", "Whether reports of streams can be stored: 1 or 0.", lambda: not service.fault())
 
-    async def restore(self) -> None:
-        """Go on with the streams of an earlier process. Without them, the rest of the gateway works."""
+    async def restore(self, longest: float = _LONGEST_RESTORE) -> None:
+        """Go on with the streams of an earlier process. Without them, the rest of the gateway works.
+
+        `longest`: seconds after which this returns at the latest. The streams then go on later.
+        """
+        self._restoring = asyncio.create_task(self._restore())
+        await asyncio.wait([self._restoring], timeout=longest)
+        if self._restoring.done():
+            self._restoring.result()
+        else:
+            _log.warning("streams.restore_is_slow", extra={"seconds": longest})
+
+    async def _restore(self) -> None:
         try:
             await asyncio.to_thread(self._service.start)
             observers = await self._wait(self._service.observers(None, ANYBODY))
@@ -89,6 +103,9 @@ class RunningStreams:
 
     async def stop(self) -> None:
         """End the delivery, and store what has happened."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
         await self._callbacks.stop()
         await asyncio.to_thread(self._service.close, self._timeout)
 
@@ -138,7 +155,7 @@ class RunningStreams:
     ) -> Mapping[str, int]:
         """Add elements."""
         new = [NewElement(triples, time) for triples, time in elements]
-        accepted = await self._call(lambda processor, now: processor.add(identifier, new, access, now))
+        accepted = await self._call(lambda processor, now: processor.add(identifier, new, access, now), by_arrival=True)
         return {"accepted": accepted.elements, "late": accepted.late, "too late": accepted.too_late}
 
     async def explain(self, text: str, access: Access) -> Mapping[str, object]:
@@ -226,9 +243,9 @@ class RunningStreams:
         if fault := self._service.fault():
             raise StandsStill(fault)
 
-    async def _call(self, action: Callable[[Processor, int], T]) -> T:
+    async def _call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> T:
         await asyncio.to_thread(self._service.start)  # the first one creates a file
-        return await self._wait(self._service.call(action))
+        return await self._wait(self._service.call(action, by_arrival=by_arrival))
 
     @staticmethod
     async def _wait(future: Future[T]) -> T:

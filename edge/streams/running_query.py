@@ -131,7 +131,7 @@ class RunningQuery:
     def fail(self, reason: str) -> None:
         """End the query with a reason. It stays registered."""
         self.failure = reason
-        _log.error("streams.query_failed", extra={"query": self.query.name, "reason": reason})
+        _log.error("streams.query_failed", extra={"query": self.name, "reason": reason})
         self.failed(reason)
 
     def settle(self) -> Delta:

@@ -151,8 +151,11 @@ class StreamService:
             thread.join(timeout)
         return thread is None or not thread.is_alive()
 
-    def call(self, action: Callable[[Processor, int], T]) -> Future[T]:
-        """Run an action of a client on the thread, with the time. Its effect is durable when the future is done."""
+    def call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> Future[T]:
+        """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
+
+        `by_arrival`: the time of the arrival of the action, and not the present.
+        """
         future: Future[T] = Future()
 
         def run(arrival: int) -> None:
@@ -161,7 +164,8 @@ class StreamService:
             try:
                 if self._broken is not None:
                     raise self._broken
-                result = action(self._processor, max(arrival, self._processor.time))
+                now = arrival if by_arrival else self._clock.wall()
+                result = action(self._processor, max(now, self._processor.time))
             except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
                 future.set_exception(contained(error))
             else:

@@ -38,9 +38,10 @@ class Values:
 
     def __init__(self) -> None:
         self.added: Callable[[Elements], None] = lambda _: None
+        self.failed: Callable[[str], None] = lambda _: None
 
-    def follow(self, added: Callable[[Elements], None], *_: Any) -> Callable[[], None]:
-        self.added = added
+    def follow(self, added: Callable[[Elements], None], failed: Callable[[str], None]) -> Callable[[], None]:
+        self.added, self.failed = added, failed
         return lambda: None
 
     def past(self, _begin: int, _end: int) -> Elements:
@@ -235,7 +236,7 @@ def test_a_query_that_fails_while_it_runs_is_logged(caplog):
     processor = made(values)
     query = processor.register("q", rspql("?value", "[RANGE PT1S STEP PT1S]"), ANYBODY, START)
     query.fail("More than 5000000 steps")
-    assert "urn:edge:stream:q" in [getattr(record, "query", None) for record in caplog.records]
+    assert "q" in [getattr(record, "query", None) for record in caplog.records]
     processor.close()
 
 
@@ -247,3 +248,33 @@ def test_a_query_in_csparql_without_a_window_in_the_default_graph_reads_the_live
     )
     patterns = live_patterns(parse(text, now=START))
     assert [(each.predicate, each.graph) for each in patterns] == [("<urn:observedProperty>", None)]
+
+
+@pytest.mark.parametrize("window", ["[ELEMENTS 1]", "[TRIPLES 2]", "[RANGE PT10S STEP PT1S] ON CHANGE"])
+def test_elements_can_be_added_one_after_the_other_at_one_time(window):
+    """As from two observers that feed one stream of the gateway."""
+    processor = made(Values())
+    processor.put_stream("s", None, ANYBODY)
+    processor.register("q", rspql("?value", window, "urn:edge:stream:s"), ANYBODY, START)
+    for _ in range(3):
+        processor.add("s", [NewElement(element(KITCHEN, ox.Literal(1), TRIPLE[-1].object))], ANYBODY, START)
+    processor.advance(START)
+    assert processor.stream("s", ANYBODY).number == 3
+    assert processor.store_reports()
+    processor.close()
+
+
+def test_a_subscription_that_has_ended_adds_nothing():
+    """Its last changes, or its failure, can wait for the thread when another one has begun."""
+    values = Values()
+    processor = made(values)
+    processor.register("q", rspql("?value", "[RANGE PT10S STEP PT1S]"), ANYBODY, START)
+    late = values.added, values.failed
+    processor.unregister("q", ANYBODY)
+    processor.register("q", rspql("?value", "[RANGE PT10S STEP PT1S]"), ANYBODY, START)
+    late[1]("failed")
+    late[0]([(element(KITCHEN, ox.Literal(1), None), None)])
+    assert processor.stream(OBSERVATIONS, ANYBODY).number == 0
+    values.add(2)
+    assert [row["value"] for row in rows(processor, 1)] == ["2"]
+    processor.close()

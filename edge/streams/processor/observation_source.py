@@ -13,6 +13,7 @@ from edge.streams.observations import Observations
 from edge.streams.processor.element_limits import NewElement
 from edge.streams.processor.elements import Elements
 from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.sliding import Sliding
 from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.store import StreamStore
@@ -32,6 +33,7 @@ class ObservationSource:
         store: StreamStore,
         streams: RegisteredStreams,
         elements: Elements,
+        sliding: Sliding,
         unstored: Unstored,
         clock: WindowClock,
     ) -> None:
@@ -40,9 +42,12 @@ class ObservationSource:
         self._store = store
         self._streams = streams
         self._elements = elements
+        self._sliding = sliding
         self._unstored = unstored
         self._clock = clock
         self._unfollow: Callable[[], None] | None = None
+        self._number = 0
+        """Number of the subscription."""
         self.failure = ""
         """Why no new observations come; empty if they do, or no window needs them."""
 
@@ -50,20 +55,36 @@ class ObservationSource:
         """Let new observations be elements of a stream. Raises `EdgeError`."""
         if self._observations is None or (self._unfollow is not None and not self.failure):
             return
-        self.failure = ""
+        self._end()
+        number = self._number
 
         def added(elements: NewObservations) -> None:
-            new = [NewElement(triples, time) for triples, time in elements if triples]
-            if new and stream.windows:
-                try:
-                    self._elements.add(stream, new, self._clock.time)
-                except EdgeError as error:
-                    _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
+            # What an ended subscription has sent can arrive later.
+            if number == self._number:
+                self._add(stream, elements)
 
-        self._unfollow = self._observations.follow(added, self._failed)
+        def failed(reason: str) -> None:
+            if number == self._number:
+                self.failure = reason
 
-    def _failed(self, reason: str) -> None:
-        self.failure = reason
+        self._unfollow = self._observations.follow(added, failed)
+
+    def _end(self) -> None:
+        """End the subscription, if there is one."""
+        self._number += 1
+        if self._unfollow is not None:
+            self._unfollow()
+        self._unfollow, self.failure = None, ""
+
+    def _add(self, stream: Stream, elements: NewObservations) -> None:
+        new = [NewElement(triples, time) for triples, time in elements if triples]
+        if not new or not stream.windows:
+            return
+        try:
+            self._sliding.settle()
+            self._elements.add(stream, new, self._clock.time)
+        except EdgeError as error:
+            _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
 
     def fill(self, stream: Stream, definition: WindowDefinition) -> Mapping[str, tuple[int, int]]:
         """Add the observations of the recent history that a new time window contains, so that it starts full.
@@ -91,10 +112,12 @@ class ObservationSource:
 
     def _add_past(self, stream: Stream, elements: Sequence[StoredElement]) -> None:
         self._streams.check_room(sum(len(element.graph) for element in elements))
+        all_taken = stream.taken == stream.number
         with self._store.transaction():
             self._store.add(stream.id, stream.number + len(elements), elements)
         stream.number += len(elements)
-        stream.taken = stream.number
+        if all_taken:  # otherwise other windows have yet to take those before
+            stream.taken = stream.number
         self._unstored.note_change(stream)
         for element in elements:
             stream.keep(element)
@@ -103,8 +126,7 @@ class ObservationSource:
         """Stop if the stream has no window. A later one takes its elements from the recent history."""
         if self._unfollow is None or stream.windows:
             return
-        self._unfollow()
-        self._unfollow, self.failure = None, ""
+        self._end()
         numbers = stream.unneeded(None)
         try:
             with self._store.transaction():

@@ -69,11 +69,11 @@ class Processor:
         self._elements = elements = Elements(
             settings, store, windows, streams, unstored, committer, self._corrector, clock
         )
-        source = ObservationSource(observations, store, streams, elements, unstored, clock)
+        self._sliding = Sliding(windows, streams, users, elements, unstored, clock)
+        source = ObservationSource(observations, store, streams, elements, self._sliding, unstored, clock)
         live_data = LiveData(live, windows.change_for)
         self._running = running = QueryWindows(store, windows, live_data, streams, users, source, clock)
         self._continuation = Continuation(store, windows, queries, running, rights, settings.origin)
-        self._sliding = Sliding(windows, streams, users, elements, unstored, clock)
         self._registration = Registration(
             settings, store, windows, queries, streams, users, running, committer, self._sliding, clock
         )
@@ -143,6 +143,7 @@ class Processor:
 
     def add(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
         """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
+        self._sliding.settle()
         return self._elements.post(identifier, elements, access, now)
 
     # Queries

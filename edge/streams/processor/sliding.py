@@ -67,6 +67,14 @@ class Sliding:
         self._unstored.take_elements()
         return is_done
 
+    def settle(self) -> None:
+        """Let the windows slide that are due now because of elements that have come. To be called before others come.
+
+        A window of counts can be due again at once, each time with a report.
+        """
+        while (time := self._engine.due()) is not None and time <= self._clock.time:
+            self._slide(time)
+
     def _slide(self, time: int) -> int:
         """Let the windows slide that are due at a time. Returns the number of queries that have reported."""
         reporting = self._engine.slide(time)
