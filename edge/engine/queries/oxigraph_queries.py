@@ -18,6 +18,7 @@ import pyoxigraph as ox
 from edge.engine.queries.function_calls import at_time, check_calls
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.settings import EngineSettings
+from edge.engine.sparql.expansion import check_expansion
 from edge.engine.sparql.oxigraph_text import corrections, edited
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size_limits import check_size
@@ -149,6 +150,7 @@ def parse(text: str, base_iri: str) -> str | None:
 
 def check_query(text: str, rules: QueryRules) -> list[Token]:
     """Check a query and return its tokens. Raises `ParsingFailed`, and `Forbidden` for a legal but disabled query."""
+    check_expansion(text)
     tokens = tokenize(text)
     check_size(text, tokens, rules.max_steps)
     error = (rules.parse or parse)(text, rules.base_iri)

@@ -16,6 +16,7 @@ import pyoxigraph as ox
 from edge.engine.queries.function_calls import check_calls
 from edge.engine.queries.oxigraph_queries import FORMS, QueryRules, first_word, refuse_service
 from edge.engine.requests import STORE_DATASET, Dataset
+from edge.engine.sparql.expansion import check_expansion
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled
 from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.repeated_patterns import LARGE, repeated
@@ -51,6 +52,7 @@ class UpdateCompiler:
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if its forced bindings do not fit.
         """
         rules = self._rules
+        check_expansion(text)
         data = data_plan(text, rules) if len(text) > LONGEST_TEXT else None
         if data is not None:
             return Compiled(data, (), Names("", rules.base_iri))

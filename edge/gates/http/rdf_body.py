@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any, Final
 
 import pyoxigraph as ox
 
-from edge.protocol.errors import InvalidRequest, TooLarge, UnsupportedMediaType
+from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
+from edge.protocol.json_ld_contexts import has_long_chain
 from edge.protocol.nested_terms import is_nested
+from edge.protocol.nesting import is_deep
+from edge.protocol.parsed_quads import bounded
 from edge.protocol.xml_entities import has_large_entities
 
 RDF_JSON: Final = "application/rdf+json"
@@ -30,8 +32,8 @@ _GUESSED: Final = ("", "text/plain", "application/json")
 _XML: Final = re.compile(r"\s*<(?:\?xml|!DOCTYPE|rdf:RDF)\s")
 """Beginning of an XML document with RDF. Turtle has no IRI with a space."""
 _XSD_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
-_LONGEST: Final = 50_000_000
-"""Characters of all terms of a body: five times those of the largest body with the default settings."""
+_REMOTE_CONTEXT: Final = "load remote contexts"
+"""Part of the message of Oxigraph's JSON-LD parser for a context that is a URL."""
 _Node = ox.NamedNode | ox.BlankNode
 
 
@@ -56,30 +58,28 @@ def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
     if form == ox.RdfFormat.RDF_XML and has_large_entities(encoded):
         raise InvalidRequest("The body declares XML entities that name others or are long: write their values instead")
     try:
-        quads = _bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True))
+        if is_deep(encoded, form):
+            raise InvalidRequest("The body has too many levels; put fewer objects, arrays or elements into each other")
+        if form == ox.RdfFormat.JSON_LD and has_long_chain(text):
+            raise InvalidRequest("The terms of a context refer to each other in a long chain; write IRIs instead")
+        # Each quad once: a short body can repeat one a million times.
+        quads = dict.fromkeys(bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True)))
     except (SyntaxError, ValueError) as error:
+        if _REMOTE_CONTEXT in str(error):
+            raise InvalidRequest(
+                'The gateway does not fetch remote contexts: write the terms that the body uses into its "@context", '
+                "or send Turtle"
+            ) from None
         raise InvalidRequest(f"The body is not {form.name}: {error}") from None
     if any(quad.graph_name != ox.DefaultGraph() for quad in quads):
         raise InvalidRequest("The body has named graphs, and it must be one graph: leave out the names")
-    return tuple({quad.triple: None for quad in quads})
+    if any(isinstance(quad.object, ox.Triple) or _has_direction(quad.object) for quad in quads):
+        raise InvalidRequest("The body has terms of RDF 1.2, which the gateway does not store")
+    return tuple(quad.triple for quad in quads)
 
 
-def _bounded(quads: Iterable[ox.Quad]) -> list[ox.Quad]:
-    """Return the quads. Raises `TooLarge` if abbreviations such as prefixes make them much longer than the body.
-
-    A loop in Python, so that other threads get the GIL between quads.
-    """
-    found: list[ox.Quad] = []
-    left = _LONGEST
-    for quad in quads:
-        found.append(quad)
-        for each in (quad.subject, quad.predicate, quad.object):
-            left -= len(getattr(each, "value", ""))
-        if left < 0:
-            raise TooLarge(
-                f"The terms of the body have more than {_LONGEST:,} characters without abbreviations; send it in parts"
-            )
-    return found
+def _has_direction(term: object) -> bool:
+    return isinstance(term, ox.Literal) and term.direction is not None
 
 
 def check_format(media_type: str) -> None:

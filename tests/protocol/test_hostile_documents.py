@@ -1,0 +1,66 @@
+"""Documents that would end the process, or fill its memory, while they are parsed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edge.gates.http.rdf_body import read_graph
+from edge.protocol.errors import InvalidRequest, TooLarge
+from edge.protocol.json_ld_contexts import has_long_chain
+from edge.protocol.parsed_quads import LONGEST
+
+PREFIX = "http://example.org/" + "a" * 200_000
+USES = LONGEST // len(PREFIX) + 1
+
+
+def chain(length: int) -> str:
+    terms = {f"a{number}": f"a{number + 1}:x" for number in range(length)}
+    return json.dumps({"@context": {**terms, f"a{length}": "urn:x:"}, "@id": "urn:s", "a0": "value"})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        chain(6_000),
+        chain(6_000).replace('"@context"', '"\\u0040con\\u0074ext"'),
+        '{"@context":{' + ",".join(f'"a{n}":"a{n + 1}:x","a{n}":"urn:x:"' for n in range(6_000)) + '},"a0":"v"}',
+        json.dumps({"@context": {"t": {"@id": "urn:t", "@context": json.loads(chain(6_000))["@context"]}}}),
+        '{"@context":{' + ",".join(f'"a{n}":{{"@id":"urn:x","@type":"a{n + 1}"}}' for n in range(6_000)) + "}}",
+        '{"@context":{' + ",".join(f'"a{n}":"a{(n + 1) % 200}:x"' for n in range(200)) + "}}",
+        '{"@graph":[' * 5_000 + "]}" * 5_000,
+        '{"urn:p":' + '{"@list":[' * 5_000 + "]}" * 5_000 + "}",
+        '{"@id":"urn:s","urn:p":' * 5_000 + '"x"' + "}" * 5_000,
+    ],
+    ids=["chain", "escaped", "twice", "scoped", "types", "circle", "graphs", "lists", "objects"],
+)
+def test_json_ld_that_needs_deep_recursion_is_refused(document):
+    with pytest.raises(InvalidRequest, match=r"chain|levels"):
+        read_graph(document, "application/ld+json", "urn:base")
+
+
+def test_contexts_in_use_are_read():
+    terms = {f"t{number}": {"@id": f"p:{number}", "@type": "xsd:date"} for number in range(3_000)}
+    context = {**terms, "p": "http://example.org/", "xsd": "http://www.w3.org/2001/XMLSchema#"}
+    document = json.dumps({"@context": context, "@id": "urn:s", "t7": "2026-11-28"})
+    assert not has_long_chain(document)
+    assert len(read_graph(document, "application/ld+json", "urn:base")) == 1
+    assert len(read_graph(chain(50), "application/ld+json", "urn:base")) == 1
+
+
+@pytest.mark.parametrize("term", ["p:{}", '"{}"^^p:'], ids=["IRI", "datatype"])
+def test_terms_that_are_long_without_their_prefix_are_refused(term):
+    objects = ", ".join(term.format(number) for number in range(USES))
+    with pytest.raises(TooLarge, match="without abbreviations"):
+        read_graph(f"@prefix p: <{PREFIX}> . <urn:s> <urn:p> {objects} .", "text/turtle", "urn:base")
+
+
+def test_a_triple_that_is_repeated_counts_once():
+    assert len(read_graph("<urn:s> <urn:p> " + "1," * 10_000 + "1 .", "text/turtle", "urn:base")) == 1
+
+
+@pytest.mark.parametrize("term", ['"a"@en--ltr', "<<( <urn:a> <urn:b> 1 )>>"])
+def test_terms_of_rdf_1_2_are_refused_in_the_words_of_the_body(term):
+    with pytest.raises(InvalidRequest, match=r"The body has terms of RDF 1\.2"):
+        read_graph(f"<urn:s> <urn:p> {term} .", "text/turtle", "urn:base")
