@@ -133,18 +133,23 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 def share_certificates() -> None:
     """Share one TLS context with the default authorities among all HTTP clients of the tests.
 
-    Otherwise each client reads 140 certificates into its own context, which takes as long as a small test.
+    Otherwise each client reads 140 certificates into its own context, which takes as long as a small test. The
+    environment may name the file of these certificates. A test that names another one gets a context of its own.
     """
     create = httpx.create_ssl_context
     shared = functools.cache(create)
+    trusted = _trusted_files()
 
     def context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
-        trusted = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
-        if verify is True and cert is None and not trusted:
+        if verify is True and cert is None and _trusted_files() == trusted:
             return shared(verify, cert, trust_env)
         return create(verify, cert, trust_env)
 
     httpx._transports.default.create_ssl_context = context
+
+
+def _trusted_files() -> list[str | None]:
+    return [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
 
 
 share_certificates()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 from test_actuation import Devices
 
 from tests.support.processes import GatewayProcess
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 LAMP = "urn:sepa-edge:zigbee2mqtt:lamp/state"
 DIMMER = "urn:sepa-edge:zigbee2mqtt:lamp/brightness"
@@ -46,6 +48,16 @@ class Home:
         return self.http.get("/api/settable", params={"observation": observations}).raise_for_status().json()
 
 
+def report(devices: Devices, values: str, arrived: Callable[[], object]) -> None:
+    """Report the values of the lamp until they have arrived: the gateway may not have subscribed yet."""
+
+    def repeated() -> object:
+        devices.client.publish("zigbee2mqtt/lamp", values, 1).wait_for_publish(PATIENCE)
+        return arrived()
+
+    wait_for(repeated, what="the values of the lamp")
+
+
 @pytest.fixture
 def home(tmp_path, mosquitto):
     home = Home(tmp_path / "data", mosquitto)
@@ -56,8 +68,7 @@ def home(tmp_path, mosquitto):
 @pytest.fixture
 def devices(home, mosquitto):
     with Devices(mosquitto.port) as devices:
-        devices.client.publish("zigbee2mqtt/lamp", '{"state": "OFF", "brightness": 7, "linkquality": 3}', 1)
-        wait_for(lambda: home.settable(LAMP))
+        report(devices, '{"state": "OFF", "brightness": 7, "linkquality": 3}', lambda: home.settable(LAMP))
         yield devices
 
 
@@ -138,9 +149,8 @@ def test_desired_values_can_be_turned_off(tmp_path, mosquitto):
     home = Home(tmp_path / "data", mosquitto, EDGE__ACTUATION__DESIRED_VALUES="false")
     try:
         with Devices(mosquitto.port) as devices:
-            devices.client.publish("zigbee2mqtt/lamp", '{"state": "OFF"}', 1)
             query = {"query": f"ASK {{ <{LAMP}> ?p ?o }}"}
-            wait_for(lambda: home.http.get("/query", params=query).json()["boolean"])
+            report(devices, '{"state": "OFF"}', lambda: home.http.get("/query", params=query).json()["boolean"])
             assert home.settable(LAMP) == {}
             home.want(LAMP, "true")
             devices.client.publish("marker", "1", 1)

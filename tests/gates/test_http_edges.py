@@ -277,6 +277,28 @@ async def test_the_gate_stops_in_time_with_idle_connections(serve):
         await writer.wait_closed()
 
 
+async def test_a_gate_without_open_requests_stops_without_a_pause(gateway, monkeypatch):
+    loop, timers = asyncio.get_running_loop(), []
+    call_at = loop.call_at
+    async with gateway.http() as http:
+        assert (await http.get("/health")).status_code == 200
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "call_at", lambda *args, **options: timers.append(args) or call_at(*args, **options))
+            await gateway.http_gate.stop()
+    assert timers == []
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_is_accepted_while_the_gate_stops_ends(gateway, turns):
+    """`turns`: of the event loop between the connection and the stop."""
+    with socket.create_connection(("127.0.0.1", gateway.http_port), 20) as late:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await gateway.http_gate.stop()
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(late.recv, 1) == b""
+
+
 async def test_a_port_that_is_taken_is_an_os_error(gateway, serve):
     with pytest.raises(OSError, match="in use"):
         async with serve(http=HttpGateSettings(port=gateway.http_port)):
