@@ -132,6 +132,48 @@ def notification(spuid: str, sequence: int, added: list[int], removed: list[int]
     return SubscriberNotification(spuid, None, sequence, Delta(("o",), *made))
 
 
+class ObservedEngine:
+    """An engine, and the bytes that a quota held when each update was sent to it."""
+
+    def __init__(self, engine: Any, quota: ByteQuota) -> None:
+        self._engine = engine
+        self._quota = quota
+        self.held: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def update(self, requests: Any) -> Any:
+        self.held.append(self._quota.total)
+        return self._engine.update(requests)
+
+
+@pytest.mark.parametrize(
+    ("method", "media_type", "body", "status"),
+    [
+        ("PUT", "text/turtle", "<urn:s> <urn:p> 1 .", 204),
+        ("POST", "text/turtle", "<urn:s> <urn:p> 'é' .", 204),
+        ("PATCH", "application/sparql-update", "INSERT DATA { <urn:s> <urn:p> 1 }", 204),
+        ("PATCH", "application/sparql-update", "DELETE", 400),
+        ("PUT", "text/turtle", "<urn:s>", 400),
+        ("PATCH", "application/sparql-update", "DROP ALL", 422),
+        ("PUT", "text/html", "x", 415),
+        ("DELETE", "text/turtle", "", 204),
+    ],
+)
+async def test_the_body_of_a_graph_counts_until_its_update_is_done(engine, method, media_type, body, status):
+    quota = ByteQuota()
+    observed = ObservedEngine(engine, quota)
+    async with running(observed, quota=quota) as gateway, gateway.http() as http:
+        answer = await http.request(
+            method, "/graph-store?default", content=body.encode(), headers={"Content-Type": media_type}
+        )
+        assert answer.status_code == status
+        assert set(observed.held) <= {len(body.encode())}
+        assert bool(observed.held) == (status < 400 or body == "DELETE")
+        assert quota.total == 0
+
+
 async def test_merged_notifications_of_a_slow_client_count_in_full_and_are_given_back():
     quota, still = ByteQuota(LIMIT, LIMIT), Still()
     outgoing = Outgoing(

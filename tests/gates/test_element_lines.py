@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
@@ -51,6 +53,33 @@ def test_labels_of_blank_nodes_are_those_of_one_element():
     ((first, _), (second, _)) = read_elements(f"_:b <urn:a> _:b .\n@{TIME}\n_:b <urn:a> _:b .")
     assert first[0].subject == first[0].object
     assert first[0].subject != second[0].subject
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            f"@{TIME}\n{quad('x')}\n<urn:a> <urn:b> .",
+            "element at line 1 is not N-Quads: Parser error at line 3 column 17",
+        ),
+        (f"{quad('x')}\r\n\r\n@{TIME}\rnothing", "element at line 3 is not N-Quads: Parser error at line 4 "),
+        (
+            f"{quad('x')}\n@{TIME}\n{quad('y')}\n\n<urn:a> .\n",
+            "element at line 2 is not N-Quads: Parser error at line 5 ",
+        ),
+        ("# comment\nnothing", "element at line 1 is not N-Quads: Parser error at line 2 "),
+        (
+            f"# comment\n@{TIME}\n# \u2028 \x85\n<urn:a>\u2028",
+            "element at line 2 is not N-Quads: Parser error at line 4 ",
+        ),
+    ],
+)
+def test_the_lines_of_the_parser_are_those_of_the_message(text, place):
+    with pytest.raises(InvalidRequest, match=place) as raised:
+        read_elements(text)
+    last = place.split("line ")[2].split()[0]
+    lines = re.findall(r"line (\d+)", raised.value.description)
+    assert lines[1:] == [last] * (len(lines) - 1)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
+from gate_server import running
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from edge.gates.http.app import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
@@ -20,6 +23,10 @@ from edge.protocol.access import Access
 from edge.protocol.errors import InvalidGrant
 from tests.support.waiting import eventually
 
+LIMIT = 200_000
+LONG = "\n".join(f'<urn:a> <urn:p> "{number}" .' for number in range(100))
+"""Its text and its triples take more than a seventh of the limit of a client, and less than a third."""
+RIGHT = {"Authorization": "Bearer right"}
 QUAD = '<urn:a> <urn:p> "x" .'
 
 
@@ -39,6 +46,17 @@ class SlowStreams:
         if self.fault is not None:
             raise self.fault
         return {"accepted": len(elements), "late": 0, "too late": 0}
+
+    async def has(self, number, answered):
+        """Wait until so many requests have arrived, or the last one is answered."""
+        await eventually(lambda: answered.done() or len(self.added) == number, "the request")
+
+    async def register(self, name, text, access):
+        await self.add(name, [text], access)
+
+    async def observe(self, name, url, access):
+        await self.add(name, [url], access)
+        return "observer"
 
 
 class Tokens:
@@ -65,9 +83,9 @@ def engine():
 
 
 @asynccontextmanager
-async def source(engine, streams, *, token="right", limits=None, **options):
+async def source(engine, streams, *, token="right", limits=None, quota=None, **options):
     metrics = Metrics()
-    rate_limit = RateLimit(LimitSettings(**(limits or {})))
+    rate_limit = RateLimit(LimitSettings(**(limits or {})), quota)
     settings = WsGateSettings(port=0)
     gate = WsGate(engine, settings, metrics, rate_limit=rate_limit, streams=lambda: streams, **options)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -77,6 +95,11 @@ async def source(engine, streams, *, token="right", limits=None, **options):
             yield socket
     finally:
         await gate.stop()
+
+
+def another(socket):
+    """Return one more connection to the same stream."""
+    return connect(f"ws://127.0.0.1:{socket.remote_address[1]}/streams/s", additional_headers=RIGHT)
 
 
 async def answer(socket):
@@ -183,3 +206,120 @@ async def test_a_client_that_goes_away_frees_its_connection_while_its_elements_a
     streams.open.set()
     await eventually(lambda: streams.finished, "the element")
     await gate.stop()
+
+
+async def test_elements_of_clients_that_went_away_count_in_their_quota_until_they_are_added(engine):
+    streams, quota = SlowStreams(), ByteQuota(LIMIT, 10 * LIMIT)
+    async with source(engine, streams, guard=Tokens(), quota=quota) as first:
+        refused = {}
+        for number in range(8):
+            async with another(first) as socket:
+                await socket.send(LONG)
+                waiting = asyncio.ensure_future(answer(socket))
+                await streams.has(number + 1, waiting)
+                if waiting.done():
+                    refused = waiting.result()
+                    break
+                waiting.cancel()
+        assert (refused["status_code"], "limits.max_client_bytes" in refused["error_description"]) == (429, True)
+        held = quota.held("source")
+        assert len(streams.added) * (len(LONG) + 100 * 200) < held <= LIMIT
+        streams.open.set()
+        await eventually(lambda: not quota.total, "the release")
+        assert streams.finished == len(streams.added) == number
+
+
+async def test_many_clients_without_security_share_the_total_quota(engine):
+    streams, quota, sockets = SlowStreams(), ByteQuota(LIMIT, LIMIT), []
+    gate = WsGate(
+        engine, WsGateSettings(port=0), Metrics(), rate_limit=RateLimit(LimitSettings(), quota), streams=lambda: streams
+    )
+    port = await gate.start()
+    answers = []
+    for _ in range(10):
+        sockets.append(socket := await connect(f"ws://127.0.0.1:{port}/streams/s"))
+        await socket.send(LONG)
+        answers.append(asyncio.ensure_future(answer(socket)))
+        await streams.has(sum(not each.done() for each in answers), answers[-1])
+    assert 2 < len(streams.added) < len(sockets)
+    assert quota.total <= LIMIT
+    assert {each.result()["status_code"] for each in answers if each.done()} == {429}
+    streams.open.set()
+    await asyncio.gather(*answers)
+    assert not sum(quota.held(f"127.0.0.1:{socket.local_address[1]}") for socket in sockets)
+    for socket in sockets:
+        await socket.close()
+    await gate.stop()
+    assert not quota.total
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("nothing", 400),
+        (b"binary", 400),
+        (QUAD, 403),
+        (f'<urn:a> <urn:p> "{"x" * (LIMIT - 1000)}" .', 429),
+        (QUAD, 500),
+    ],
+    ids=["syntax", "binary", "forbidden", "long", "fault"],
+)
+async def test_a_message_that_is_refused_does_not_count(engine, message, status):
+    streams, guard, quota = SlowStreams(), Tokens(), ByteQuota(LIMIT, 10 * LIMIT)
+    streams.open.set()
+    streams.fault = RuntimeError("fault") if status == 500 else None
+    async with source(engine, streams, guard=guard, quota=quota) as socket:
+        if status == 403:
+            guard.access_now = Access("source", actions=frozenset({"query"}))
+        await socket.send(message)
+        assert (await answer(socket))["status_code"] == status
+        assert not quota.held("source")
+
+
+async def test_a_message_whose_triples_take_too_much_is_refused_when_they_are_known(engine):
+    streams, quota = SlowStreams(), ByteQuota(LIMIT, 10 * LIMIT)
+    streams.open.set()
+    async with source(engine, streams, guard=Tokens(), quota=quota) as socket:
+        await socket.send("\n".join(f"<a:> <a:> <a:{number}> ." for number in range(2000)))
+        assert (await answer(socket))["status_code"] == 429
+        assert not quota.held("source")
+        await socket.send(LONG)
+        assert "elements" in await answer(socket)
+
+
+async def test_a_client_that_is_only_rate_limited_may_try_again_later(engine):
+    limits = {"rate": 0.001, "burst": 1}
+    async with source(engine, SlowStreams(), guard=Tokens(), limits=limits) as socket:
+        await socket.send(QUAD)
+        assert (await answer(socket))["status_code"] == 429
+        async with another(socket) as second:
+            assert (await answer(second))["status_code"] == 429
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(second.recv(), 20)
+            assert second.close_code == 1013
+            assert "try again later" in second.close_reason
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", "/streams/s", LONG), ("PUT", "/queries/q", "x" * 50_000), ("POST", "/queries/q", "x" * 50_000)],
+    ids=["element", "query", "observer"],
+)
+async def test_bodies_over_http_count_in_the_quota_until_they_are_processed(engine, method, path, body):
+    streams, guard, quota = SlowStreams(), Tokens(), ByteQuota(LIMIT, 10 * LIMIT)
+    guard.access_now = Access("source", actions=frozenset({"query", "update"}))
+    async with running(engine, guard=guard, quota=quota, views=Views(streams=lambda: streams)) as gateway:
+        async with gateway.http() as http:
+            for number in range(8):
+                waiting = asyncio.ensure_future(http.request(method, path, content=body, headers=RIGHT))
+                await streams.has(number + 1, waiting)
+                if waiting.done():
+                    break
+                waiting.cancel()  # the client disconnects
+        refused = waiting.result()
+        assert (refused.status_code, "limits.max_client_bytes" in refused.text) == (429, True)
+        assert len(streams.added) == number
+        assert number * len(body) < quota.held("source") <= LIMIT
+        streams.open.set()
+        await eventually(lambda: not quota.total, "the release")
+        assert streams.finished == number

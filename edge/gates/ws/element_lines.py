@@ -39,12 +39,26 @@ def read_elements(text: str) -> list[tuple[tuple[ox.Triple, ...], int | None]]:
         if not element.has_quads:
             raise InvalidRequest(f"The element at line {element.first} has no quads; send N-Quads, one line a quad")
         try:
-            triples = read_graph("\n".join(element.lines), "application/n-quads", "")
+            triples = _read(element)
         except InvalidRequest as error:
             problem = error.description.replace("The body", f"The element at line {element.first}", 1)
             raise InvalidRequest(problem) from None
         found.append((triples, element.time))
     return found
+
+
+def _read(element: _Lines) -> tuple[ox.Triple, ...]:
+    """Return the triples of an element. The error names the line of the message."""
+    try:
+        return _parsed(element.lines)
+    except InvalidRequest:
+        # Again, below empty lines for those before it, whose number the parser counts. Only for an error: the empty
+        # lines of a thousand elements would be too many.
+        return _parsed([""] * (element.first - (element.time is None)) + element.lines)
+
+
+def _parsed(lines: list[str]) -> tuple[ox.Triple, ...]:
+    return read_graph("\n".join(lines), "application/n-quads", "")
 
 
 def _divided(text: str) -> Iterator[_Lines]:

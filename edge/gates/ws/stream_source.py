@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 from urllib.parse import unquote
 
 from websockets.asyncio.server import ServerConnection
@@ -17,11 +17,12 @@ from edge.gates.guard import check
 from edge.gates.http.streams import Streams
 from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.sessions import Sessions
+from edge.gates.stream_charge import request_size
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.element_lines import read_elements
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, Unauthorized
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, TooManyRequests, Unauthorized
 
 Counts = Mapping[str, int]
 """Numbers of elements by fate."""
@@ -42,7 +43,7 @@ class StreamSource:
         connection: WsConnection,
         streams: Callable[[], Streams | None],
     ) -> None:
-        """`sessions`: guard, limits and metrics of the gate. `streams` returns None if there are none."""
+        """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams."""
         self._shared = sessions
         self._socket = socket
         self._connection = connection
@@ -94,7 +95,7 @@ class StreamSource:
         return await self._connection.write_and_wait(json.dumps({"elements": dict(counts)}))
 
     async def _add(self, message: str | bytes) -> Counts:
-        self._access()
+        access = self._access()
         if isinstance(message, bytes):
             raise InvalidRequest("Binary messages are not understood: send N-Quads as text")
         limit = self._shared.limits.max_message
@@ -103,15 +104,23 @@ class StreamSource:
         streams = self._streams()
         if streams is None:
             raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
-        elements = await asyncio.to_thread(read_elements, message)
-        access = self._permitted()  # again: the permissions may have ended meanwhile
-        return await self._while_connected(streams.add(self._identifier, elements, access))
+        charge = self._shared.rate_limit.bytes.charge(client_of(access, self._peer), request_size(message))
+        try:
+            elements = await asyncio.to_thread(read_elements, message)
+            charge.set(request_size(message, len(elements), sum(len(triples) for triples, _ in elements)))
+            access = self._permitted()  # again: the permissions may have ended meanwhile
+            added = asyncio.ensure_future(streams.add(self._identifier, elements, access))
+        except BaseException:
+            charge.release()
+            raise
+        # Not when the client disconnects: it could otherwise fill the memory over ever new connections.
+        added.add_done_callback(lambda _: charge.release())
+        return await self._while_connected(added)
 
-    async def _while_connected(self, adding: Coroutine[Any, Any, Counts]) -> Counts:
+    async def _while_connected(self, added: asyncio.Future[Counts]) -> Counts:
         """Wait for a result, but not longer than the client: a slow processor must not keep a lost connection, or the
         gate that stops. The elements are added nevertheless. Raises `ConnectionClosed`.
         """
-        added = asyncio.ensure_future(adding)
         added.add_done_callback(_retrieve_exception)
         closed = asyncio.ensure_future(self._socket.wait_closed())
         try:
@@ -147,7 +156,9 @@ class StreamSource:
     async def _refuse(self, error: EdgeError, started: float, *, ends: bool = False) -> bool:
         self._shared.answered(_PRIMITIVE, error.status_code, started)
         goes_on = await self._connection.write_and_wait(error.to_json())
-        if ends:
+        if ends and isinstance(error, TooManyRequests):
+            self._connection.close(CloseCode.TRY_AGAIN_LATER, "too many requests (limits.rate); try again later")
+        elif ends:
             self._connection.close(CloseCode.POLICY_VIOLATION, "the client may not add elements")
         return goes_on and not ends
 
