@@ -14,16 +14,17 @@ OUTPUT: Final = {
     "time": "http://www.w3.org/2006/time#",
     "sosa": "http://www.w3.org/ns/sosa/",
     "ssn": "http://www.w3.org/ns/ssn/",
-    "qudt": "http://qudt.org/schema/qudt/",
-    "qudt-unit": "http://qudt.org/vocab/unit/",
-    "qudt-1-1": "http://qudt.org/1.1/schema/qudt#",
+    "qudt": "http://qudt.org/1.1/schema/qudt#",
     "unit": "http://qudt.org/1.1/vocab/unit#",
+    "qudt-2": "http://qudt.org/schema/qudt/",
+    "qudt-unit-2": "http://qudt.org/vocab/unit/",
     "arces-monitor": "http://mml.arces.unibo.it/monitor#",
 }
 """IRI by prefix in tables and Turtle. Those of observations are the ones that the gateway writes."""
 
 KNOWN: Final = {
     **OUTPUT,
+    "qudt-1-1": "http://qudt.org/1.1/schema/qudt#",
     "qudt-unit-1-1": "http://qudt.org/1.1/vocab/unit#",
     "dcterms": "http://purl.org/dc/terms/",
     "foaf": "http://xmlns.com/foaf/0.1/",

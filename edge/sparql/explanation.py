@@ -17,7 +17,7 @@ NAMESPACES: Final = {
     "foaf": "http://xmlns.com/foaf/0.1/",
     "geo": "http://www.opengis.net/ont/geosparql#",
     "owl": "http://www.w3.org/2002/07/owl#",
-    "qudt": "http://qudt.org/schema/qudt/",
+    "qudt": "http://qudt.org/1.1/schema/qudt#",
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
     "saref": "https://saref.etsi.org/core/",
@@ -26,7 +26,7 @@ NAMESPACES: Final = {
     "sosa": "http://www.w3.org/ns/sosa/",
     "ssn": "http://www.w3.org/ns/ssn/",
     "time": "http://www.w3.org/2006/time#",
-    "unit": "http://qudt.org/vocab/unit/",
+    "unit": "http://qudt.org/1.1/vocab/unit#",
     "wot": "https://www.w3.org/2019/wot/td#",
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }

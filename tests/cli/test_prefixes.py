@@ -8,6 +8,9 @@ import pytest
 from edge.cli.exit_codes import Failure
 from edge.cli.prefixes import KNOWN, OUTPUT, declarations
 from edge.cli.source import SparqlSource
+from edge.mapping.unit_symbols import QUDT_1_1
+from edge.outbox.observation import QUDT
+from edge.sparql.explanation import NAMESPACES
 
 SOSA = f"PREFIX sosa: <{KNOWN['sosa']}> "
 XSD = f"PREFIX xsd: <{KNOWN['xsd']}> "
@@ -81,3 +84,8 @@ def test_requests_use_known_prefixes_and_turtle_has_them(shared_edge, gateway):
     other = ask("query", "-f", "turtle", "CONSTRUCT { <urn:a> <urn:b> <urn:c> } {}").stdout
     assert "@prefix" not in other
     assert ask("subscribe", "-n", "1", "SELECT ?o { ?o a sosa:Observation }").stdout.count("urn:o") == 1
+
+
+def test_the_prefixes_of_observations_are_those_that_the_gateway_writes():
+    assert KNOWN["qudt"] == NAMESPACES["qudt"] == QUDT
+    assert KNOWN["unit"] == NAMESPACES["unit"] == QUDT_1_1

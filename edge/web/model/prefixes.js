@@ -4,7 +4,7 @@ export const PREFIXES = {
   foaf: "http://xmlns.com/foaf/0.1/",
   geo: "http://www.opengis.net/ont/geosparql#",
   owl: "http://www.w3.org/2002/07/owl#",
-  qudt: "http://qudt.org/schema/qudt/",
+  qudt: "http://qudt.org/1.1/schema/qudt#",
   rdf: "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
   rdfs: "http://www.w3.org/2000/01/rdf-schema#",
   saref: "https://saref.etsi.org/core/",
@@ -13,13 +13,13 @@ export const PREFIXES = {
   sosa: "http://www.w3.org/ns/sosa/",
   ssn: "http://www.w3.org/ns/ssn/",
   time: "http://www.w3.org/2006/time#",
-  unit: "http://qudt.org/vocab/unit/",
+  unit: "http://qudt.org/1.1/vocab/unit#",
   wot: "https://www.w3.org/2019/wot/td#",
   xsd: "http://www.w3.org/2001/XMLSchema#",
 };
 
 // Vocabularies that exist in several versions. The graph decides which one a name stands for.
-const VERSIONS = { qudt: ["http://qudt.org/1.1/schema/qudt#"], unit: ["http://qudt.org/1.1/vocab/unit#"], schema: ["http://schema.org/"] };
+const VERSIONS = { qudt: ["http://qudt.org/schema/qudt/"], unit: ["http://qudt.org/vocab/unit/"], schema: ["http://schema.org/"] };
 
 const namespaces = Object.entries(PREFIXES).concat(Object.entries(VERSIONS).flatMap(([name, all]) => all.map((each) => [name, each])));
 
