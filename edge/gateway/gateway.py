@@ -265,7 +265,8 @@ class Gateway:
 
         self._rules = RunningRules(settings, engine, self._recent, self.metrics)
         watchdog.watch(self._rules.start(self._stack))
-        # Before the adapters: the readings that wait in brokers are elements, too.
+        # Before the adapters: the readings that wait in brokers are elements, too. With a busy live graph, adapters
+        # start before all queries have begun.
         if (settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
             await streams.restore()
         # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.

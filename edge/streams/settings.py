@@ -54,7 +54,8 @@ class StreamSettings(Section):
     window_origin: str = key(
         "1970-01-01T00:00:00Z",
         "A time at which time windows without START end: an xsd:dateTime with a time zone. The other ends have a "
-        "distance of multiples of the step. After a change, the windows of registered queries begin again.",
+        "distance of multiples of the step. After a change, these windows of registered queries begin again: those on "
+        "observations with the kept and recent values, others without content.",
     )
     max_reports: int = key(
         4 * MIB,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from edge.streams.model import Kind, WindowDefinition
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_users import WindowUsers
@@ -56,13 +58,31 @@ def cleaning(streams: RegisteredStreams, queries: RegisteredQueries, users: Wind
             query.forget_marks(time - query.lateness)
             if query.marks[0].time != query.since:
                 marked.append(query)
-    unneeded = {stream: stream.unneeded(_needed_from(stream, users, time)) for stream in streams.by_iri.values()}
+    awaited = streams.awaited()
+    unneeded: dict[Stream, list[int]] = {}
+    for stream in streams.by_iri.values():
+        needed, late = _needed_from(stream, users, time), awaited.get(stream.iri)
+        if late is not None:
+            earliest = _awaited_from(stream, late, time)
+            needed = earliest if needed is None else min(needed, earliest)
+        unneeded[stream] = stream.unneeded(needed)
     counting = [
         (window, first)
         for window in users.windows
         if (first := window.needed_number()) is not None and first != window.first
     ]
     return Cleaning({stream: numbers for stream, numbers in unneeded.items() if numbers}, counting, marked)
+
+
+def _awaited_from(stream: Stream, late: Sequence[WindowDefinition], time: int) -> int:
+    """Return the time of the first element that windows need which have not begun since the start.
+
+    Time windows begin with the content of their last slide. Without a limit, late queries could hold elements until all
+    streams are full. Other windows and corrections can need any element.
+    """
+    if stream.lateness or any(each.kind is not Kind.TIME for each in late):
+        return _ALL
+    return min(time - each.size - max(each.step, each.period) for each in late)
 
 
 def _needed_from(stream: Stream, users: WindowUsers, time: int) -> int | None:

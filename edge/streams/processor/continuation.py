@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from edge.protocol.access import Access
@@ -40,9 +41,15 @@ class Continuation:
         self._windows = windows
         self._rights = rights
         self._origin = origin
+        self._late: deque[RunningQuery] = deque()
+        """Queries that have to begin later. The one that has waited longest for an attempt is first."""
 
     def restore(self) -> None:
-        """Begin the queries of an earlier process."""
+        """Begin the queries of an earlier process.
+
+        Each answer of the live graph can take long. So after the first one that does not come, queries that need the
+        live graph are late without another attempt.
+        """
         begins = self._store.windows()
         restored: list[RunningQuery] = []
         stored_queries = self._store.queries()
@@ -53,12 +60,20 @@ class Continuation:
                 # Another version may have accepted it.
                 _log.error("streams.query_unreadable", extra={"query": stored.name, "reason": error.description})
                 continue
+            query.is_late = True  # until it begins, so that its elements stay
             self._queries.add(query)
             restored.append(query)
         if len(restored) == len(stored_queries):
             self._forget_windows(restored, begins)
+        busy = ""
         for query in restored:
-            self._begin(query, begins)
+            if busy and self._windows.asks_live_graph(query):
+                query.failure = busy
+            else:
+                self._begin(query, begins)
+            if query.is_late:
+                busy = query.failure
+                self._late.append(query)
             if query.failure:
                 _log.warning("streams.query_failed", extra={"query": query.name, "reason": query.failure})
 
@@ -77,13 +92,12 @@ class Continuation:
     def review(self) -> list[RunningQuery]:
         """Fail the registered queries whose clients have lost permissions. Returns them.
 
-        The gates end the subscriptions of such clients themselves, which need another action. Queries that could
-        not begin at the start, because the live graph was busy, begin.
+        The gates end the subscriptions of such clients themselves, which need another action. Also begins late
+        queries.
         """
+        self.begin_late()
         failed: list[RunningQuery] = []
         for query in self._queries.all():
-            if query.is_late:
-                self._begin(query, self._store.windows())
             if query.failure or query.is_subscription:
                 continue
             try:
@@ -94,12 +108,29 @@ class Continuation:
                 failed.append(query)
         return failed
 
+    def begin_late(self) -> bool:
+        """Begin the queries that could not begin at the start, because the live graph was busy.
+
+        Only until one has to wait again: no request is served meanwhile. The queries take turns. Returns whether
+        queries are late.
+        """
+        while self._late:
+            query = self._late.popleft()
+            if self._queries.find(query.name) is query:
+                self._begin(query, self._store.windows())
+                if query.is_late:
+                    self._late.append(query)
+                    break
+        return bool(self._late)
+
     def _begin(self, query: RunningQuery, begins: Mapping[str, tuple[int, int]]) -> None:
         try:
             self._check_rights(query)
             self._windows.begin(query, begins)
         except EdgeError as error:
             query.failure, query.is_late = error.description, isinstance(error, NotReady)
+            if not query.is_late:
+                self._windows.end(query)  # no element has to stay for it
         else:
             query.failure, query.is_late = "", False
 

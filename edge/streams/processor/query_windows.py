@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edge.engine.requests import Delta
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import EdgeError, InvalidRequest
 from edge.streams.live_data import LiveData, live_patterns
 from edge.streams.model import WindowDefinition
 from edge.streams.observations import OBSERVATIONS
@@ -16,6 +16,7 @@ from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.running_query import Mark, RunningQuery
 from edge.streams.store import StreamStore
+from edge.streams.stream import Stream
 from edge.streams.window_engine import WindowEngine
 from edge.streams.window_graph import WindowGraph, window_key
 
@@ -64,14 +65,23 @@ class QueryWindows:
             self._store_begins([window for window in query.windows if window.key not in begins])
             return query.resume(self._store.result(query.name))
         except BaseException:
-            self._release(query)
+            self.end(query)
             raise
 
     def end(self, query: RunningQuery) -> None:
-        """End a query."""
-        if query.spuid and not query.failure:
-            self._engine.unsubscribe(query.spuid)
+        """End a query, also one that has failed or has begun in part."""
+        self._engine.unsubscribe(query.spuid)
+        query.spuid = ""
         self._release(query)
+
+    def asks_live_graph(self, query: RunningQuery) -> bool:
+        """Return whether the begin of a query can wait for an answer of the live graph."""
+        if any(window.definition.stream == OBSERVATIONS for window in query.query.windows):
+            return True
+        try:
+            return bool(live_patterns(query.query))
+        except EdgeError:
+            return False  # `begin` raises it
 
     def live_failures(self, query: RunningQuery) -> list[str]:
         """Return the live data of a query that do not change any more, with the reasons."""
@@ -82,26 +92,34 @@ class QueryWindows:
 
     def _use(self, definition: WindowDefinition, begins: Mapping[str, tuple[int, int]]) -> WindowGraph:
         """Return the window with a definition. A new one begins now, or where it was in an earlier process."""
-        window = self._engine.find(definition)
-        if window is not None:
-            return window
         stream = self._streams.by_iri.get(definition.stream)
         if stream is None:
             raise InvalidRequest(f"The stream {definition.stream} is not registered any more")
+        if stream.iri == OBSERVATIONS:
+            self._follow(stream)  # first: it can fail. Also for a window in use, which may not be followed any more
+        window = self._engine.find(definition)
+        if window is not None:
+            return window
 
         def make(number: int) -> WindowGraph:
             return begin_window(definition, stream, number, begins, self._clock.time)
 
-        if stream.iri == OBSERVATIONS:
-            self._source.follow(stream)  # first: it can fail
-            if window_key(definition) not in begins:
-                begins = self._source.fill(stream, definition)
+        if stream.iri == OBSERVATIONS and window_key(definition) not in begins:
+            begins = self._source.fill(stream, definition)
         window = self._engine.add(make)
         stream.windows[window] = None
         stream.needed_again()
         self._engine.change(*window.move(window.window.content, ()))
         self._engine.schedule(window)
         return window
+
+    def _follow(self, stream: Stream) -> None:
+        failure = self._source.failure
+        try:
+            self._source.follow(stream)
+        except BaseException:
+            self._source.failure = failure  # for the queries that have a window already
+            raise
 
     def _store_begins(self, windows: Sequence[WindowGraph]) -> None:
         """Store the begins of windows that begin again, because the window origin is another one."""
@@ -116,7 +134,7 @@ class QueryWindows:
                 del self._streams.by_iri[window.definition.stream].windows[window]
                 self._engine.remove(window)
         observations = self._streams.by_iri.get(OBSERVATIONS)
-        if observations is not None:
-            self._source.release(observations)
+        if observations is not None and OBSERVATIONS not in self._streams.awaited():
+            self._source.release(observations)  # which removes all elements
         self._live.remove(query.patterns, query.access)
         query.windows, query.patterns = (), ()

@@ -8,6 +8,7 @@ from typing import Final
 from edge.engine.admission.fair_share import FairShare
 from edge.protocol.access import Access
 from edge.protocol.errors import InvalidRequest, NotFound, TooManyRequests
+from edge.streams.model import WindowDefinition
 from edge.streams.names import stream_iri
 from edge.streams.observations import OBSERVATIONS
 from edge.streams.processor.registered_queries import RegisteredQueries
@@ -59,6 +60,14 @@ class RegisteredStreams:
     def by_iri(self) -> Mapping[str, Stream]:
         """All streams."""
         return self._streams
+
+    def awaited(self) -> dict[str, list[WindowDefinition]]:
+        """Return the windows of the queries that have not begun since the start, by the IRIs of their streams."""
+        found: dict[str, list[WindowDefinition]] = {}
+        for query in self._queries.all():
+            for window in query.query.windows if query.is_late else ():
+                found.setdefault(window.definition.stream, []).append(window.definition)
+        return found
 
     def put(self, identifier: str, lateness: int | None, access: Access) -> bool:
         """Register a stream, or change its lateness (microseconds). Returns whether it is new.
