@@ -250,28 +250,49 @@ class Engine:
         With an attempt, the updates may not take long: the method uses the attempt's result if it has one, and
         otherwise raises `LongUpdate` at the step budget. Raises `EdgeError`.
         """
-        if attempt is not None:
-            # Permissions first: a client without them must not make the gateway fetch documents.
-            if attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates):
-                for update in updates:
-                    self._updates.check_targets(update.plan, update.access)
-                raise LongUpdate
-            if attempt.staged is None and (operations := self._to_stage(updates, attempt)) is not None:
-                attempt.staged = self._updates.stage(updates[0].access, operations)
-                self._staged[attempt] = None
-                raise Unfinished
-            if attempt.staged is not None:
+        if attempt is None:
+            return self._run(updates, now, Mode.WHOLE, None)
+        try:
+            return self._execute_briefly(updates, now, attempt)
+        except LongUpdate:
+            raise
+        except BaseException:
+            self._end_reading(attempt)
+            raise
+
+    def _execute_briefly(self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt) -> list[Executed]:
+        # Permissions first: a client without them must not make the gateway fetch documents.
+        loads = attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates)
+        if loads:
+            for update in updates:
+                self._updates.check_targets(update.plan, update.access)
+        if attempt.staged is None:
+            # Before long work, and again after it: other updates run meanwhile.
+            self._check_conditions(updates)
+        if loads:
+            raise LongUpdate
+        if attempt.staged is None and (operations := self._to_stage(updates, attempt)) is not None:
+            attempt.staged = self._updates.stage(updates[0].access, operations)
+            self._staged[attempt] = None
+            raise Unfinished
+        if attempt.staged is not None:
+            with self.writing:
+                return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
+        # A process has evaluated the updates. Its result holds only if no other update changed what it read.
+        if attempt.over:
+            self._end_reading(attempt)
+            try:
+                return self._run(updates, now, Mode.WHOLE, attempt, attempt.take())
+            except UpdateConflict as conflict:
+                return self._run_last(updates, now, attempt, conflict)
+        return self._run(updates, now, Mode.WHOLE if attempt.unstaged else Mode.FIRST, attempt)
+
+    def _check_conditions(self, updates: Sequence[PreparedUpdate]) -> None:
+        """Raise `PreconditionFailed` if a condition does not hold."""
+        for update in updates:
+            if update.condition is not None:
                 with self.writing:
-                    return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
-            # A process has evaluated the updates. Its result holds only if no other update changed what it read.
-            if attempt.over:
-                self._end_reading(attempt)
-                try:
-                    return self._run(updates, now, Mode.WHOLE, attempt, attempt.take())
-                except UpdateConflict as conflict:
-                    return self._run_last(updates, now, attempt, conflict)
-        mode = Mode.WHOLE if attempt is None or attempt.unstaged else Mode.FIRST
-        return self._run(updates, now, mode, attempt)
+                    self.preconditions.check(update.condition)
 
     def _run_last(
         self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt, conflict: UpdateConflict
@@ -295,9 +316,7 @@ class Engine:
         documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:
-            for update in updates:
-                if update.condition is not None:
-                    self.preconditions.check(update.condition)
+            self._check_conditions(updates)
             try:
                 for number, update in enumerate(updates):
                     try:
@@ -363,9 +382,8 @@ class Engine:
                 raise Unfinished
             began = clock()
             self.performance.begin()
-            # Here and not earlier: other updates ran between the pieces.
-            if update.condition is not None:
-                self.preconditions.check(update.condition)
+            # Again: other updates ran between the pieces.
+            self._check_conditions([update])
             # The order matters: `settle` computes the change for the current state, and until `apply` nothing else may
             # change the graph. Old results of renewed subscriptions must be read before `apply`.
             changes = staged.settle()

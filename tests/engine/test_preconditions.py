@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 from engine_world import NOW, new_engine, run
 
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import GraphWatch, Precondition, UpdateRequest
 from edge.engine.updates.attempt import Attempt, Unfinished
-from edge.protocol.errors import PreconditionFailed
+from edge.protocol.access import ANYBODY
+from edge.protocol.errors import Forbidden, PreconditionFailed
 
 G, H = "urn:g", "urn:h"
 MINE = f"INSERT DATA {{ GRAPH <{G}> {{ <urn:s> <urn:mine> 1 }} }}"
@@ -112,6 +115,37 @@ def test_a_large_update_is_applied_if_only_other_graphs_change():
     finish(engine, large, attempt)
     assert watch.changed  # its own change
     assert sum(quad.graph_name.value == G for quad in engine.graph.quads()) == 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LARGE,
+        f"{LARGE} ; INSERT {{ GRAPH <{G}> {{ ?s <urn:q> ?o }} }} WHERE {{ ?s <urn:p> ?o }}",
+        f"LOAD <http://127.0.0.1:9/> INTO GRAPH <{G}>",
+    ],
+    ids=["staged", "evaluated outside", "loaded"],
+)
+def test_a_condition_that_does_not_hold_is_noticed_before_any_long_work(text):
+    engine = new_engine(QueryRules(allow_load=True))
+    watch = engine.preconditions.watch(G)
+    run(engine, MINE)
+    for condition in (Precondition(G, watch=watch), Precondition(H, exists=True), Precondition(G, exists=False)):
+        attempt = Attempt()
+        with pytest.raises(PreconditionFailed):
+            engine.execute([engine.prepare(UpdateRequest(text, condition=condition))], NOW, attempt)
+        assert attempt.staged is None
+
+
+def test_permissions_come_before_conditions():
+    engine = new_engine(QueryRules(allow_load=True))
+    request = UpdateRequest(
+        f"LOAD <http://127.0.0.1:9/> INTO GRAPH <{G}>",
+        access=replace(ANYBODY, write=frozenset({H})),
+        condition=Precondition(G, exists=True),
+    )
+    with pytest.raises(Forbidden):
+        engine.execute([engine.prepare(request)], NOW, Attempt())
 
 
 def test_a_watch_ends_with_its_request():

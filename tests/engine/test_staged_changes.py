@@ -14,14 +14,22 @@ from scheduler_harness import WAIT, Client, Harness, evaluated, insert
 
 from edge.engine.engine import Engine
 from edge.engine.journal.journal import Journal
-from edge.engine.requests import QueryRequest, Solutions, SubscriberNotification, UpdateRequest
+from edge.engine.requests import Precondition, QueryRequest, Solutions, SubscriberNotification, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
 from edge.engine.store import graph
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import Forbidden, NotReady, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
+from edge.protocol.errors import (
+    Forbidden,
+    NotReady,
+    PreconditionFailed,
+    ResultTooLarge,
+    StorageFailed,
+    UpdateConflict,
+    UpdateFailed,
+)
 from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
@@ -523,6 +531,28 @@ def test_a_refused_staged_change_leaves_nothing_behind(turns):
     for future, error in refused:
         assert isinstance(future.exception(0), error)
     assert (len(world.engine.graph), len(world.engine.graph.dictionary)) == (0, before)
+
+
+@pytest.mark.parametrize("during", ["_reading", "_staged"])
+def test_a_condition_that_is_broken_during_a_long_update_leaves_nothing_behind(turns, during):
+    world = turns()
+    world.send(LARGE)
+    world.finish()
+    before = world.quads()
+    update = UpdateRequest(
+        "INSERT { ?s <a:copy> ?o } WHERE { ?s <a:big> ?o }",
+        source="large",
+        condition=Precondition("a:new", exists=False),
+    )
+    future = world.scheduler.update([update])
+    while not getattr(world.engine, during):
+        world.scheduler.turn()
+    world.send("CREATE GRAPH <a:new>", source="other")
+    world.finish()
+    assert isinstance(future.exception(0), PreconditionFailed)
+    assert world.quads() == before
+    assert not world.engine._reading
+    assert not world.engine._staged
 
 
 def test_a_full_graph_refuses_a_staged_change_as_a_whole(turns):

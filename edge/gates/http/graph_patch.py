@@ -7,11 +7,12 @@ the graph to the text of each operation: the engine then runs it as any other up
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.protocol.errors import UnprocessableContent
+from edge.protocol.errors import TooLarge, UnprocessableContent
 from edge.protocol.syntax import closing, reported, tokenize
 from edge.sparql import tokens as sparql_tokens
 from edge.sparql.tokens import Token
@@ -24,14 +25,25 @@ _WHOLE: Final = frozenset({"ADD", "COPY", "CREATE", "DROP", "MOVE"})
 _read_prologue: Final = reported(sparql_tokens.read_prologue)
 
 
-def limited_to(graph: str, text: str) -> str:
+def limited_to(graph: str, text: str, most: int) -> str:
     """Return an update that does to a graph what `text` does to the default graph. `graph`: empty for the default one.
 
     The check of the syntax is up to the engine. Raises `UnprocessableContent` if the text names graphs,
-    `ParsingFailed`.
+    `ParsingFailed`, `TooLarge` if the result would have more than `most` bytes.
     """
     name = str(ox.NamedNode(graph)) if graph else ""
-    edits = [edit for operation in _operations(text) for edit in _edits(operation, name)]
+    edits: list[_Edit] = []
+    size = len(text.encode())
+    for edit in chain.from_iterable(_edits(operation, name) for operation in _operations(text)):
+        start, end, new = edit
+        size += len(new.encode()) - len(text[start:end].encode())
+        # During the loop: a short body with many operations and a long name would take their product in memory.
+        if size > most:
+            raise TooLarge(
+                f"The update has more than {most} bytes when each operation names the graph, the limit "
+                "http.max_message; send it in parts, or write more triples into each operation"
+            )
+        edits.append(edit)
     pieces: list[str] = []
     position = 0
     for start, end, new in sorted(edits):
@@ -82,7 +94,9 @@ def _named(operation: Sequence[Token], words: Sequence[str], name: str) -> Itera
     if words[0] == "LOAD":
         yield last.end, last.end, f" INTO GRAPH {name}"
     elif words[0] == "CLEAR":
-        yield last.start, last.end, f"GRAPH {name}"
+        # SILENT: the default graph always exists, and the graph of the URL need not exist yet.
+        silent = "" if "SILENT" in words else "SILENT "
+        yield last.start, last.end, f"{silent}GRAPH {name}"
     elif words[0] in ("INSERT", "DELETE") and words[1:2] in (["DATA"], ["WHERE"]):
         # Anything else is not legal, and the engine reports it.
         if operation[2:3] and operation[2].text == "{" and last.text == "}":
