@@ -28,9 +28,13 @@ _URL: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _NUMBERS: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}", re.IGNORECASE)
 """Forms in which `inet_aton` reads an IPv4 address, such as "127.1" and "0x7f000001"."""
-_EMBEDDING: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
-"""Networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052, RFC 8215), and the obsolete form ::192.0.2.1 (RFC
-4291, section 2.5.5.1).
+_EMBEDDING: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")))
+"""Networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052, RFC 8215), IPv4-translated addresses (RFC 2765),
+and the obsolete form ::192.0.2.1 (RFC 4291, section 2.5.5.1).
+"""
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""Public addresses of IPv6 (RFC 4291, section 2.4). `is_global` also holds for site-local addresses (RFC 3879), and for
+networks that are reserved, or were not known when Python was released.
 """
 _REMEDY: Final = "Add its host to streams.callback_hosts, or use the URL of a public host"
 
@@ -103,7 +107,7 @@ class CallbackHosts:
             return True
         if inner.is_multicast:
             return False
-        return not self._security or (address.is_global and inner.is_global)
+        return not self._security or (address.is_global and _is_public(inner))
 
 
 def check(url: str, security: bool, listed: Iterable[str]) -> None:
@@ -189,6 +193,10 @@ def _inner(address: IPAddress) -> IPAddress:
     if any(address in network for network in _EMBEDDING):
         return ipaddress.IPv4Address(address.packed[-4:])
     return address
+
+
+def _is_public(inner: IPAddress) -> bool:
+    return inner.is_global and (isinstance(inner, ipaddress.IPv4Address) or inner in _GLOBAL_UNICAST)
 
 
 def _kind(address: IPAddress) -> str:

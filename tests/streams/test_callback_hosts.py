@@ -64,8 +64,15 @@ PRIVATE = [
     "[2002:7f00:1::]",
     "[64:ff9b::127.0.0.1]",
     "[64:ff9b:1::10.0.0.1]",
+    "[::ffff:0:7f00:1]",
+    "[::ffff:0:192.168.1.1]",
+    "[fec0::1]",
+    "[feff::1]",
+    "[100:0:0:1::1]",
+    "[5f00::1]",
+    "[4000::1]",
 ]
-MULTICAST = ["224.0.0.1", "239.1.1.1", "[ff02::1]", "[ff0e::1]"]
+MULTICAST = ["224.0.0.1", "239.1.1.1", "[ff02::1]", "[ff0e::1]", "[::ffff:0:224.0.0.1]"]
 
 
 @pytest.mark.parametrize("host", [*PRIVATE, *MULTICAST])
@@ -85,12 +92,12 @@ def test_hosts_that_are_not_public_need_an_entry_with_security(host: str) -> Non
         check(url, security=False, listed=[])
 
 
-@pytest.mark.parametrize("host", ["example.org", "8.8.8.8", "[2606:4700::1111]", "printer.local"])
+@pytest.mark.parametrize("host", ["example.org", "8.8.8.8", "[2606:4700::1111]", "[64:ff9b::8.8.8.8]", "printer.local"])
 def test_public_hosts_and_names_need_no_entry(host: str) -> None:
     check(f"https://{host}/a", security=True, listed=[])
 
 
-@pytest.mark.parametrize("host", ["10.1.2.3", "[::ffff:10.1.2.3]", "[64:ff9b::10.1.2.3]"])
+@pytest.mark.parametrize("host", ["10.1.2.3", "[::ffff:10.1.2.3]", "[64:ff9b::10.1.2.3]", "[::ffff:0:a01:203]"])
 def test_networks_are_allowed_by_entry(host: str) -> None:
     for entry in ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3"):
         check(f"http://{host}/", security=True, listed=[entry])

@@ -254,6 +254,26 @@ def test_a_query_that_begins_late_has_its_elements(run, window, lateness, others
         assert run.last(START + 27 * SECOND)["late"] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("window", ["[RANGE PT1M STEP PT1S]", "[ELEMENTS 2]"])
+def test_elements_that_come_before_a_late_query_begins_are_in_its_window(run, window):
+    run.register("late", window)
+    run.live.busy = True
+    run.again(START + SECOND)
+    for second in (2, 3):
+        run.add(second, START + second * SECOND)
+    run.cleaned(START + 15 * SECOND)
+    run.live.busy = False
+    run.processor.review()
+    assert run.states() == {"late": "running"}
+    run.add(4, START + 16 * SECOND)
+    run.add(5, START + 16 * SECOND)
+    assert run.last(START + 17 * SECOND)["late"] == ([4, 5] if window.startswith("[E") else [2, 3, 4, 5])
+    (query,) = run.processor.all_queries()
+    assert [each.number for each in query.windows[0].window.content] == (
+        [3, 4] if window.startswith("[E") else [1, 2, 3, 4]
+    )
+
+
 @pytest.mark.parametrize(
     ("window", "kept"),
     [

@@ -62,6 +62,7 @@ class Continuation:
                 continue
             query.is_late = True  # until it begins, so that its elements stay
             self._queries.add(query)
+            self._queries.are_late = True
             restored.append(query)
         if len(restored) == len(stored_queries):
             self._forget_windows(restored, begins)
@@ -76,6 +77,7 @@ class Continuation:
                 self._late.append(query)
             if query.failure:
                 _log.warning("streams.query_failed", extra={"query": query.name, "reason": query.failure})
+        self._queries.are_late = bool(self._late)
 
     def _forget_windows(self, queries: Iterable[RunningQuery], begins: dict[str, tuple[int, int]]) -> None:
         """Forget windows that no query has any more, because the window origin is another one.
@@ -121,7 +123,8 @@ class Continuation:
                 if query.is_late:
                     self._late.append(query)
                     break
-        return bool(self._late)
+        self._queries.are_late = bool(self._late)
+        return self._queries.are_late
 
     def _begin(self, query: RunningQuery, begins: Mapping[str, tuple[int, int]]) -> None:
         try:

@@ -80,14 +80,15 @@ class Elements:
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
         ]
-        if stream.windows:
+        is_needed = self._streams.needs(stream)
+        if is_needed:
             self._streams.check_room(sum(len(graph) for _, graph in accepted))
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         last = stream.number + len(accepted)
         # With the time, so that after a restart it is still known which elements were late.
-        self._committer.commit(lambda: self._store.add(stream.id, last, stored if stream.windows else ()))
+        self._committer.commit(lambda: self._store.add(stream.id, last, stored if is_needed else ()))
         stream.number = last
-        if not stream.windows:
+        if not is_needed:
             return Accepted(len(accepted), 0, 0)
         self._keep(stream, stored)
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
@@ -104,7 +105,8 @@ class Elements:
             return
         triples = tuple(ox.Triple(*row) for row in report.rows)  # type: ignore[arg-type]  # rows of a CONSTRUCT
         graph = serialized(triples)
-        if stream.windows:
+        is_needed = self._streams.needs(stream)
+        if is_needed:
             try:
                 check_size(graph, self._settings)
                 self._streams.check_room(len(graph))
@@ -113,7 +115,7 @@ class Elements:
                 return
         stream.number += 1
         element = StoredElement(Element(report.time, stream.number, triples), graph)
-        if stream.windows:
+        if is_needed:
             self._unstored.add_derived(stream, element)
             self._keep(stream, [element])
 

@@ -23,6 +23,8 @@ class RegisteredQueries:
         """`most`: number of queries of all clients together."""
         self._queries: dict[str, RunningQuery] = {}
         self._shares = FairShare(most)
+        self.are_late = False
+        """Whether some have yet to begin since the start (`RunningQuery.is_late`)."""
 
     def check_room(self, client: str) -> None:
         """Raise `TooManyRequests` if a client may have no further query."""

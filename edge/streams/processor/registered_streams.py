@@ -64,10 +64,14 @@ class RegisteredStreams:
     def awaited(self) -> dict[str, list[WindowDefinition]]:
         """Return the windows of the queries that have not begun since the start, by the IRIs of their streams."""
         found: dict[str, list[WindowDefinition]] = {}
-        for query in self._queries.all():
+        for query in self._queries.all() if self._queries.are_late else ():
             for window in query.query.windows if query.is_late else ():
                 found.setdefault(window.definition.stream, []).append(window.definition)
         return found
+
+    def needs(self, stream: Stream) -> bool:
+        """Return whether a window of a stream exists, or is going to begin."""
+        return bool(stream.windows) or stream.iri in self.awaited()
 
     def put(self, identifier: str, lateness: int | None, access: Access) -> bool:
         """Register a stream, or change its lateness (microseconds). Returns whether it is new.
