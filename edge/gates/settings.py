@@ -106,6 +106,12 @@ class HttpGateSettings(Section):
         unit="bytes",
         minimum=KIB,
     )
+    max_notifications: int = key(
+        1000,
+        "Notifications in one inbox. Further ones get status 429.",
+        minimum=1,
+        maximum=10_000,
+    )
     cors_origins: tuple[str, ...] = key(
         ("loopback",),
         'Origins whose web pages may call the gateway (CORS), such as "https://app.example.org". "loopback": those '

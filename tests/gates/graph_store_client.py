@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from edge.gates.settings import HttpGateSettings
 
 TURTLE = {"Content-Type": "text/turtle"}
 PATCH = {"Content-Type": "application/sparql-update"}
@@ -87,12 +88,14 @@ class Store:
 
 
 @contextmanager
-def store_running(data_dir: Path | None = None, **settings: Any) -> Iterator[Store]:
-    """Run a gateway with these settings of the engine."""
+def store_running(
+    data_dir: Path | None = None, *, http: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[Store]:
+    """Run a gateway with these settings of the HTTP gate and of the engine."""
     loop, engine = asyncio.new_event_loop(), open_engine(data_dir, EngineSettings(**settings))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    gates = running(engine)
+    gates = running(engine, http=HttpGateSettings(port=0, **(http or {})))
 
     def run(coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)

@@ -109,6 +109,16 @@ def test_a_url_without_a_graph_is_only_for_post(store, method):
     assert "names no graph" in description(answer)
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "POST"])
+def test_a_graph_with_a_long_iri_is_refused(store, method):
+    longest = "urn:" + "é" * 1996
+    assert store.send(method, longest, "", Content_Type="application/sparql-update").status_code != 400
+    answer = store.send(method, longest + "x", ONE, Content_Type="text/turtle")
+    assert answer.status_code == 400
+    if method != "HEAD":
+        assert "2,000 characters" in description(answer)
+
+
 def test_each_post_without_a_graph_creates_another_one(store):
     locations = {store.post(None, ONE).headers["location"] for _ in range(3)}
     assert len(locations) == 3
@@ -182,6 +192,7 @@ def test_another_content_type_is_refused_with_the_list(store, media_type):
     answer = store.send("PATCH", G, ONE, Content_Type=media_type)
     assert answer.status_code == 415
     assert "application/sparql-update" in description(answer)
+    assert answer.headers["accept-patch"] == "application/sparql-update"
     assert store.lines(G) is None
 
 
@@ -300,6 +311,15 @@ def test_patch_changes_only_the_graph_of_the_url(store):
     assert store.lines("urn:new") == []
 
 
+def test_patch_may_clear_a_graph_that_does_not_exist_yet(store):
+    assert store.patch("urn:new", "CLEAR DEFAULT ; INSERT DATA { <urn:s> <urn:p> 1 }").status_code == 201
+    assert store.lines("urn:new") == [ONE_LINE]
+    assert store.patch("urn:new", "clear silent default").status_code == 204
+    assert store.lines("urn:new") == []
+    assert store.patch(G, "CLEAR DEFAULT").status_code == 204
+    assert store.lines(G) is None  # nothing was added to it
+
+
 @pytest.mark.parametrize("graph", ["", G], ids=["default", "named"])
 @pytest.mark.parametrize(
     "update",
@@ -326,7 +346,8 @@ def test_patch_refuses_other_graphs(store, graph, update):
 
 
 @pytest.mark.parametrize(
-    "update", ["INSERT DATA { <urn:s> <urn:p> }", "SELECT * { ?s ?p ?o }", "} ; DROP ALL", "INSERT"]
+    "update",
+    ["INSERT DATA { <urn:s> <urn:p> }", "SELECT * { ?s ?p ?o }", "} ; DROP ALL", "INSERT", "CLEAR ALL DEFAULT"],
 )
 def test_an_invalid_patch_is_refused(store, update):
     store.put(G, ONE)
@@ -338,6 +359,23 @@ def test_a_long_patch_is_refused(store):
     answer = store.patch(G, "#" * (1024 * 1024 + 1))
     assert answer.status_code == 413
     assert store.patch(G, "#" * 1024 * 1024).status_code == 204
+
+
+def test_a_patch_that_would_be_long_with_the_name_of_its_graph_is_refused(store):
+    answer = store.patch("urn:" + "x" * 1996, "INSERT;" * 100_000)
+    assert answer.status_code == 413
+    assert "http.max_message" in description(answer)
+
+
+@pytest.mark.parametrize("graph", ["", G], ids=["default", "named"])
+@pytest.mark.parametrize("value", ["bytes 0-17/100", "bytes */100", ""])
+def test_a_part_of_a_graph_does_not_replace_it(store, graph, value):
+    """RFC 9110, section 14.5."""
+    store.put(graph, "<urn:s> <urn:p> 0 .")
+    answer = store.put(graph, ONE, Content_Range=value)
+    assert answer.status_code == 400
+    assert "Content-Range" in description(answer)
+    assert store.lines(graph) == [ONE_LINE.replace('"1"', '"0"')]
 
 
 # Conditional requests
@@ -451,6 +489,7 @@ def test_no_increment_of_concurrent_clients_is_lost(store):
 def test_methods_are_listed_and_others_refused(store):
     options = store.send("OPTIONS", G)
     assert (options.status_code, options.headers["allow"]) == (204, "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT")
+    assert options.headers["accept-patch"] == "application/sparql-update"
     assert store.send("TRACE", G).status_code == 405
 
 

@@ -25,7 +25,7 @@ from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
-from edge.gates.http.boundary import GRAPH_STORE, PRIMITIVE, Boundary, error_response
+from edge.gates.http.boundary import GRAPH_STORE, INBOX, PRIMITIVE, Boundary, error_response
 from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
 from edge.gates.http.documents import DocumentResources, Documents
@@ -33,6 +33,7 @@ from edge.gates.http.engine_future import not_ready, result, shielded
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.graph_store import GraphStore
+from edge.gates.http.inbox import Inboxes
 from edge.gates.http.knowledge import read_knowledge
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, MappingResources
@@ -185,7 +186,8 @@ class Routes:
             _route("/history", "update", self._sparql(["update"], to_ledger=True), ["POST"]),
             _route("/sparql", "sparql", self._described(self._sparql(["query", "update"])), ["GET", "POST"]),
             _route("/kb", "sparql", self._sparql(["query", "update"], read=read_knowledge), ["GET", "POST"]),
-            _route(GRAPH_STORE, "graph", self._when_ready(self._graph_store), GraphStore.METHODS),
+            _route(GRAPH_STORE, "graph", self._when_ready(self._graph_store), GraphStore.METHODS, GraphStore.OPTIONS),
+            _route(INBOX, "graph", self._when_ready(self._inbox), Inboxes.METHODS, Inboxes.OPTIONS),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
@@ -321,6 +323,12 @@ class Routes:
         who = client_of(access, _peer(request))
         store = GraphStore(self._engine, self._settings, self._query_timeout, who)
         return await store.serve(request, access, self._recheck)
+
+    async def _inbox(self, request: Request) -> Response:
+        access = self._access(request)
+        who = client_of(access, _peer(request))
+        inboxes = Inboxes(self._engine, self._settings, self._query_timeout, who)
+        return await inboxes.serve(request, access, self._recheck)
 
     def _described(self, endpoint: _Endpoint) -> _Endpoint:
         """Answer a GET without parameters with the service description, or in a browser with the console."""
@@ -584,12 +592,15 @@ def _peer(request: Request) -> str:
     return peer_of(*request.client) if request.client is not None else ""
 
 
-def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -> Route:
+def _route(
+    path: str, primitive: str, endpoint: _Endpoint, methods: list[str], options: Mapping[str, str] | None = None
+) -> Route:
+    """Return a route. `options`: headers of answers to OPTIONS in addition to `Allow`."""
     allow = ", ".join(_with_head(methods))
 
     async def serve(request: Request) -> Response:
         if request.method == "OPTIONS":
-            return Response(status_code=204, headers={"Allow": allow})
+            return Response(status_code=204, headers={"Allow": allow, **(options or {})})
         request.scope[PRIMITIVE] = primitive
         return await endpoint(request)
 

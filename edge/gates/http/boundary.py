@@ -30,6 +30,9 @@ PRIMITIVE = "edge.primitive"
 GRAPH_STORE = "/graph-store"
 """Path of the graph store."""
 
+INBOX = "/inbox"
+"""Path of the inboxes for notifications."""
+
 _GATE = "http"
 _PREFLIGHT_SECONDS = 600
 
@@ -116,13 +119,13 @@ class Boundary:
             headers.add_vary_header("Origin")
         if origin is not None:
             headers["Access-Control-Allow-Origin"] = "*" if ANY in self._origins else origin
-            # Without it, a page cannot read them, and so cannot make a conditional request.
-            exposed = [name for name in ("ETag", "Location") if name in headers]
+            # Without it, a page cannot read them, and so cannot make a conditional request or find an inbox.
+            exposed = [name for name in ("ETag", "Link", "Location") if name in headers]
             if exposed:
                 headers["Access-Control-Expose-Headers"] = ", ".join(exposed)
 
     def _preflight(self, path: str, headers: Headers) -> Response:
-        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/", GRAPH_STORE)) else ""
+        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/", GRAPH_STORE, INBOX)) else ""
         if path == GRAPH_STORE:
             others += ", PATCH"
         answer = {

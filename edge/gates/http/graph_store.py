@@ -8,6 +8,7 @@ IRI of a graph.
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,16 +19,18 @@ import pyoxigraph as ox
 from starlette.requests import Request
 from starlette.responses import Response
 
+from edge.engine.admission.byte_quota import Charge
 from edge.engine.requests import Answer, Precondition, UpdateOutcome, UpdateRequest
 from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import check
-from edge.gates.http.body import content_type, parse_parameters, read_text
-from edge.gates.http.boundary import GRAPH_STORE, PRIMITIVE
+from edge.gates.http.body import CHARGE, content_type, parse_parameters, read_text
+from edge.gates.http.boundary import GRAPH_STORE, PRIMITIVE, error_response
 from edge.gates.http.conditions import Conditions, read_conditions
 from edge.gates.http.engine_future import result, shielded
 from edge.gates.http.formats import choose_graph_format, with_charset
 from edge.gates.http.graph_content import GraphReader
 from edge.gates.http.graph_patch import limited_to
+from edge.gates.http.inbox_address import inbox_link
 from edge.gates.http.rdf_body import check_format, read_graph
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import DEFAULT_GRAPH, Access
@@ -37,6 +40,7 @@ from edge.protocol.errors import (
     NotFound,
     PreconditionFailed,
     RequestTimeout,
+    UnsupportedEncoding,
     UnsupportedMediaType,
     UpdateConflict,
 )
@@ -44,6 +48,10 @@ from edge.protocol.errors import (
 T = TypeVar("T")
 
 _UPDATE: Final = "application/sparql-update"
+_ACCEPT_PATCH: Final = {"Accept-Patch": _UPDATE}
+"""Header with the media types of PATCH (RFC 5789, section 3.1)."""
+_LONGEST_IRI: Final = 2_000
+"""Characters of the IRI of a graph. The update of a PATCH has it in each operation."""
 _LONGEST_PATCH: Final = 1024 * 1024
 """Bytes of the body of a PATCH. The gate holds all its tokens in memory."""
 _TRIES: Final = 5
@@ -56,6 +64,8 @@ class GraphStore:
     """The graph store for one request."""
 
     METHODS: ClassVar[list[str]] = ["GET", "PUT", "POST", "DELETE", "PATCH"]
+    OPTIONS: ClassVar[dict[str, str]] = _ACCEPT_PATCH
+    """Headers of an answer to OPTIONS."""
 
     engine: OperatedEngine
     settings: HttpGateSettings
@@ -82,6 +92,20 @@ class GraphStore:
             graph = f"urn:uuid:{uuid.uuid4()}"
         graph = _required(graph)
         _check_writable(graph, access)
+        charge: Charge = request.scope[CHARGE]
+        try:
+            return await self._change(request, graph, conditions, recheck)
+        except UnsupportedMediaType as error:
+            if request.method != "PATCH" or isinstance(error, UnsupportedEncoding):
+                raise
+            return error_response(error, _ACCEPT_PATCH)  # RFC 5789, section 2.2
+        finally:
+            charge.release()
+
+    async def _change(
+        self, request: Request, graph: str, conditions: Conditions, recheck: Callable[[Request], Access]
+    ) -> Response:
+        """Change a graph. The caller releases the charge for the body, also if the client disconnects."""
         text = await self._text(request, graph)
         check(access := recheck(request), "update")
         if request.method == "PATCH":
@@ -102,7 +126,7 @@ class GraphStore:
             if conditions.match is not None:
                 conditions.check(())
             raise _not_found(graph)
-        headers = {"ETag": found.tag, "Vary": "Accept"}
+        headers = {"ETag": found.tag, "Vary": "Accept", **(inbox_link("graph", graph) if graph else {})}
         if conditions.unchanged(found.tag):
             return Response(status_code=304, headers=headers)
         return Response(found.content, headers={**headers, "Content-Type": with_charset(media_type)})
@@ -118,7 +142,8 @@ class GraphStore:
             ) from None
 
     async def _text(self, request: Request, graph: str) -> str:
-        """Return the SPARQL update of a request."""
+        """Return the SPARQL update of a request. The body stays charged to the client."""
+        charge: Charge = request.scope[CHARGE]
         drop = f"DROP SILENT GRAPH {ox.NamedNode(graph)}" if graph else "CLEAR DEFAULT"
         if request.method == "DELETE":
             return drop
@@ -126,9 +151,17 @@ class GraphStore:
         if request.method == "PATCH":
             if media_type != _UPDATE:
                 raise UnsupportedMediaType(f'Cannot take "{media_type}" as a PATCH: send {_UPDATE}')
-            return await asyncio.to_thread(limited_to, graph, await read_text(request, self.settings, _LONGEST_PATCH))
+            body = await read_text(request, self.settings, _LONGEST_PATCH)
+            charge.set(sys.getsizeof(body))
+            return await asyncio.to_thread(limited_to, graph, body, self.settings.max_message)
+        if request.method == "PUT" and "content-range" in request.headers:  # RFC 9110, section 14.5
+            raise InvalidRequest(
+                "PUT replaces the whole graph, and Content-Range is for a part of it: leave out Content-Range, or add "
+                "triples by POST"
+            )
         check_format(media_type)
         body = await read_text(request, self.settings)
+        charge.set(sys.getsizeof(body))
         base = graph or str(request.url.replace(query=""))
         data = await asyncio.to_thread(_data, body, media_type, base, graph)
         create = [f"CREATE SILENT GRAPH {ox.NamedNode(graph)}"] if graph else []
@@ -182,6 +215,8 @@ def _graph(request: Request) -> str | None:
         if value:
             raise InvalidRequest(f'"default" has no value: {_REMEDY}')
         return DEFAULT_GRAPH
+    if len(value) > _LONGEST_IRI:
+        raise InvalidRequest(f'"graph" has more than {_LONGEST_IRI:,} characters: use a shorter IRI')
     try:
         return ox.NamedNode(value).value
     except ValueError as error:

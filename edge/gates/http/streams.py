@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,11 +18,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from edge.engine.admission.byte_quota import Charge
 from edge.gates.guard import check
-from edge.gates.http.body import FORM, content_type, parse_parameters, read_text
+from edge.gates.http.body import CHARGE, FORM, content_type, parse_parameters, read_text
 from edge.gates.http.documents import Endpoint, to_json
+from edge.gates.http.inbox_address import inbox_link
 from edge.gates.http.rdf_body import read_graph
 from edge.gates.settings import HttpGateSettings
+from edge.gates.stream_charge import request_size
 from edge.protocol.access import Access
 from edge.protocol.due_time import read_delay, read_time
 from edge.protocol.errors import InvalidRequest, NotFound
@@ -99,7 +103,7 @@ class StreamResources:
         access: Callable[[Request], Access],
         recheck: Callable[[Request], Access],
     ) -> None:
-        """`streams` returns None if there are none. `access` authenticates a client and counts its request; `recheck`
+        """`streams` returns None without streams. `access` authenticates a client and counts its request; `recheck`
         does so again after the body was read. Both raise `EdgeError`.
         """
         self._streams = streams
@@ -147,8 +151,10 @@ class StreamResources:
         text = await read_text(request, self._settings)
         check(access := self._recheck(request), "update")
         media_type = content_type(request).media_type
-        triples = await asyncio.to_thread(read_graph, text, media_type, str(request.base_url))
-        found = await streams.add(identifier, [(triples, time)], access)
+        with _charged(request, text) as charge:
+            triples = await asyncio.to_thread(read_graph, text, media_type, str(request.base_url))
+            charge.set(request_size(text, 1, len(triples)))
+            found = await streams.add(identifier, [(triples, time)], access)
         return to_json(", ".join(f"{number} {fate}" for fate, number in found.items()))
 
     async def _list_queries(self, request: Request) -> Response:
@@ -174,12 +180,18 @@ class StreamResources:
         access, streams = self._access(request), self._get()
         check(access, "query")
         if request.method in ("GET", "HEAD"):
-            return to_json(await streams.query(name, access))
+            response = to_json(await streams.query(name, access))
+            response.headers.update(inbox_link("query", name))
+            return response
         if request.method == "DELETE":
             await streams.unregister(name, access)
             return to_json(f"Query {name} unregistered")
         text = await read_text(request, self._settings, _LONGEST_QUERY)
         check(access := self._recheck(request), "query")
+        with _charged(request, text):
+            return await self._change_query(request, name, text, access, streams)
+
+    async def _change_query(self, request: Request, name: str, text: str, access: Access, streams: Streams) -> Response:
         if request.method == "PUT":
             await streams.register(name, text, access)
             return to_json(_url(request, name))
@@ -207,6 +219,17 @@ class StreamResources:
                 # Clients of this interface expect a JSON string here; its text is that of the description.
                 return to_json(json.dumps(each, ensure_ascii=False))
         raise NotFound(f'The query "{name}" has no observer {observer}; GET {_OBSERVERS_OF} lists them')
+
+
+@contextmanager
+def _charged(request: Request, text: str) -> Iterator[Charge]:
+    """Charge the client for a body until it is processed, also if the client disconnects. Raises `TooManyRequests`."""
+    charge: Charge = request.scope[CHARGE]
+    try:
+        charge.set(request_size(text))
+        yield charge
+    finally:
+        charge.release()
 
 
 def _resource(request: Request) -> tuple[str, str, str]:
