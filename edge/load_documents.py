@@ -2,25 +2,33 @@
 
 A client that may LOAD makes the gateway send requests. Without a check, it could reach services of the gateway's host
 and network that it cannot reach itself (server-side request forgery). So each connection, also after a redirect, goes
-to an address that was checked: a name can resolve to another address later (DNS rebinding).
+to an address that was checked: a name can resolve to another address later (DNS rebinding). Proxy settings of the
+environment do not apply, because a proxy would resolve the name again.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyoxigraph as ox
 
 from edge.protocol.errors import TooLarge, UpdateFailed
+from edge.protocol.json_ld_contexts import context_fault
 from edge.protocol.nested_terms import is_nested
+from edge.protocol.nesting import is_deep
+from edge.protocol.parsed_quads import bounded
+from edge.protocol.trust import trusting
 from edge.protocol.xml_entities import has_large_entities
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 TIMEOUT = 10.0
@@ -42,51 +50,138 @@ _MOST_ADDRESSES: Final = 4
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def load_document(iri: str, permits: Permits | None = None) -> Iterator[ox.Quad]:
-    """Yield the quads of an RDF document on the Web. `permits`: None permits all addresses.
+class _Document(NamedTuple):
+    content: bytes
+    kind: str
+    """Media type; empty: not declared."""
+    base: str
+    """IRI after the redirects."""
 
-    Raises `UpdateFailed`, `TooLarge`.
-    """
-    import httpx  # late: few gateways need it
 
-    deadline = time.monotonic() + LONGEST
+class _Deadline:
+    """End of a download. A connection on which bytes still arrive, however slowly, is shut down at that time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = clock() + LONGEST
+        self._lock = threading.Lock()
+        self._expired = False
+        self._connection: socket.socket | None = None
+
+    def left(self) -> float:
+        """Return the seconds left, more than 0. Raises `UpdateFailed`."""
+        left = self._end - self._clock()
+        if self._expired or left <= 0:
+            raise UpdateFailed(
+                f"the document was not received within {LONGEST:g} seconds; use a faster server, or send its content"
+            )
+        return left
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note the connections that httpx makes. Raises `OSError`."""
+        if event == "connection.connect_tcp.complete":
+            # A descriptor of its own: that of httpx moves into the TLS socket, and its number may be used again.
+            self._watch(info["return_value"].get_extra_info("socket").dup())
+
+    def _watch(self, connection: socket.socket | None) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = connection
+            self._shut_down()
+
+    def expire(self) -> None:
+        """Shut the connection down, and all later ones. Called by the timer's thread."""
+        with self._lock:
+            self._expired = True
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._expired and self._connection is not None:
+            with suppress(OSError):  # the server has closed it
+                # Closing it would not wake the thread that waits for bytes.
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """Close the descriptor of the connection."""
+        self._watch(None)
+
+
+@contextmanager
+def _deadline(clock: Callable[[], float]) -> Iterator[_Deadline]:
+    deadline = _Deadline(clock)
+    timer = threading.Timer(LONGEST, deadline.expire)
+    timer.name, timer.daemon = "load-deadline", True
+    timer.start()
     try:
-        url = httpx.URL(iri)
-        for _ in range(_MOST_REDIRECTS + 1):
-            with _opened(url, permits) as response:
-                if response.has_redirect_location:
-                    url = url.join(response.headers["location"])
-                    continue
-                response.raise_for_status()
-                content = _read(response, deadline)
-                kind = response.headers.get("content-type", "").partition(";")[0].strip()
-                break
-        else:
-            raise UpdateFailed(f"the document is behind more than {_MOST_REDIRECTS} redirects; use its own IRI")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UpdateFailed(f"the document could not be fetched: {error}") from None
+        yield deadline
+    finally:
+        timer.cancel()
+        deadline.release()
+
+
+def load_document(
+    iri: str, permits: Permits | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[ox.Quad]:
+    """Yield the quads of an RDF document on the Web.
+
+    `permits`: None permits all addresses. `clock`: returns seconds, for `LONGEST`. Raises `UpdateFailed`, `TooLarge`.
+    """
+    with _deadline(clock) as deadline:
+        document = _fetched(iri, permits, deadline)
+    kind = document.kind
     media = ox.RdfFormat.from_media_type(kind) or ox.RdfFormat.from_extension(iri.rpartition(".")[2])
     if media is None:
         raise UpdateFailed(f"{kind or 'a document without content type'} is not an RDF format that is known here")
     # The IRI after redirects is the base (RFC 3986, section 5.1.3).
-    return _parse(content, media, str(url))
+    return _parse(document.content, media, document.base)
+
+
+def _fetched(iri: str, permits: Permits | None, deadline: _Deadline) -> _Document:
+    """Download a document, also behind redirects. Raises `UpdateFailed`, `TooLarge`."""
+    import httpx  # late: few gateways need it
+
+    try:
+        tls = trusting(None)
+        url = httpx.URL(iri)
+        for _ in range(_MOST_REDIRECTS + 1):
+            with _opened(url, permits, tls, deadline) as response:
+                if response.has_redirect_location:
+                    url = url.join(response.headers["location"])
+                    continue
+                response.raise_for_status()
+                kind = response.headers.get("content-type", "").partition(";")[0].strip()
+                return _Document(_read(response, deadline), kind, str(url))
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        deadline.left()  # the connection may have ended because of the deadline
+        raise UpdateFailed(f"the document could not be fetched: {error}") from None
+    raise UpdateFailed(f"the document is behind more than {_MOST_REDIRECTS} redirects; use its own IRI")
 
 
 @contextmanager
-def _opened(url: httpx.URL, permits: Permits | None) -> Iterator[httpx.Response]:
-    """Request a URL from the first of its addresses that accepts a connection. Raises `UpdateFailed`, `HTTPError`."""
+def _opened(
+    url: httpx.URL, permits: Permits | None, tls: ssl.SSLContext, deadline: _Deadline
+) -> Iterator[httpx.Response]:
+    """Request a URL from the first of its addresses that accepts a connection.
+
+    Raises `UpdateFailed`, `HTTPError`, `OSError`.
+    """
     import httpx
 
     if url.scheme not in _PORTS or not url.host:
         raise UpdateFailed("only http and https documents can be loaded")
-    headers = {"Accept": _ACCEPT, "Host": url.netloc.decode("ascii")}
-    extensions = {"sni_hostname": url.raw_host.decode("ascii")} if url.scheme == "https" else {}
+    deadline.left()
+    headers = {"Accept": _ACCEPT, "Accept-Encoding": "identity", "Host": url.netloc.decode("ascii")}
+    extensions: dict[str, Any] = {"trace": deadline.trace}
+    if url.scheme == "https":
+        extensions["sni_hostname"] = url.raw_host.decode("ascii")
     addresses = _addresses(url, permits)
     for number, address in enumerate(addresses, 1):
+        timeout = min(TIMEOUT, deadline.left())
         try:
             to = url.copy_with(host=address)
             with (
-                httpx.Client(timeout=TIMEOUT) as client,
+                httpx.Client(timeout=timeout, verify=tls, trust_env=False) as client,
                 client.stream("GET", to, headers=headers, extensions=extensions) as response,
             ):
                 yield response
@@ -114,15 +209,21 @@ def _addresses(url: httpx.URL, permits: Permits | None) -> Sequence[str]:
     return addresses[:_MOST_ADDRESSES]
 
 
-def _read(response: httpx.Response, deadline: float) -> bytes:
+def _read(response: httpx.Response, deadline: _Deadline) -> bytes:
+    coding = response.headers.get("content-encoding", "")
+    if any(each.strip().lower() not in ("", "identity") for each in coding.split(",")):
+        # A small compressed document can become gigabytes, also within one chunk: codings may be nested.
+        raise UpdateFailed(
+            f"the document is compressed (Content-Encoding: {coding[:100]}); let its server send it without compression"
+        )
     content = bytearray()
     # Bounded while it arrives: a Content-Length may be missing or wrong.
-    for chunk in response.iter_bytes():
+    for chunk in response.iter_raw():
         content += chunk
         if len(content) > MAX_DOCUMENT:
             raise TooLarge(f"the document is larger than {MAX_DOCUMENT} bytes")
-        if time.monotonic() > deadline:
-            raise UpdateFailed(f"the document was not received within {LONGEST:g} seconds")
+        deadline.left()
+    deadline.left()  # without a Content-Length, the shutdown at the deadline looks like the end of the document
     return bytes(content)
 
 
@@ -132,6 +233,10 @@ def _parse(content: bytes, media: ox.RdfFormat, base: str) -> Iterator[ox.Quad]:
     if media == ox.RdfFormat.RDF_XML and has_large_entities(content):
         raise UpdateFailed("the document declares XML entities that name others or are long, which are not replaced")
     try:
-        yield from ox.parse(content, format=media, base_iri=base)
+        if is_deep(content, media):
+            raise UpdateFailed("the document has too many levels of nested elements, objects or arrays")
+        if media == ox.RdfFormat.JSON_LD and (fault := context_fault(content.decode())):
+            raise UpdateFailed(f"the document cannot be read: {fault}")
+        yield from bounded(ox.parse(content, format=media, base_iri=base))
     except (SyntaxError, ValueError) as error:
         raise UpdateFailed(f"the document is not {media.name}: {error}") from None

@@ -266,9 +266,10 @@ class Engine:
         if loads:
             for update in updates:
                 self._updates.check_targets(update.plan, update.access)
-        if attempt.staged is None:
+        for update in updates if attempt.staged is None else ():
             # Before long work, and again after it: other updates run meanwhile.
-            self._check_conditions(updates)
+            if update.condition is not None:  # without a call: it is rare
+                self._check_condition(update.condition)
         if loads:
             raise LongUpdate
         if attempt.staged is None and (operations := self._to_stage(updates, attempt)) is not None:
@@ -287,12 +288,9 @@ class Engine:
                 return self._run_last(updates, now, attempt, conflict)
         return self._run(updates, now, Mode.WHOLE if attempt.unstaged else Mode.FIRST, attempt)
 
-    def _check_conditions(self, updates: Sequence[PreparedUpdate]) -> None:
-        """Raise `PreconditionFailed` if a condition does not hold."""
-        for update in updates:
-            if update.condition is not None:
-                with self.writing:
-                    self.preconditions.check(update.condition)
+    def _check_condition(self, condition: Precondition) -> None:
+        with self.writing:
+            self.preconditions.check(condition)
 
     def _run_last(
         self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt, conflict: UpdateConflict
@@ -316,7 +314,9 @@ class Engine:
         documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:
-            self._check_conditions(updates)
+            for update in updates:
+                if update.condition is not None:
+                    self.preconditions.check(update.condition)
             try:
                 for number, update in enumerate(updates):
                     try:
@@ -383,7 +383,8 @@ class Engine:
             began = clock()
             self.performance.begin()
             # Again: other updates ran between the pieces.
-            self._check_conditions([update])
+            if update.condition is not None:
+                self.preconditions.check(update.condition)
             # The order matters: `settle` computes the change for the current state, and until `apply` nothing else may
             # change the graph. Old results of renewed subscriptions must be read before `apply`.
             changes = staged.settle()
@@ -728,7 +729,7 @@ class Engine:
         # Most of the time there are none, and each update would look for conflicts.
         if self._reading or self._staged:
             self._note_conflicts(transaction)
-        if self.preconditions.watched:
+        if self.preconditions.watches:
             self.preconditions.note(transaction)
         try:
             activations = self.spus.activate(transaction, now)

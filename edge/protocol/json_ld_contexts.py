@@ -1,6 +1,8 @@
-"""Contexts of JSON-LD whose terms refer to each other: Oxigraph's parser follows such a chain by recursion.
+"""Contexts of JSON-LD that Oxigraph's parser cannot read safely.
 
-A few thousand terms, each defined by the next one, end the process. Contexts in use have chains of two or three.
+Terms may refer to each other, and the parser follows such a chain by recursion: a few thousand end the process.
+Contexts in use have chains of two or three. The parser also expands the whole document before it yields the first quad,
+so a long prefix that is used often fills the memory.
 """
 
 from __future__ import annotations
@@ -12,19 +14,37 @@ from typing import Any, Final
 
 _MOST: Final = 100
 """Terms of a chain that is parsed."""
+_LONGEST: Final = 100_000_000
+"""Characters that the strings of a document may have without abbreviations: ten times those of the largest one."""
 _SMALL: Final = 1_000
-"""Bytes of a document that cannot contain a long chain."""
-_CONTEXT: Final = re.compile(
-    '"' + "".join(rf"(?:{letter}|\\u{ord(letter):04x})" for letter in "@context") + r'"\s*:\s*', re.IGNORECASE
-)
-"""The key of a context, with or without escapes."""
+"""Characters of a document that is harmless."""
 
 
-def has_long_chain(document: str) -> bool:
-    """Return whether a context of a JSON-LD document has a long chain of terms, or a circle of them."""
+def _key(name: str) -> str:
+    """Return an expression for a member of a JSON object, with or without escapes."""
+    return '"' + "".join(rf"(?:{letter}|\\u{ord(letter):04x})" for letter in name) + r'"\s*:\s*'
+
+
+_CONTEXT: Final = re.compile(_key("@context"), re.IGNORECASE)
+_ID: Final = re.compile(_key("@id") + r'"([^"]*)', re.IGNORECASE)
+
+
+def context_fault(document: str) -> str:
+    """Return why a JSON-LD document should not be parsed; empty if it may be."""
     if len(document) < _SMALL:
-        return False
-    return any(_is_long(context) for context in _contexts(document))
+        return ""
+    lengths: dict[str, int] = {}
+    """Of the terms of all contexts, without abbreviations. Where it is not exact, it is too high."""
+    for context in _contexts(document):
+        if not _expand(context, lengths):
+            return "the terms of a context refer to each other in a long chain; write IRIs instead"
+    longest = max([*lengths.values(), *(len(match[1]) for match in _ID.finditer(document))], default=0)
+    if longest * document.count('"') // 2 > _LONGEST:
+        return (
+            f"its strings may have more than {_LONGEST:,} characters without abbreviations; send it in parts, or use "
+            "shorter IRIs"
+        )
+    return ""
 
 
 def _contexts(document: str) -> Iterator[dict[str, Any]]:
@@ -54,33 +74,36 @@ def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_long(context: dict[str, Any]) -> bool:
-    """Return whether terms are left after those have been removed `_MOST` times that refer to no other term."""
-    if len(context) <= _MOST:
-        return False
+def _expand(context: dict[str, Any], lengths: dict[str, int]) -> bool:
+    """Add the lengths of the terms of a context. Returns whether no chain of them is long.
+
+    Terms that refer to no other one come first, then those that refer to these, and so on.
+    """
+    strings = {term: _strings(term, definition) for term, definition in context.items()}
+    references = {term: _names(texts) & context.keys() - {term} for term, texts in strings.items()}
     users: dict[str, list[str]] = {}
-    left: dict[str, int] = {}
-    """Terms that refer to others, with the number of these."""
-    for term, definition in context.items():
-        others = _references(term, definition, context)
-        if others:
-            left[term] = len(others)
+    left = {term: len(others) for term, others in references.items()}
+    for term, others in references.items():
         for other in others:
             users.setdefault(other, []).append(term)
-    removed = [term for term in context if term not in left]
+    ready = [term for term, number in left.items() if not number]
     for _ in range(_MOST):
         following: list[str] = []
-        for user in (user for term in removed for user in users.get(term, ())):
-            left[user] -= 1
-            if not left[user]:
-                del left[user]
-                following.append(user)
-        removed = following
-    return bool(left)
+        for term in ready:
+            del left[term]
+            own = max(map(len, strings[term]), default=0)
+            others = (_names(strings[term]) - {term}) & lengths.keys()
+            lengths[term] = own + max((lengths[name] for name in others), default=0)
+            for user in users.get(term, ()):
+                left[user] -= 1
+                if not left[user]:
+                    following.append(user)
+        ready = following
+    return not left
 
 
-def _references(term: str, definition: object, context: dict[str, Any]) -> set[str]:
-    """Return the other terms of the context that a definition needs, whole or as a prefix."""
+def _strings(term: str, definition: object) -> list[str]:
+    """Return the strings of a definition; those of a context in it are its own."""
     texts = [term]
     waiting = [definition]
     while waiting:
@@ -91,5 +114,9 @@ def _references(term: str, definition: object, context: dict[str, Any]) -> set[s
             waiting.extend(value for key, value in each.items() if key != "@context")
         elif isinstance(each, list):
             waiting.extend(each)
-    names = {name for text in texts for name in (text, text.partition(":")[0])}
-    return {name for name in names if name != term and name in context}
+    return texts
+
+
+def _names(texts: list[str]) -> set[str]:
+    """Return the terms to which strings may refer, whole or as a prefix."""
+    return {name for text in texts for name in (text, text.partition(":")[0])}

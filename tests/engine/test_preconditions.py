@@ -151,11 +151,11 @@ def test_permissions_come_before_conditions():
 def test_a_watch_ends_with_its_request():
     engine = new_engine()
     watch = engine.preconditions.watch(G)
-    assert engine.preconditions.watched
+    assert engine.preconditions.watches
     del watch
     gc.collect()
     run(engine, MINE)
-    assert not engine.preconditions.watched
+    assert not engine.preconditions.watches
 
 
 def test_watches_are_compared_by_identity():

@@ -8,7 +8,7 @@ import pytest
 
 from edge.gates.http.rdf_body import read_graph
 from edge.protocol.errors import InvalidRequest, TooLarge
-from edge.protocol.json_ld_contexts import has_long_chain
+from edge.protocol.json_ld_contexts import context_fault
 from edge.protocol.parsed_quads import LONGEST
 
 PREFIX = "http://example.org/" + "a" * 200_000
@@ -44,7 +44,7 @@ def test_contexts_in_use_are_read():
     terms = {f"t{number}": {"@id": f"p:{number}", "@type": "xsd:date"} for number in range(3_000)}
     context = {**terms, "p": "http://example.org/", "xsd": "http://www.w3.org/2001/XMLSchema#"}
     document = json.dumps({"@context": context, "@id": "urn:s", "t7": "2026-11-28"})
-    assert not has_long_chain(document)
+    assert not context_fault(document)
     assert len(read_graph(document, "application/ld+json", "urn:base")) == 1
     assert len(read_graph(chain(50), "application/ld+json", "urn:base")) == 1
 
@@ -54,6 +54,37 @@ def test_terms_that_are_long_without_their_prefix_are_refused(term):
     objects = ", ".join(term.format(number) for number in range(USES))
     with pytest.raises(TooLarge, match="without abbreviations"):
         read_graph(f"@prefix p: <{PREFIX}> . <urn:s> <urn:p> {objects} .", "text/turtle", "urn:base")
+
+
+MANY = range(500)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"@context": {"p": PREFIX}, "@id": "urn:s", "urn:p": [{"@id": f"p:{n}"} for n in MANY]},
+        {"@context": {"p": PREFIX}, "@id": "urn:s", **{f"p:{n}": 1 for n in MANY}},
+        {"@context": {"@vocab": PREFIX}, "@id": "urn:s", **{f"p{n}": 1 for n in MANY}},
+        {"@context": {"p": PREFIX, **{f"t{n}": f"p:{n}" for n in MANY}}, "@id": "urn:s", "t1": "x"},
+        {"@context": {"@base": PREFIX}, "@graph": [{"@id": f"#{n}", "urn:p": 1} for n in MANY]},
+        {"@id": PREFIX, **{f"urn:p{n}": 1 for n in range(1_500)}},
+        {"@context": {f"p{n}": f"p{n + 1}:{'a' * 3_000}" for n in range(80)}, **{f"p0:{n}": 1 for n in MANY}},
+        [
+            {"@context": {"p": "http://example.org/" + "a" * 100_000, "q": "p:" + "b" * 100_000}},
+            {"@context": {"r": "q:" + "c" * 100_000}, "@id": "urn:s", **{f"r:{n}": 1 for n in MANY}},
+        ],
+    ],
+    ids=["values", "names", "vocabulary", "terms", "base", "subject", "chain", "several contexts"],
+)
+def test_json_ld_that_is_long_without_abbreviations_is_refused(document):
+    with pytest.raises(InvalidRequest, match="without abbreviations"):
+        read_graph(json.dumps(document), "application/ld+json", "urn:base")
+
+
+def test_many_objects_with_the_same_context_are_read():
+    context = {"ex": "http://example.org/", "name": "ex:name", "age": {"@id": "ex:age", "@type": "ex:years"}}
+    objects = [{"@context": context, "@id": f"ex:{n}", "name": "x", "age": n} for n in range(5_000)]
+    assert len(read_graph(json.dumps(objects), "application/ld+json", "urn:base")) == 10_000
 
 
 def test_a_triple_that_is_repeated_counts_once():

@@ -22,13 +22,10 @@ class Preconditions:
 
     def __init__(self, graph: LiveGraph) -> None:
         self._graph = graph
-        self._watches: list[weakref.ref[GraphWatch]] = []
-        """Weak references: a watch ends with its request, even if its client disconnects."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether `note` must be called for each change of the graph."""
-        return bool(self._watches)
+        self.watches: list[weakref.ref[GraphWatch]] = []
+        """Weak references: a watch ends with its request, even if its client disconnects. While there are any, `note`
+        must be called for each change of the graph.
+        """
 
     def watch(self, graph: str) -> GraphWatch:
         """Begin to watch a graph. No transaction may be uncommitted.
@@ -36,8 +33,8 @@ class Preconditions:
         Then a query that begins later reads the present state of the graph, or a later one.
         """
         watch = GraphWatch(graph)
-        self._watches = [each for each in self._watches if each() is not None]
-        self._watches.append(weakref.ref(watch))
+        self.watches = [each for each in self.watches if each() is not None]
+        self.watches.append(weakref.ref(watch))
         return watch
 
     def check(self, condition: Precondition) -> None:
@@ -52,12 +49,12 @@ class Preconditions:
 
     def note(self, transaction: Transaction) -> None:
         """Mark the watches of the graphs that a transaction has changed, created or dropped."""
-        self._watches = [each for each in self._watches if each() is not None]
-        if not self._watches:
+        self.watches = [each for each in self.watches if each() is not None]
+        if not self.watches:
             return
         ids = {quad[3] for quad in transaction.quads} if transaction.ids is None else set(transaction.ids[3])
         names = {self._name(each) for each in ids | transaction.graphs.keys()}
-        for each in self._watches:
+        for each in self.watches:
             watch = each()
             if watch is not None and watch.graph in names:
                 watch.changed = True

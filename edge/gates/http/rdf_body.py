@@ -10,7 +10,7 @@ import pyoxigraph as ox
 
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
-from edge.protocol.json_ld_contexts import has_long_chain
+from edge.protocol.json_ld_contexts import context_fault
 from edge.protocol.nested_terms import is_nested
 from edge.protocol.nesting import is_deep
 from edge.protocol.parsed_quads import bounded
@@ -60,8 +60,8 @@ def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
     try:
         if is_deep(encoded, form):
             raise InvalidRequest("The body has too many levels; put fewer objects, arrays or elements into each other")
-        if form == ox.RdfFormat.JSON_LD and has_long_chain(text):
-            raise InvalidRequest("The terms of a context refer to each other in a long chain; write IRIs instead")
+        if form == ox.RdfFormat.JSON_LD and (fault := context_fault(text)):
+            raise InvalidRequest(f"The body cannot be read: {fault}")
         # Each quad once: a short body can repeat one a million times.
         quads = dict.fromkeys(bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True)))
     except (SyntaxError, ValueError) as error:
