@@ -36,6 +36,8 @@ KNOWN: Final = {
 }
 """IRI by prefix that SPARQL may use without a declaration."""
 
+_LONG: Final = 100_000
+"""Characters from which the text is searched without its tokens."""
 _LARGEST: Final = 4 * 1024 * 1024
 """Characters of a text that is searched for undeclared prefixes."""
 
@@ -46,11 +48,12 @@ def declarations(sparql: str) -> str:
     "" for a text that is not a query or update, whose errors the gateway explains, and for a continuous query over
     streams, which begins with REGISTER. Texts of more than 4 MiB are not searched.
     """
-    # The tokenizer takes a second for a megabyte. Most texts do not need it, and large ones are generated.
+    # The tokenizer takes a second for a megabyte. Long texts are generated, so what looks like a declaration is one.
     candidates = [
         prefix
         for prefix in KNOWN
-        if f"{prefix}:" in sparql and not re.search(rf"\bprefix\s+{prefix}:", sparql, re.IGNORECASE)
+        if f"{prefix}:" in sparql
+        and not (len(sparql) > _LONG and re.search(rf"\bprefix\s+{prefix}:", sparql, re.IGNORECASE))
     ]
     if not candidates or len(sparql) > _LARGEST:
         return ""

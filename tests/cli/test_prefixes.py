@@ -23,6 +23,8 @@ XSD = f"PREFIX xsd: <{KNOWN['xsd']}> "
         ("SELECT * { ?s sosa:hasResult ?r FILTER(?v = xsd:integer('1')) ?o sosa:x 1 }", SOSA + XSD),
         ("SELECT * { ?s ?p '1'^^xsd:integer }", XSD),
         (f"{SOSA}SELECT * {{ ?s sosa:hasResult ?r }}", ""),
+        ("# PREFIX sosa: <urn:x>\nSELECT * { ?s sosa:hasResult ?r }", SOSA),
+        ("SELECT * { ?s sosa:hasResult 'PREFIX sosa: ' }", SOSA),
         ("prefix sosa: <http://mine/> SELECT * { ?s sosa:hasResult ?r }", ""),
         ("SELECT * { ?s ?p 'sosa:x' } # xsd:integer", ""),
         ("SELECT * { ?s ?p <sosa:x> }", ""),

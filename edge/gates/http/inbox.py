@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edge.engine.admission.byte_quota import Charge
-from edge.engine.requests import Answer, QueryRequest, UpdateOutcome, UpdateRequest
+from edge.engine.requests import Answer, Precondition, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import check
 from edge.gates.http.body import CHARGE, content_type, read_text
@@ -114,9 +114,8 @@ class Inboxes:
         return Response(found.content, headers={**headers, "Content-Type": with_charset(media_type)})
 
     async def _listing(self, address: InboxAddress, access: Access, base: str, media_type: str) -> Representation:
-        inbox = ox.NamedNode(address.inbox)
         # Clients with the right to change the inbox can add other entries by SPARQL: they are bounded, and left out.
-        text = f"SELECT ?n {{ GRAPH {inbox} {{ {inbox} {_CONTAINS} ?n }} }} LIMIT {2 * self.settings.max_notifications}"
+        text = f"SELECT ?n {{ {_entries(address)} }} LIMIT {2 * self.settings.max_notifications}"
 
         def read(answer: Answer) -> Representation:
             graphs = (row[0] for row in answer)  # type: ignore[union-attr]  # the rows of a SELECT
@@ -179,20 +178,26 @@ class Inboxes:
         return Response(status_code=201, headers={"Location": url})
 
     async def _delete(self, address: InboxAddress, access: Access, conditions: Conditions) -> Response:
+        condition = None
         if conditions.given:
             _check_readable(address, access)
+            # In this order: the writer then refuses the update if the notification has changed since it was read.
+            watch = await result(self.engine.watch(address.graph, access, self.source))
             conditions.check(await self._notification(address, access, lambda reader: reader.tags))
+            condition = Precondition(address.graph, watch=watch)
         inbox, graph = ox.NamedNode(address.inbox), ox.NamedNode(address.graph)
         text = f"DROP SILENT GRAPH {graph} ; DELETE DATA {{ GRAPH {inbox} {{ {inbox} {_CONTAINS} {graph} }} }}"
-        outcome = await self._update(address, access, text)
+        outcome = await self._update(address, access, text, condition)
         if not outcome.dropped and not outcome.removed:
             raise _not_found()
         return Response(status_code=204)
 
-    async def _update(self, address: InboxAddress, access: Access, text: str) -> UpdateOutcome:
+    async def _update(
+        self, address: InboxAddress, access: Access, text: str, condition: Precondition | None = None
+    ) -> UpdateOutcome:
         # The text reads the list only. Without a limit of reading the engine evaluates it 20 times as fast.
         access = replace(access, read=None, write=frozenset({address.inbox, address.graph}))
-        update = UpdateRequest(text, access=access, source=self.source)
+        update = UpdateRequest(text, access=access, source=self.source, condition=condition)
         (outcome,) = await shielded(self.engine.update([update]))
         return outcome
 
@@ -208,9 +213,15 @@ def _insertion(body: str, media_type: str, url: str, address: InboxAddress, most
     inbox, graph = ox.NamedNode(address.inbox), ox.NamedNode(address.graph)
     return (
         f"INSERT {{ GRAPH {graph} {{\n{lines}}} GRAPH {inbox} {{ {inbox} {_CONTAINS} {graph} }} }} WHERE {{ "
-        f"{{ SELECT (COUNT(?n) AS ?number) {{ GRAPH {inbox} {{ {inbox} {_CONTAINS} ?n }} }} }} "
+        f"{{ SELECT (COUNT(?n) AS ?number) {{ {_entries(address)} }} }} "
         f"FILTER(?number < {most}) }}"
     )
+
+
+def _entries(address: InboxAddress) -> str:
+    """Return the pattern of the notifications ?n in the list of an inbox."""
+    inbox = ox.NamedNode(address.inbox)
+    return f'GRAPH {inbox} {{ {inbox} {_CONTAINS} ?n }} FILTER(STRSTARTS(STR(?n), "{address.inbox}:"))'
 
 
 def _container(url: str, urls: list[str]) -> Iterator[ox.Triple]:
