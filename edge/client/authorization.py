@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from edge.client.errors import NoAnswer
-from edge.protocol.addresses import keeps_secrets
+from edge.protocol.addresses import is_loopback, keeps_secrets
 
 TokenSource = Callable[[], str | Awaitable[str]]
 """Returns a token (without the word `Bearer`). A plain function runs in its own thread, so it may block."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayToken:
+    """`TokenSource` for the gateway only: for servers of this machine, and for one other host."""
+
+    token: str = field(repr=False)
+    host: str = ""
+    """Host name of the gateway in lower case; "" if it runs on this machine."""
+
+    def __call__(self) -> str:
+        """Return the token."""
+        return self.token
+
+    def goes_to(self, url: str) -> bool:
+        """Return whether the server of a URL gets the token."""
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:
+            return False
+        return is_loopback(host) or (bool(host) and host == self.host)
 
 
 class Authorization:
@@ -21,10 +45,9 @@ class Authorization:
         self._value: str | None = None
         self._lock = asyncio.Lock()
 
-    @property
-    def required(self) -> bool:
-        """Whether requests carry a token."""
-        return self._source is not None
+    def goes_to(self, url: str) -> bool:
+        """Return whether requests to this URL carry the token."""
+        return self._source is not None and (not isinstance(self._source, GatewayToken) or self._source.goes_to(url))
 
     async def value(self) -> str | None:
         """Return `Bearer ...`, or None for a client without tokens. Concurrent callers are served in order.
@@ -54,6 +77,17 @@ def check_encrypted(url: str) -> None:
     """Raise `ValueError` if others could read a token on the way to this URL."""
     if not keeps_secrets(url):
         raise ValueError(f"{url} is not encrypted: others could read the token on the way; use https and wss")
+
+
+def without_token(text: str) -> str:
+    """Return the text of a WebSocket message, `{kind: members}`, without its token."""
+    return json.dumps(
+        {
+            kind: {name: value for name, value in members.items() if name != "authorization"}
+            for kind, members in json.loads(text).items()
+        },
+        ensure_ascii=False,
+    )
 
 
 async def _called(source: TokenSource) -> str:

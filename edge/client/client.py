@@ -79,14 +79,13 @@ class Client:
         if address is None:
             address = found_address(self._options) if endpoints is None else address_of(endpoints, self._options)
         self._address = address
-        if self._options.token is not None:
-            for url in (self.endpoints.query, self.endpoints.update, self.endpoints.subscribe):
-                check_encrypted(url)
+        for url in filter(connections.authorization.goes_to, self.endpoints.urls):
+            check_encrypted(url)
         self._socket = self._connections.socket(self._address)
         self._over_socket = OverSocket(self._socket.link)
         self._over_http = OverHttp(self._connections.http, self._address.endpoints)
         self._over = over
-        self._gateway: bool | None = None  # whether the broker is a gateway; None: not known yet
+        self._gateway = False  # whether the broker is known to be a gateway
         self._asking = asyncio.Lock()  # only one request finds out
         self._turn = asyncio.Lock()  # held by the update that is being sent
         self._failure = ""  # last logged reason: a reason is logged once, not at each attempt
@@ -328,9 +327,10 @@ class Client:
         return await self._transport(attempt)
 
     async def _is_gateway(self, attempt: RequestAttempt) -> bool:
-        if self._gateway is None:
+        # Only a positive answer is kept: a gateway behind a proxy, or one that starts, may deny it at first.
+        if not self._gateway:
             async with self._asking:  # asyncio locks are fair: requests keep their order
-                if self._gateway is None:
+                if not self._gateway:
                     try:
                         self._gateway = await self._connections.http.is_gateway(
                             self.endpoints, attempt, any_socket=self._address.named_by_gateway

@@ -18,7 +18,7 @@ class Connections:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.authorization = Authorization(options.token)
-        self.http = Http(options.tls, options.timeout)
+        self.http = Http(options.tls, options.timeout, self.authorization)
         self._sockets: dict[str, ClientSubscriptions] = {}
 
     def socket(self, address: Address) -> ClientSubscriptions:

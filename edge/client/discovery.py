@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import logging
 import os
 import re
 import ssl
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from edge.client.authorization import GatewayToken
 from edge.client.endpoints import Endpoints, host_and_port
 from edge.client.errors import BadAnswer, NoAnswer
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.options import Options
 from edge.protocol.addresses import is_loopback
 
@@ -25,7 +29,9 @@ _AUTHORITIES: Final = "SSL_CERT_FILE"
 _FILE: Final = "endpoints.json"
 """File in the data directory of a running gateway with URL by service."""
 _TIMEOUT: Final = 5.0
-"""Seconds to wait for the addresses of a gateway."""
+"""Seconds for the whole answer with the addresses of a gateway."""
+
+_log = logging.getLogger("edge.client")
 
 
 class Address(Protocol):
@@ -96,6 +102,10 @@ class UrlAddress:
             good = False
         if not good:
             raise ValueError(f'"{url}" is not an address such as http://127.0.0.1:8000')
+        if parts.netloc and parts.path:
+            root = f"{parts.scheme}://{parts.netloc}"
+            raise ValueError(f'"{url}" has a path. Give the address of the gateway without it, such as {root}')
+        base = urlunsplit(parts)  # with the scheme in lower case
         self._base = base
         self._tls = tls
         # The port is unknown until the gateway has answered.
@@ -112,14 +122,14 @@ class UrlAddress:
         return self._known
 
     def subscribe_url(self, last: str) -> str:
-        """Ask the gateway. The host is that of the given URL, so that a token cannot go to another one."""
+        """Ask the gateway. The host is that of the given URL, so that a token cannot go to another one.
+
+        Call it on a thread without a running event loop.
+        """
         url = f"{self._base}/api/endpoints"
-        # No redirects and no proxies, as for requests. Without TLS, httpx need not load the authorities.
-        verify = url.startswith("https:") if self._tls is None else self._tls
-        try:
-            response = httpx.get(url, verify=verify, timeout=_TIMEOUT, trust_env=False)
-        except httpx.TransportError as error:
-            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
+        # An event loop, because the timeouts of synchronous requests apply to each read, not to the whole answer.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            response = runner.run(self._get(url))
         service = urlsplit(self._known.subscribe).scheme
         try:
             found = urlsplit(json.loads(response.content)[service] if response.is_success else "")
@@ -134,11 +144,26 @@ class UrlAddress:
         self._known = dataclasses.replace(self._known, subscribe=f"{service}://{host}:{port}{found.path}")
         return self._known.subscribe
 
+    async def _get(self, url: str) -> httpx.Response:
+        # No redirects and no proxies, as for requests. Without TLS, httpx need not load the authorities.
+        verify = urlsplit(url).scheme == "https" if self._tls is None else self._tls
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT),
+                httpx.AsyncClient(verify=verify, timeout=None, trust_env=False) as client,  # noqa: S113 - see above
+                client.stream("GET", url, headers=PLAIN) as response,
+            ):
+                return await read_body(response, ENDPOINTS_BYTES)
+        except TimeoutError:
+            raise NoAnswer(f"no connection to {url}: no answer within {_TIMEOUT:g} s", sent=False) from None
+        except httpx.TransportError as error:
+            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
+
 
 class LocalAddress:
     """A gateway of this machine: the endpoints file of its data directory, read at each attempt to connect.
 
-    A file without addresses of this machine does not count. Without a file, the addresses are those of `default`.
+    Without a file, the addresses are those of `default`. A file that names another machine is logged and ignored.
     """
 
     changes = True
@@ -147,6 +172,7 @@ class LocalAddress:
     def __init__(self, data_dir: Path, default: Endpoints) -> None:
         self._file = data_dir / _FILE
         self._default = default
+        self._reported = ""
 
     @property
     def key(self) -> str:
@@ -161,15 +187,26 @@ class LocalAddress:
             found = Endpoints(f"{base}/query", f"{base}/update", services["ws"])
         except (LookupError, ValueError):
             return self._default
-        return (
-            found
-            if all(is_loopback(host_and_port(url)[0]) for url in (found.query, found.subscribe))
-            else self._default
-        )
+        for url, service in ((found.query, "http"), (found.subscribe, "ws")):
+            if not is_loopback(host_and_port(url)[0]):
+                self._report(services[service])
+                return self._default
+        return found
 
     def subscribe_url(self, last: str) -> str:
         """Return the address in the file."""
         return self.endpoints().subscribe
+
+    def _report(self, url: str) -> None:
+        """Log an address of another machine, once: the file is read for each request."""
+        if url != self._reported:
+            self._reported = url
+            _log.warning(
+                "%s names %s, which is not a loopback address, and is ignored; set EDGE_URL to the address of the "
+                "gateway to use it",
+                self._file,
+                url,
+            )
 
 
 def address_of(where: Endpoints | str, options: Options) -> Address:
@@ -194,13 +231,14 @@ def found_address(options: Options, default: Endpoints | None = None) -> Address
 def with_environment(options: Options) -> Options:
     """Return options with the token of `EDGE_TOKEN` and the authorities of `SSL_CERT_FILE`, if they have no others.
 
+    The token is for the host of `EDGE_URL` and for this machine. Brokers of profiles on other machines do not get it.
     Raises `ValueError` if the variable does not hold a token. The message does not repeat its value.
     """
     token = os.environ.get(TOKEN, "").strip()
     if re.fullmatch(r"[!-~]*", token) is None:  # RFC 6750, section 2.1; a line break would begin another header field
         raise ValueError(f"the value of {TOKEN} is not a token")
     if token and options.token is None:
-        options = dataclasses.replace(options, token=lambda: token)
+        options = dataclasses.replace(options, token=GatewayToken(token, _host(os.environ.get(URL, ""))))
     if options.tls is None and os.environ.get(_AUTHORITIES):
         options = dataclasses.replace(options, tls=ssl.create_default_context())
     return options
@@ -217,6 +255,14 @@ def _services(file: Path) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return {str(name): str(url) for name, url in found.items()} if isinstance(found, dict) else {}
+
+
+def _host(url: str) -> str:
+    """Return the host name of a URL in lower case; "" if it is not valid."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _data_dir() -> Path:

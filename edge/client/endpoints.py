@@ -29,6 +29,11 @@ class Endpoints:
         if self.update_method == "GET":
             raise ValueError("updates are not sent with GET")
 
+    @property
+    def urls(self) -> tuple[str, str, str]:
+        """URLs of the three services."""
+        return self.query, self.update, self.subscribe
+
     @classmethod
     def at(cls, host: str, *, http_port: int = 8000, ws_port: int = 9000) -> Endpoints:
         """Return the endpoints of a gateway on another machine, with the default paths."""

@@ -92,8 +92,13 @@ def publication(
     place_triple = f" ; sosa:hasFeatureOfInterest {iris['place']}" if place is not None else ""
     unit_triple = f" ; qudt:unit {iris['unit']}" if unit is not None else ""
     old_unit = " ?known qudt:unit ?oldUnit ." if unit is not None else ""
-    # A result that exists keeps its IRI: the gateway's mappings and other clients refer to it.
+    place_row = f" (sosa:hasFeatureOfInterest {iris['place']})" if place is not None else ""
+    # The first operation removes other sensors, properties and places. Within the second one, these rows would
+    # multiply those of the result. A result that exists keeps its IRI: mappings and other clients refer to it.
     return f"""{_PREFIXES}
+DELETE {{ {about} ?link ?gone }} WHERE {{
+  VALUES (?link ?kept) {{ (sosa:madeBySensor {iris["sensor"]}) (sosa:observedProperty {iris["property"]}){place_row} }}
+  {about} ?link ?gone FILTER(!sameTerm(?gone, ?kept)) }} ;
 DELETE {{ ?known qudt:numericValue ?old .{old_unit} ?instant time:inXSDDateTimeStamp ?before }}
 INSERT {{ {about} a sosa:Observation ; sosa:madeBySensor {iris["sensor"]} ; sosa:observedProperty {iris["property"]} ;
     sosa:hasResult ?result{place_triple} .

@@ -13,8 +13,10 @@ import httpx
 import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated
+from edge.client.authorization import Authorization, check_encrypted
 from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
 from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, RequestAttempt, RequestText
 
@@ -28,8 +30,9 @@ Parameters = list[tuple[str, str]]
 class Http:
     """HTTP connection pool for all servers."""
 
-    def __init__(self, tls: ssl.SSLContext | None, timeout: float) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, timeout: float, authorization: Authorization) -> None:
         """`timeout`: seconds after which a request is aborted, even if the caller sets no deadline."""
+        self._authorization = authorization
         self._tls = tls
         self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
@@ -53,10 +56,17 @@ class Http:
         *,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
+        limit_bytes: int | None = None,
     ) -> httpx.Response:
-        """Send a request and return the response if it is a success. Raises `Refused`, `NoAnswer`, `Closed`."""
+        """Send a request and return the response if it is a success. Raises `Refused`, `NoAnswer`, `Closed`.
+
+        `limit_bytes`: maximum length of the body; raises `BadAnswer` for a longer one. Raises `ValueError` if the
+        token would go to another machine without encryption.
+        """
         headers = dict(headers or {})
-        if attempt.authorization is not None:
+        # For each request, because the address may have changed since the client was created.
+        if attempt.authorization is not None and self._authorization.goes_to(url):
+            check_encrypted(url)
             headers["Authorization"] = attempt.authorization
         if self._closed:  # the request waited for its turn until then, and httpx would raise a RuntimeError
             raise Closed("the client was closed")
@@ -73,7 +83,7 @@ class Http:
         try:
             async with limit:
                 self._unanswered.add(limit)
-                response = await self._client.send(request)
+                response = await read_body(await self._client.send(request, stream=True), limit_bytes)
         except _NOT_SENT as error:
             raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
         except (httpx.TransportError, TimeoutError) as error:
@@ -101,10 +111,13 @@ class Http:
         if host != subscribe_host:
             return False
         try:
-            response = await self.send("GET", sibling(endpoints.update, "/api/endpoints"), attempt)
+            asked = sibling(endpoints.update, "/api/endpoints")
+            response = await self.send("GET", asked, attempt, headers=PLAIN, limit_bytes=ENDPOINTS_BYTES)
         except Refused as error:
             if error.status_code in (401, 503):  # the token is rejected, or the broker starts: the answer is still open
                 raise
+            return False
+        except BadAnswer:  # too long for a gateway
             return False
         url = _object(response, lenient=True).get("ws")
         if not isinstance(url, str) or not url.startswith(("ws://", "wss://")):

@@ -10,11 +10,12 @@ import logging
 import math
 from collections import deque
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from edge.client.authorization import Authorization, check_encrypted
+from edge.client.authorization import Authorization, check_encrypted, without_token
 from edge.client.errors import RETRY_LATER, BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused
 from edge.client.options import Options
 from edge.client.pending_requests import Message, PendingRequest
@@ -262,14 +263,14 @@ class WebSocketClient:
             return
         try:
             url = await asyncio.to_thread(locate, self.url)
-            if self._authorization.required:
+            if self._authorization.goes_to(url):
                 check_encrypted(url)
         except Exception as error:
             raise NoConnection(self.url, f"no address: {error}", cause=error) from error
         self.url = url
 
     async def _headers(self) -> dict[str, str]:
-        value = await self._authorization.value()
+        value = await self._authorization.value() if self._authorization.goes_to(self.url) else None
         return {} if value is None else {"Authorization": value}
 
     async def _serve(self, socket: ClientConnection) -> None:
@@ -301,7 +302,9 @@ class WebSocketClient:
                     call = self._outgoing.popleft()
                     if not call.answer.done():
                         call.sent = True
-                        await socket.send(call.text)
+                        # The request may be older than the current address, which the token is not for.
+                        allowed = self._authorization.goes_to(self.url)
+                        await socket.send(call.text if allowed else without_token(call.text))
                 self._wake.clear()
                 await self._wake.wait()
 
@@ -389,4 +392,4 @@ def _close_reason(error: Exception) -> str:
 
 def _tls(url: str, options: Options) -> dict[str, Any]:
     """Return the TLS argument of `connect`, which allows none for a plain connection."""
-    return {} if options.tls is None or not url.startswith("wss:") else {"ssl": options.tls}
+    return {} if options.tls is None or urlsplit(url).scheme != "wss" else {"ssl": options.tls}

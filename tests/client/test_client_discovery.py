@@ -6,13 +6,27 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import threading
 
 import pytest
 
-from edge.client import Application, BadAnswer, Client, Endpoints, NoAnswer, NoConnection, Options, Refused, explain
+from edge.client import (
+    Application,
+    BadAnswer,
+    Brokers,
+    Client,
+    Endpoints,
+    NoAnswer,
+    NoConnection,
+    Options,
+    Refused,
+    Unsupported,
+    explain,
+)
 from edge.client.discovery import LocalAddress, UrlAddress
 from edge.jsap import Profile
+from edge.security import certificates
 from tests.support.waiting import PATIENCE
 
 LAMP = "INSERT DATA { <urn:lamp> <urn:is> 'on' }"
@@ -122,6 +136,29 @@ def test_an_address_without_a_scheme_in_the_environment_is_refused(monkeypatch):
         Client()
 
 
+@pytest.mark.parametrize("url", ["https://gateway.example/edge", "http://127.0.0.1:8000/query", "HTTP://h/a"])
+def test_an_address_with_a_path_is_refused(url, monkeypatch):
+    with pytest.raises(ValueError, match=r"has a path.*such as https?://"):
+        Client(url)
+    monkeypatch.setenv("EDGE_URL", url)
+    with pytest.raises(ValueError, match=r"has a path"):
+        Brokers(find_gateway=True)
+
+
+def test_a_file_with_an_address_of_another_machine_is_reported_once(tmp_path, caplog):
+    file = tmp_path / "endpoints.json"
+    file.write_text('{"http": "http://192.168.7.7:8000", "ws": "ws://192.168.7.7:9000/subscribe"}')
+    address = LocalAddress(tmp_path, Endpoints())
+    for _ in range(3):
+        assert address.endpoints() == Endpoints()
+    (record,) = caplog.records
+    assert "endpoints.json names http://192.168.7.7:8000" in record.message
+    assert "set EDGE_URL" in record.message
+    file.write_text('{"http": "http://127.0.0.1:1", "ws": "ws://192.168.7.8:9000/subscribe"}')
+    address.endpoints()
+    assert "names ws://192.168.7.8:9000/subscribe" in caplog.records[1].message
+
+
 @contextlib.contextmanager
 def _server(answer=None):
     """Yield the URL of a server that gives one connection this answer; None: that never answers."""
@@ -187,11 +224,80 @@ def test_a_value_that_is_not_a_token_is_refused_without_repeating_it(monkeypatch
     Application(profile())
 
 
+@contextlib.contextmanager
+def _endless_server(begin, piece):
+    """Yield the URL of a server that sends `begin`, and then pieces until the client disconnects."""
+    ended = threading.Event()
+
+    def respond():
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(begin)
+            while not ended.wait(0.01):
+                connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=respond)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        ended.set()
+        thread.join()
+
+
+BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+
+
+@pytest.mark.parametrize("begin", [BODY, b"HTTP/1.1 200 OK\r\nX-Slow: "], ids=["body", "header"])
+def test_a_slow_answer_with_the_addresses_has_a_time_limit(monkeypatch, begin):
+    monkeypatch.setattr("edge.client.discovery._TIMEOUT", 0.2)
+    with _endless_server(begin, b" ") as url, pytest.raises(NoAnswer, match=r"no answer within 0\.2 s"):
+        UrlAddress(url).subscribe_url("")
+
+
+def test_a_long_answer_is_not_one_with_addresses():
+    with _endless_server(BODY, b" " * 10_000) as url, pytest.raises(BadAnswer, match="more than 64 KiB"):
+        UrlAddress(url).subscribe_url("")
+
+
+async def test_a_long_answer_is_not_one_of_a_gateway():
+    with _endless_server(BODY, b" " * 10_000) as url:
+        async with Client(Endpoints(f"{url}/query", f"{url}/update", f"{url.replace('http', 'ws')}/")) as client:
+            with pytest.raises(Unsupported):
+                await client.timers()
+
+
+@contextlib.contextmanager
+def _tls_server(directory):
+    """Yield the port of a server with a certificate that no system trusts."""
+
+    def respond():
+        connection, _ = listener.accept()
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as encrypted:
+            encrypted.recv(65_536)
+            encrypted.sendall(_answer('{"wss": "wss://127.0.0.1:9443/subscribe"}'))
+
+    files = certificates.make(directory)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.server, files.server_key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=respond)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_the_certificate_of_a_gateway_is_checked(scheme, tmp_path):
+    """Also with a scheme in upper case (RFC 3986, section 3.1)."""
+    with _tls_server(tmp_path) as port, pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED"):
+        UrlAddress(f"{scheme}://127.0.0.1:{port}").subscribe_url("")
+
+
 async def test_a_server_that_does_not_answer_is_reported(monkeypatch):
     monkeypatch.setattr("edge.client.discovery._TIMEOUT", 0.2)
     with _server() as url:
         with pytest.raises(NoAnswer, match=r"no connection to \S+/api/endpoints: \w+"):
-            UrlAddress(url).subscribe_url("")
+            await asyncio.to_thread(UrlAddress(url).subscribe_url, "")
         async with Client(url, over="http", options=Options(timeout=0.2)) as client:
             with pytest.raises(NoAnswer, match=r"no answer from \S+/query: \w+"):
                 await client.ask("ASK {}")

@@ -107,6 +107,23 @@ async def test_an_observation_of_a_mapping_keeps_its_result(client):
     assert (found.value, found.unit) == (2, CELSIUS)
 
 
+async def test_published_links_replace_earlier_ones(client):
+    await client.publish(1, **CELLAR, place=f"{EX}house", observation="urn:o", time=NOON)
+    await client.update(
+        "PREFIX sosa: <http://www.w3.org/ns/sosa/> INSERT DATA { <urn:o> sosa:hasFeatureOfInterest <urn:old>, 'text' }"
+    )
+    other = {"sensor": f"{EX}spare", "property": f"{EX}heat"}
+    await client.publish(2, **other, observation="urn:o", time=NOON)
+    found = await client.observations()
+    assert {each.place for each in found} == {f"{EX}house", "urn:old", "text"}
+    assert {(each.sensor, each.property, each.value) for each in found} == {(f"{EX}spare", f"{EX}heat", 2)}
+    await client.publish(3, **other, place=f"{EX}attic", observation="urn:o", time=NOON)
+    (one,) = await client.observations()
+    assert one == Observation("urn:o", 3, f"{EX}spare", f"{EX}heat", f"{EX}attic", None, NOON)
+    done = await client.publish(3, **other, place=f"{EX}attic", observation="urn:o", time=NOON)
+    assert (done.added, done.removed) == (0, 0)
+
+
 async def test_odd_observations_of_other_clients_do_not_stop_the_program(client):
     await client.update(
         """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>

@@ -196,3 +196,27 @@ async def test_an_ended_subscription_is_repeated_for_temporary_errors(broker):
         with pytest.raises(Refused) as refused:
             await following(subscription)
         assert refused.value.status_code == 403
+
+
+async def test_only_the_answer_that_a_broker_is_a_gateway_is_kept():
+    """A server in front of the gateway denies it at first, for example while the gateway starts."""
+    answers = [(404, {}), (200, {"ws": "ws://127.0.0.1:9000/subscribe"}), (200, {"timers": []}), (200, {"timers": []})]
+    paths = []
+
+    async def respond(reader, writer):
+        paths.append((await reader.readuntil(b"\r\n\r\n")).split()[1].decode())
+        status, message = answers[len(paths) - 1]
+        body = json.dumps(message)
+        head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + body).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Client(Endpoints.at("127.0.0.1", http_port=port), over="http") as client:
+            with pytest.raises(Unsupported):
+                await client.timers()
+            assert await client.timers() == []
+            assert await client.timers() == []
+    assert paths == ["/api/endpoints", "/api/endpoints", "/timers", "/timers"]
