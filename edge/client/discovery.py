@@ -18,7 +18,7 @@ import httpx
 from edge.client.authorization import GatewayToken
 from edge.client.endpoints import Endpoints, host_and_port
 from edge.client.errors import BadAnswer, NoAnswer
-from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body, reason
 from edge.client.options import Options
 from edge.protocol.addresses import is_loopback
 
@@ -157,7 +157,7 @@ class UrlAddress:
         except TimeoutError:
             raise NoAnswer(f"no connection to {url}: no answer within {_TIMEOUT:g} s", sent=False) from None
         except httpx.TransportError as error:
-            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
+            raise NoAnswer(f"no connection to {url}: {reason(error)}", sent=False) from None
 
 
 class LocalAddress:

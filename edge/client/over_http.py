@@ -16,7 +16,7 @@ from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.authorization import Authorization, check_encrypted
 from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
 from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
-from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body, reason
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, RequestAttempt, RequestText
 
@@ -85,11 +85,11 @@ class Http:
                 self._unanswered.add(limit)
                 response = await read_body(await self._client.send(request, stream=True), limit_bytes)
         except _NOT_SENT as error:
-            raise NoAnswer(f"no connection to {url}: {str(error) or type(error).__name__}", sent=False) from None
+            raise NoAnswer(f"no connection to {url}: {reason(error)}", sent=False) from None
         except (httpx.TransportError, TimeoutError) as error:
             if self._closed:
                 raise Closed("the client was closed") from None
-            raise NoAnswer(f"no answer from {url}: {str(error) or type(error).__name__}", sent=True) from None
+            raise NoAnswer(f"no answer from {url}: {reason(error)}", sent=True) from None
         finally:
             self._unanswered.discard(limit)
         if response.is_success:

@@ -417,6 +417,8 @@ def test_a_running_gateway_restores_a_backup_and_starts_again(backup, tmp_path):
 
         wait_for(restored, what="the gateway has the restored data")
         assert httpx.get(f"{url}/health").json()["last_restart"]["reason"] == "restored"
+        # The gateway answers queries a moment before it keeps the restored files.
+        wait_for((place / "before-restore" / "note").exists, what="the old files")
         assert (place / "before-restore" / "note").read_text() == "2"
         assert not (place / ".restore").exists()
     finally:

@@ -112,7 +112,7 @@ async def test_a_state_is_compared_with_its_own_words(house: House, page, no_rul
     (listed,) = house.get("/api/rules")
     assert listed["keys"] == {"observation": DOOR, "equals": False, "for": "PT600S"}
     await page.wait_for(f"{names('#rules .mark')} === 'waiting'")
-    assert "sepa://rule/rule/" in await page.evaluate(names("#pending li b"))
+    await page.wait_for(f"{names('#pending li b')}.includes('sepa://rule/rule/')")
 
 
 async def test_a_mistake_in_the_text_is_marked_at_its_line(house: House, page, no_rules):

@@ -68,7 +68,9 @@ def alternatives(node: Node) -> list[Node]:
         return [join(choice) for choice in product(*parts)] if 1 < size <= MAX_ALTERNATIVES else [node]
     if isinstance(node, LeftJoin | Minus):
         return [replace(node, left=left) for left in alternatives(node.left)]
-    if isinstance(node, Filter | Extend | GraphPattern):
+    if isinstance(node, GraphPattern):
+        return [_in_graph(node.name, pattern) for pattern in alternatives(node.pattern)]
+    if isinstance(node, Filter | Extend):
         return [replace(node, pattern=pattern) for pattern in alternatives(node.pattern)]
     return [node]
 
@@ -118,9 +120,7 @@ class _Rewriter:
         if isinstance(node, OrderBy):
             return self.node(node.pattern)
         if isinstance(node, GraphPattern):
-            pattern = self.node(node.pattern)
-            # Its triple patterns name the graph. Without the node around them, they can be joined in any order.
-            return pattern if _anchored(pattern, node.name) else replace(node, pattern=pattern)
+            return _in_graph(node.name, self.node(node.pattern))
         if isinstance(node, Extend | Group | Project):
             return replace(node, pattern=self.node(node.pattern))
         if isinstance(node, Distinct):
@@ -164,6 +164,11 @@ def _filter(pattern: Node, conditions: tuple[Expression, ...]) -> Node:
     if isinstance(pattern, Filter):
         return Filter(pattern.pattern, pattern.conditions + conditions)
     return Filter(pattern, conditions)
+
+
+def _in_graph(name: Slot, pattern: Node) -> Node:
+    """Return a pattern in a graph: itself if it matches only there, so that its parts can be joined in any order."""
+    return pattern if _anchored(pattern, name) else GraphPattern(name, pattern)
 
 
 def _anchored(node: Node, name: Slot) -> bool:
