@@ -215,7 +215,9 @@ def test_both_languages_answer_the_questions_about_the_sample(town: Town) -> Non
     assert all(rows.values()), rows
 
 
-@pytest.mark.skipif(not all(file.exists() for file in RECORDED), reason="the recorded readings are absent")
+@pytest.mark.skipif(
+    not all(file.exists() for file in RECORDED), reason="the recorded readings are absent (../shared/data)"
+)
 def test_both_languages_answer_the_questions_about_recorded_readings(town: Town) -> None:
     rows = run(town, RECORDED, 6)
     assert all(rows.values()), rows
