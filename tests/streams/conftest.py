@@ -8,7 +8,7 @@ from edge.streams.store import StreamStore
 
 
 @pytest.fixture(autouse=True)
-def _stores_in_memory_are_closed(monkeypatch):
+def _stores_in_memory_are_closed():
     """Close what processors of a test leave open. Python 3.13 warns about each open database that is collected."""
     opened = []
     begin = StreamStore.__init__
@@ -18,7 +18,9 @@ def _stores_in_memory_are_closed(monkeypatch):
         if directory is None:
             opened.append(store)
 
-    monkeypatch.setattr(StreamStore, "__init__", opened_in_memory)
-    yield
+    # Not with the fixture, whose changes a test may undo.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamStore, "__init__", opened_in_memory)
+        yield
     for store in opened:
         store.close()
