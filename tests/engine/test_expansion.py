@@ -38,3 +38,10 @@ def test_a_long_abbreviation_may_be_used_seldom():
     engine = new_engine()
     update(engine, f"PREFIX p: <{LONG}> INSERT DATA {{ p:1 p:2 p:3 }}")
     check_expansion("PREFIX ex: <http://example.org/> INSERT DATA { " + "ex:s ex:p ex:o . " * 500_000 + "}")
+
+
+@pytest.mark.parametrize("before", range(32 * 1024 - 12, 32 * 1024 + 4))
+def test_a_declaration_may_be_anywhere_in_the_text(before):
+    text = "#" + "x" * (before - 2) + "\n" + f"PREFIX p: <{LONG}> SELECT * {{ ?s ?p {', '.join(['p:1'] * USES)} }}"
+    with pytest.raises(LimitExceeded, match="longest prefix"):
+        check_expansion(text)

@@ -11,8 +11,13 @@ MOST: Final = 100_000_000
 """Characters of all IRIs of a request: ten times those of the largest one with the default settings."""
 _SHORT: Final = 4_096
 """Characters of a text that cannot become long: each use of a prefix takes two, and a prefix at most the rest."""
-_PREFIX: Final = re.compile(r"\bPREFIX\s+[^:\s<>]*:\s*<([^<>]*)>", re.IGNORECASE)
-_BASE: Final = re.compile(r"\bBASE\s*<([^<>]*)>", re.IGNORECASE)
+_KEYWORD: Final = re.compile(r"\b(?:PREFIX|BASE)\b", re.IGNORECASE)
+_PREFIX: Final = re.compile(r"PREFIX\s+[^:\s<>]*:\s*<([^<>]*)>", re.IGNORECASE)
+_BASE: Final = re.compile(r"BASE\s*<([^<>]*)>", re.IGNORECASE)
+_PIECE: Final = 32 * 1024
+"""Characters that are searched in one call, which holds the GIL."""
+_OVERLAP: Final = 8
+"""Characters of the longest keyword, and those before and after it."""
 
 
 def check_expansion(text: str) -> None:
@@ -22,10 +27,15 @@ def check_expansion(text: str) -> None:
     """
     if len(text) < _SHORT:
         return
-    for kind, declaration, use in (("prefix", _PREFIX, ":"), ("base", _BASE, "<")):
-        longest = max((len(match[1]) for match in declaration.finditer(text)), default=0)
-        if longest * text.count(use) > MOST:
+    longest = {"prefix": 0, "base": 0}
+    for start in range(0, len(text), _PIECE):
+        for keyword in _KEYWORD.finditer(text, max(0, start - _OVERLAP), start + _PIECE):
+            for kind, declaration in (("prefix", _PREFIX), ("base", _BASE)):
+                if (match := declaration.match(text, keyword.start())) is not None:
+                    longest[kind] = max(longest[kind], len(match[1]))
+    for kind, use in (("prefix", ":"), ("base", "<")):
+        if longest[kind] * text.count(use) > MOST:
             raise LimitExceeded(
                 f"The IRIs may have more than {MOST:,} characters without abbreviations: the longest {kind} has "
-                f"{longest:,}. Send the request in parts, or use shorter IRIs."
+                f"{longest[kind]:,}. Send the request in parts, or use shorter IRIs."
             )
