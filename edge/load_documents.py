@@ -19,12 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyoxigraph as ox
 
 from edge.protocol.errors import TooLarge, UpdateFailed
-from edge.protocol.json_ld_contexts import context_fault
-from edge.protocol.nested_terms import is_nested
-from edge.protocol.nesting import is_deep
-from edge.protocol.parsed_quads import bounded
+from edge.protocol.parsed_quads import bounded, document_fault
 from edge.protocol.trust import trusting
-from edge.protocol.xml_entities import has_large_entities
 
 if TYPE_CHECKING:
     import ssl
@@ -228,14 +224,8 @@ def _read(response: httpx.Response, deadline: _Deadline) -> bytes:
 
 
 def _parse(content: bytes, media: ox.RdfFormat, base: str) -> Iterator[ox.Quad]:
-    if is_nested(content):
-        raise UpdateFailed("the document has many triple terms of RDF 1.2, which the gateway does not store")
-    if media == ox.RdfFormat.RDF_XML and has_large_entities(content):
-        raise UpdateFailed("the document declares XML entities that name others or are long, which are not replaced")
     try:
-        if is_deep(content, media):
-            raise UpdateFailed("the document has too many levels of nested elements, objects or arrays")
-        if media == ox.RdfFormat.JSON_LD and (fault := context_fault(content.decode())):
+        if fault := document_fault(content, media):
             raise UpdateFailed(f"the document cannot be read: {fault}")
         yield from bounded(ox.parse(content, format=media, base_iri=base))
     except (SyntaxError, ValueError) as error:

@@ -17,8 +17,8 @@ import httpx
 
 from edge.client.authorization import GatewayToken
 from edge.client.endpoints import Endpoints, host_and_port
-from edge.client.errors import BadAnswer, NoAnswer
-from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body, reason
+from edge.client.errors import BadAnswer, NoAnswer, reason
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.options import Options
 from edge.protocol.addresses import is_loopback
 

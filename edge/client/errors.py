@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -72,3 +73,16 @@ class Closed(ClientError):
 
 def _status(value: object, default: int) -> int:
     return value if isinstance(value, int) else default
+
+
+def reason(error: BaseException) -> str:
+    """Return why a request failed: the operating system's words if there are any, or those of the library."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]  # one for each address of the host
+        elif isinstance(cause, ConnectionError) and cause.errno:
+            return os.strerror(cause.errno)
+        else:
+            cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

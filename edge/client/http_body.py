@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import httpx
@@ -13,19 +12,6 @@ PLAIN: Final = {"Accept-Encoding": "identity"}
 """Header of requests whose answer has a limit: a few compressed bytes may contain many."""
 ENDPOINTS_BYTES: Final = 65_536
 """Maximum length of the answer with the addresses of a gateway, in bytes."""
-
-
-def reason(error: BaseException) -> str:
-    """Return why a request failed: the operating system's words if there are any, or those of the library."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]  # one for each address of the host
-        elif isinstance(cause, ConnectionError) and cause.errno:
-            return os.strerror(cause.errno)
-        else:
-            cause = cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
 
 
 async def read_body(response: httpx.Response, limit: int | None = None) -> httpx.Response:

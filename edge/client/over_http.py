@@ -15,8 +15,8 @@ import pyoxigraph as ox
 from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.authorization import Authorization, check_encrypted
 from edge.client.endpoints import Endpoints, Method, host_and_port, sibling
-from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
-from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body, reason
+from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused, reason
+from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, RequestAttempt, RequestText
 

@@ -1,4 +1,4 @@
-"""Quads from a parser, with a limit: abbreviations make the terms of a short document very long."""
+"""RDF documents of strangers: which of them no parser should read, and how long their quads may be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,27 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.protocol.errors import TooLarge
+from edge.protocol.json_ld_contexts import context_fault
+from edge.protocol.nested_terms import is_nested
+from edge.protocol.nesting import is_deep
+from edge.protocol.xml_entities import has_large_entities
 
 LONGEST: Final = 50_000_000
 """Characters of all terms of a document: five times those of the largest body with the default settings."""
+
+
+def document_fault(document: bytes, form: ox.RdfFormat) -> str:
+    """Return why Oxigraph should not parse a document, which could end the process or fill its memory; empty if it may.
+
+    Raises `ValueError` if the document is not well-formed XML or not UTF-8.
+    """
+    if is_nested(document):
+        return "it has many triple terms of RDF 1.2, which the gateway does not store"
+    if form == ox.RdfFormat.RDF_XML and has_large_entities(document):
+        return "it declares XML entities that name others or are long: write their values instead"
+    if is_deep(document, form):
+        return "it has too many levels; put fewer objects, arrays or elements into each other"
+    return context_fault(document.decode()) if form == ox.RdfFormat.JSON_LD else ""
 
 
 def bounded(quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:

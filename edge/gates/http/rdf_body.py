@@ -10,11 +10,7 @@ import pyoxigraph as ox
 
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
-from edge.protocol.json_ld_contexts import context_fault
-from edge.protocol.nested_terms import is_nested
-from edge.protocol.nesting import is_deep
-from edge.protocol.parsed_quads import bounded
-from edge.protocol.xml_entities import has_large_entities
+from edge.protocol.parsed_quads import bounded, document_fault
 
 RDF_JSON: Final = "application/rdf+json"
 FORMATS: Final = {
@@ -52,15 +48,8 @@ def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
     if media_type == RDF_JSON:
         return _read_rdf_json(text)
     form = FORMATS[media_type]
-    encoded = text.encode()
-    if is_nested(encoded):
-        raise InvalidRequest("The body has many triple terms of RDF 1.2, which the gateway does not store")
-    if form == ox.RdfFormat.RDF_XML and has_large_entities(encoded):
-        raise InvalidRequest("The body declares XML entities that name others or are long: write their values instead")
     try:
-        if is_deep(encoded, form):
-            raise InvalidRequest("The body has too many levels; put fewer objects, arrays or elements into each other")
-        if form == ox.RdfFormat.JSON_LD and (fault := context_fault(text)):
+        if fault := document_fault(text.encode(), form):
             raise InvalidRequest(f"The body cannot be read: {fault}")
         # Each quad once: a short body can repeat one a million times.
         quads = dict.fromkeys(bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True)))
