@@ -368,8 +368,12 @@ class WebSocketClient:
                 self._postpone(call, error)
             else:
                 call.fail(error)
-        elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
-            # Without an alias it concerns the connection, or the broker does not repeat aliases.
+        elif self.listener is not None and self.listener.refused(alias, message.get("spuid"), error):
+            pass  # it concerns a subscription
+        elif isinstance(alias, str):
+            _log.debug("%s says about a request without a caller: %s", self.url, error)
+        else:
+            # It concerns the connection, or the broker does not repeat aliases.
             self._refusal = error
             failed = [call for call in self._calls.values() if call.sent]
             for call in failed:

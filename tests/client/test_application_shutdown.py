@@ -15,7 +15,8 @@ from edge.client import Application
 app = Application("lamps.jsap")
 
 def say(word):
-    print(word, flush=True)
+    sys.stdout.write(word + "\n")  # in one piece: handlers have threads of their own
+    sys.stdout.flush()
 """
 
 PATIENT = """

@@ -1,12 +1,13 @@
 """`Options.on_failure` and `Options.locate`: the application ends the attempts, or looks up a changed address."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from client_gateway import NUMBERS, QUICK, following, numbers
-from reference_broker import reference_broker
+from reference_broker import reference_broker, results
 from relay import relay
 from websockets.asyncio.server import serve
 
@@ -197,3 +198,29 @@ async def test_subscription_without_resume_asks_for_the_whole_result_again(broke
         assert (change.sequence, numbers(change.added)) == (1, [2])
     assert len(broker.subscribes) == 2
     assert not {"resume", "spuid"} & set().union(*broker.subscribes)
+
+
+async def test_an_error_of_a_cancelled_request_concerns_no_other_request(caplog):
+    both, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def answer(socket):
+        first, second = [json.loads(await socket.recv())["subscribe"]["alias"] for _ in range(2)]
+        both.set()
+        await cancelled.wait()
+        error = {"error": "invalid_grant", "error_description": "expired", "status_code": 401, "alias": first}
+        await socket.send(json.dumps(error))
+        await (await socket.ping())  # the client has read the error
+        rows = {"addedResults": results([1]), "removedResults": {}}
+        await socket.send(json.dumps({"notification": {"spuid": "s", "sequence": 0, "alias": second, **rows}}))
+        await socket.wait_closed()
+
+    async with server(answer) as endpoints, Client(endpoints, options=QUICK) as client:
+        first = asyncio.create_task(client.subscribe(NUMBERS))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(client.subscribe(NUMBERS))
+        await both.wait()
+        first.cancel()
+        await asyncio.wait({first})
+        cancelled.set()
+        assert numbers((await following(await second)).added) == [1]
+    assert not caplog.records
