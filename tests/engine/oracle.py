@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import pyoxigraph as ox
 
 BASE = "http://localhost/"
+EX = "http://example.org/"
 
 Bag = Counter[tuple[object, ...]]
 _TRANSFER = re.compile(r"(?:ADD|COPY|MOVE) (?:GRAPH )?(\w+:\w+|<\S*>) TO ")
-_REPEATED = re.compile(r"(FROM ex:\w+) \1(?= )")
-"""A graph that FROM names twice. Oxigraph counts its solutions more than once; it is in the dataset once (13.2)."""
+_FROM = re.compile(r"\b(?:FROM|USING)(?:\s|#[^\n]*\n)+(?:ex:(\w+)|<([^>]*)>)", re.IGNORECASE)
+"""A clause that adds a graph to the default graph."""
 
 
 class Refused(Exception):
@@ -31,6 +32,8 @@ class Query:
     text: str
     default_graphs: tuple[str, ...] | None = None
     named_graphs: tuple[str, ...] | None = None
+    readable: frozenset[str] | None = None
+    """The graphs that the client may read; None: all."""
     inputs: str = ""
     """A query of the inputs of each aggregate of this one: the same columns without grouping.
 
@@ -58,8 +61,9 @@ class NaiveEngine:
     def evaluate(self, query: Query) -> tuple[tuple[str, ...], Bag]:
         """Return the columns of a query and its rows, in the tabular form that the engine gives each query form."""
         strict = query.default_graphs is not None or query.named_graphs is not None
-        result = self.store.query(
-            _REPEATED.sub(r"\1", query.text),
+        store = self.store if query.readable is None else _visible(self.store, query.readable)
+        result = store.query(
+            _without_repeated(query.text),
             base_iri=BASE,
             default_graph=[ox.NamedNode(iri) for iri in query.default_graphs or ()] if strict else None,
             named_graphs=[ox.NamedNode(iri) for iri in query.named_graphs or ()] if strict else None,
@@ -76,6 +80,37 @@ class NaiveEngine:
         self.store.extend(quads)
         for graph in graphs:
             self.store.add_graph(graph)
+
+
+def _visible(store: ox.Store, readable: frozenset[str]) -> ox.Store:
+    """Return the part of a store that a client may read. The named graphs of its dataset exist, if only empty."""
+    part = ox.Store()
+    part.extend(quad for quad in store if _name(quad.graph_name) in readable)
+    for graph in readable - {""}:
+        part.add_graph(ox.NamedNode(graph))
+    return part
+
+
+def _name(graph: ox.NamedNode | ox.BlankNode | ox.DefaultGraph) -> str:
+    return "" if isinstance(graph, ox.DefaultGraph) else graph.value
+
+
+def _without_repeated(text: str) -> str:
+    """Return a query or an operation that names no graph twice in FROM or USING.
+
+    Oxigraph counts the solutions of such a graph more than once; it is in the dataset once (13.2).
+    """
+    named: set[str] = set()
+
+    def once(clause: re.Match[str]) -> str:
+        short, iri = clause.groups()
+        graph = iri or EX + short
+        if graph in named:
+            return ""
+        named.add(graph)
+        return clause.group()
+
+    return _FROM.sub(once, text)
 
 
 def as_stored(triples: Iterable[ox.Triple]) -> list[ox.Triple]:
@@ -122,9 +157,12 @@ def named_graphs(names: Iterable[ox.NamedNode | ox.BlankNode]) -> tuple[frozense
 
 
 def _as_naive(operation: str) -> str:
-    """Adapt an operation to Oxigraph, which accepts ADD and COPY without a source and MOVE to the source itself."""
+    """Adapt an operation to Oxigraph, which accepts ADD and COPY without a source and MOVE to the source itself.
+
+    See also `_without_repeated`.
+    """
     match = _TRANSFER.match(operation)
     if match is None:
-        return operation
+        return _without_repeated(operation)
     source, spare = match[1], "<urn:spare>"
     return f"MOVE {source} TO {spare} ; MOVE SILENT {spare} TO {source} ; CREATE SILENT GRAPH {source} ; {operation}"

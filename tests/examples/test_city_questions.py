@@ -132,7 +132,7 @@ class Town:
         """Return the reports of a query, when all have arrived."""
         question = next(each for each in client.questions(language, self.http) if each.title == title)
         status = self.http.get(question.path).json()
-        assert status["state"] == "running", status
+        assert status["state"] == "running", status["reason"]
         path, last = f"/{language}/{title}", status["reports"]
         wait_for(lambda: any(each.number == last for each in self.server.received(path)), what=f"report {last}")
         received = {each.number: each for each in self.server.received(path)}
