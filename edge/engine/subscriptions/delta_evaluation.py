@@ -221,6 +221,8 @@ class DeltaEvaluation:
         """Evaluate the possibly changed solutions in the states after and before the update."""
         # A quad leads to the solutions that it affects in the state that has it.
         self._reach(jobs, present=True)
+        for job in jobs:
+            self._try_whole(job)
         # The graph is in the new state already, so one reversal is enough.
         with self._transaction.reverted():
             self._reach(jobs, present=False)
@@ -239,6 +241,27 @@ class DeltaEvaluation:
                 self.failures[job.target] = error.description
         if separate:
             self._compare(list(separate.values()))
+
+    def _try_whole(self, job: _Job) -> None:
+        """Evaluate all solutions of a broad change in the state after the update, if this takes few steps."""
+        broad = job.group.broad[job.number]
+        job.attempt = 0 if job.everything else min(broad.steps(len(job.hits)), self._left_for(job.target))
+        if job.attempt:
+            job.group.budget.left = job.attempt
+            job.whole = job.all_solutions(self._rules)
+            if job.whole is None:
+                broad.tried(success=False)
+
+    def _old_whole(self, job: _Job) -> Found | None:
+        """Evaluate all solutions in the state before the update. None: the restricted ones have to be evaluated."""
+        if job.whole is not None:
+            job.group.budget.left = job.attempt
+            found = job.all_solutions(self._rules)
+            job.group.broad[job.number].tried(success=found is not None)
+            if found is not None:
+                return found
+            job.whole = None
+        return None
 
     def _restrict(
         self,
@@ -281,6 +304,10 @@ class DeltaEvaluation:
         found: list[Found | ResultTooLarge] = []
         for job in jobs:
             budget = job.group.budget
+            whole = job.whole if present else self._old_whole(job)
+            if whole is not None:
+                found.append(whole)
+                continue
             budget.left = self._left_for(job.target)
             found.append(job.solutions(self._rules, present=present))
             self._left[job.target] = budget.left
@@ -313,6 +340,10 @@ class _Job:
     """The restrictions to which the quads lead; the empty one if these are too many."""
     everything: bool = False
     """Whether any solution may have changed."""
+    attempt: int = 0
+    """Steps for an evaluation of all solutions in each state (see `BroadChanges`)."""
+    whole: Found | None = None
+    """All solutions in the state after the update, if these were found in an attempt."""
 
     def reach(self, rules: QueryRules, *, present: bool) -> None:
         """Find the restrictions of the quads in the current state. `present`: it is the state after the update."""
@@ -325,6 +356,13 @@ class _Job:
             self.reached[()] = None
         if len(self.reached) > _MOST_REACHED:
             self.reached[()] = None
+
+    def all_solutions(self, rules: QueryRules) -> Found | None:
+        """Return all solutions in the current state; None if a limit stops the evaluation."""
+        try:
+            return solutions(self.group.plan.alternatives[self.number], self.frame, ((),), rules)
+        except ResultTooLarge:
+            return None
 
     def solutions(self, rules: QueryRules, *, present: bool) -> Found | ResultTooLarge:
         """Return the possibly changed solutions in the current state. `present`: it is the state after the update.

@@ -21,6 +21,7 @@ from edge.engine.queries.subscription_index import Key
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import Dictionary
+from edge.engine.subscriptions.broad_changes import BroadChanges
 from edge.protocol.bag import Bag
 
 Restriction = tuple[tuple[int, int], ...]
@@ -221,6 +222,7 @@ class PlanGroup(Generic[M]):
         for place in self.open:
             self._base[place] = None
         retain(graph.dictionary, tuple(self._base))
+        self.broad = [BroadChanges() for _ in plan.alternatives]
         self._shown = [[each.shown[place] for place in self.open] for each in plan.alternatives]
         self.triggers: tuple[GroupTrigger[M], ...] = tuple(
             GroupTrigger(self, number, trigger)
