@@ -72,7 +72,7 @@ def current(engine: Engine, query: Query) -> tuple[tuple[str, ...], Bag]:
 
 
 def _request(query: Query) -> QueryRequest:
-    return QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs))
+    return QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs, query.readable))
 
 
 def _reordered(variables: Sequence[str], order: Sequence[str], bag: Bag) -> Bag:

@@ -105,7 +105,7 @@ class Queries(Patterns):
     def _any_query(self) -> Query:
         text, inputs = self.grouped_select() if self.chance(4) else (self.form(), "")
         graphs = (self._graphs(), self._graphs()) if self.chance(8) else (None, None)
-        return Query(PREFIX + text, *graphs, inputs and PREFIX + inputs)
+        return Query(PREFIX + text, *graphs, inputs=inputs and PREFIX + inputs)
 
     def _graphs(self) -> tuple[str, ...] | None:
         return None if self.chance(3) else tuple(self.random.sample(GRAPH_IRIS, self.random.randint(0, 2)))

@@ -118,8 +118,8 @@ def as_test(story: Story) -> str:
             query = step.query
             more = "".join(
                 f", {name}={value!r}"
-                for name, value in (("default_graphs", query.default_graphs), ("named_graphs", query.named_graphs))
-                if value is not None
+                for name in ("default_graphs", "named_graphs", "readable")
+                if (value := getattr(query, name)) is not None
             )
             if query.inputs:
                 more += f", inputs=PREFIX + {_quoted(query.inputs.removeprefix(PREFIX))}"

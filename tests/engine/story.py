@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyoxigraph as ox
 from engine_world import World
 from features import features
-from generated_patterns import PREFIX
+from generated_patterns import GRAPH_IRIS, PREFIX
 from generated_sparql import Queries, Updates
 from oracle import NaiveEngine, Query, Refused
 from unspecified_results import SEPARATOR
@@ -81,6 +81,17 @@ def draw(seed: int) -> Story:
         if not author.randrange(5):
             steps.append((author.uniform(begin, len(updates)), Unsubscribe(f"s{number}")))
     return tuple(step for _, step in sorted(steps, key=lambda each: each[0]))
+
+
+def limited(story: Story, seed: int) -> Story:
+    """Return a story whose subscribers may read some graphs only."""
+    author, graphs = random.Random(seed), ("", *GRAPH_IRIS)
+    return tuple(
+        replace(step, query=replace(step.query, readable=frozenset(author.sample(graphs, author.randint(1, 3)))))
+        if isinstance(step, Subscribe)
+        else step
+        for step in story
+    )
 
 
 class _Stage:

@@ -173,7 +173,9 @@ RE_EVALUATED = {
     "SELECT * { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x BIND(1 AS ?o) } }": "inside EXISTS",
     "SELECT ?s (COUNT(*) AS ?n) { ?s ex:p ?o } GROUP BY ?s HAVING(EXISTS { ?s ex:q ?x })": "EXISTS in HAVING",
     "SELECT * { GRAPH ?g { OPTIONAL { ?s ex:p ?o } } }": "GRAPH",
-    "SELECT * FROM ex:g FROM ex:h { ?s ex:p ?o }": "several graphs",
+    "SELECT * FROM ex:g FROM NAMED ex:h { ?s ex:p ?o GRAPH ?g { ?s ex:q ?o } }": "variable in a dataset",
+    "SELECT * FROM ex:g FROM NAMED ex:h { ?s ex:p ?o GRAPH ex:i { ?s ex:q ?o } }": "not in the dataset",
+    "SELECT * " + " ".join(f"FROM ex:g{n}" for n in range(17)) + " { ?s ex:p ?o }": "16 default graphs",
 }
 
 
@@ -200,6 +202,7 @@ def test_reevaluated_queries_are_explained_with_the_reason(text):
         "CONSTRUCT { ex:a ?p ?o } WHERE { ex:a ?p ?o }",
         "SELECT * { GRAPH ex:g { ?s ex:p ?o } }",
         "SELECT * FROM ex:g { ?s ex:p ?o }",
+        "SELECT * FROM ex:g FROM NAMED ex:h { ?s ex:p ?o GRAPH ex:h { ?s ex:q ?o } }",
         "SELECT * { ?s ex:p ?o FILTER EXISTS { { ?s ex:q ?x } UNION { ?s ex:r ?x } } }",
         "SELECT * { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x FILTER NOT EXISTS { ?x ex:r ?y } } }",
         "SELECT * { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x BIND(1 AS ?one) FILTER(?one = ?o) } }",

@@ -14,7 +14,9 @@ from collections.abc import Sequence, Set
 import pytest
 from features import features
 from shrink import as_test, shrunk
-from story import draw, tell
+from story import draw, limited, tell
+
+from edge.engine.subscriptions import broad_changes
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "0"))
 STORIES = 300
@@ -53,6 +55,27 @@ def notified(part: Sequence[int]) -> Set[str]:
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part[0]}-{part[-1]}")
 def test_engine_equals_oracle(part):
     notified(part)
+
+
+@pytest.mark.parametrize("part", PARTS[:10], ids=lambda part: f"{part[0]}-{part[-1]}")
+def test_clients_with_permissions_see_their_graphs_only(part):
+    for seed in part:
+        story = limited(draw(seed), seed)
+        try:
+            tell(story)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  whatever it is, the story is cut down
+            pytest.fail(f"{type(error).__name__}: {error}\nORACLE_SEED={seed}\n\n{as_test(shrunk(story))}")
+
+
+@pytest.mark.parametrize("part", PARTS[10:20], ids=lambda part: f"{part[0]}-{part[-1]}")
+@pytest.mark.parametrize("steps", [3, 30])
+def test_broad_changes_are_evaluated_as_a_whole(part, steps, monkeypatch):
+    """Also if an attempt ends early, in either state."""
+    monkeypatch.setattr(broad_changes, "_BROAD", 1)
+    monkeypatch.setattr(broad_changes, "_STEPS", steps)
+    monkeypatch.setattr(broad_changes, "_LONGEST_PAUSE", 0)
+    for seed in part:
+        tell(draw(seed))
 
 
 @pytest.mark.timeout(0 if EXAMPLES else 300)  # it runs all stories if it is selected alone

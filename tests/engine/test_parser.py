@@ -272,11 +272,6 @@ def test_groups(text, expected):
     assert group(text) == expected
 
 
-def test_a_group_in_a_graph():
-    pattern = parse_group(tokenize("?s ex:t ?o GRAPH ex:g { ?s ex:t ?o }"), NAMES, graph=ex("w"))
-    assert pattern == Join((spo("t", ex("w")), GraphPattern(ex("g"), spo("t", ex("g")))))
-
-
 # Expressions
 
 

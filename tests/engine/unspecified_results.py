@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyoxigraph as ox
@@ -67,7 +67,7 @@ class Groups:
     @classmethod
     def of(cls, naive: NaiveEngine, query: Query, variables: Sequence[str]) -> Groups:
         """Return the groups in the current state of the naive engine."""
-        names, bag = naive.evaluate(Query(query.inputs, query.default_graphs, query.named_graphs))
+        names, bag = naive.evaluate(replace(query, text=query.inputs))
         inputs = {index: names.index(name) for index, name in enumerate(variables) if name in names}
         keys = [index for index in inputs if not variables[index].startswith(("any", "cat", "end", "num"))]
         members: dict[tuple[object, ...], Bag] = {}

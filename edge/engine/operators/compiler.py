@@ -84,6 +84,11 @@ from edge.sparql.algebra import (
 _FEW_ROWS: Final = 8
 """Rows of VALUES up to which they are tried one after the other."""
 
+STORE_DEFAULT: Final = (None,)
+"""The default graph of the store. None stands for it in a list of graphs."""
+_MAX_MERGED: Final = 16
+"""Graphs that a default graph may merge. Each pattern is looked up in each of them."""
+
 Lift = Callable[[int], "int | None"]
 """Maps a place of an inner pattern to its place in the solutions of the whole; None if it has none for certain."""
 
@@ -147,14 +152,16 @@ class Compiler:
         layout: SlotLayout,
         evaluation_time: Now,
         base_iri: str,
-        default_graph: Slot | None = None,
+        default_graphs: Sequence[Slot | None] = STORE_DEFAULT,
     ) -> None:
-        """`default_graph` replaces the store's default graph."""
+        """`default_graphs`: graphs whose merge is the default graph. Raises `UnsupportedConstruct` if they are many."""
+        if len(default_graphs) > _MAX_MERGED:
+            raise UnsupportedConstruct(f"a dataset of more than {_MAX_MERGED} default graphs")
         self.graph = graph
         self.layout = layout
         self.evaluation_time = evaluation_time
         self.base_iri = base_iri
-        self.default_graph = default_graph
+        self.default_graphs = default_graphs
         self.triggers: list[Trigger] = []
         self.graph_names = False
         self.matched: set[int] = set()
@@ -326,7 +333,7 @@ class Scope:
     def operator(self, node: Node) -> Operator:
         """Return the operator of a pattern in this scope. Raises `UnsupportedConstruct`."""
         if isinstance(node, Triple):
-            return self._scan(node)
+            return self._triple(node)
         if isinstance(node, Join):
             return self._join(node, ())
         if isinstance(node, Filter):
@@ -366,9 +373,16 @@ class Scope:
         self.compiler.tables.append(table)
         return table
 
-    def _scan(self, node: Triple) -> Scan:
+    def _triple(self, node: Triple) -> Operator:
+        graphs = self.compiler.default_graphs if node.graph is None else (node.graph,)
+        if len(graphs) == 1:
+            return self._scan(node, graphs[0])
+        # As in Oxigraph, a triple that is in several graphs counts once for each. The standard counts it once (13.2.1).
+        scope = replace(self, inside=self.into("FROM"))
+        return Either(self.compiler.graph, [scope._scan(node, graph) for graph in graphs])
+
+    def _scan(self, node: Triple, graph: Slot | None) -> Scan:
         compiler = self.compiler
-        graph = compiler.default_graph if node.graph is None else node.graph
         slots = (node.subject, node.predicate, node.object, graph)
         if any(isinstance(slot, ox.Triple) for slot in slots):
             raise UnsupportedConstruct("a triple term")

@@ -61,12 +61,12 @@ class QueryPlan:
 
 
 def compile_query(
-    query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, same: Sequence[int] = ()
+    query: Query, graph: LiveGraph, base_iri: str, default_graphs: Sequence[Slot | None], same: Sequence[int] = ()
 ) -> QueryPlan:
     """Compile the incremental plan of a query.
 
-    Raises `UnsupportedConstruct`, which names the part without a delta rule. `default_graph`: the graph that replaces
-    the default graph; None for the store's own. `same`: see `SlotLayout`.
+    Raises `UnsupportedConstruct`, which names the part without a delta rule. `default_graphs`: see `Compiler`.
+    `same`: see `SlotLayout`.
     """
     if query.form == "DESCRIBE":
         raise UnsupportedConstruct("DESCRIBE")
@@ -74,17 +74,22 @@ def compile_query(
         # These change without a change of the data, so no quad would trigger an update of the result.
         if volatile(expression) or uses_now(expression):
             raise UnsupportedConstruct("NOW, RAND, UUID, STRUUID or BNODE")
-    return _Planner(query, graph, base_iri, default_graph, SlotLayout(same)).plan()
+    return _Planner(query, graph, base_iri, default_graphs, SlotLayout(same)).plan()
 
 
 class _Planner:
     def __init__(
-        self, query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, layout: SlotLayout
+        self,
+        query: Query,
+        graph: LiveGraph,
+        base_iri: str,
+        default_graphs: Sequence[Slot | None],
+        layout: SlotLayout,
     ) -> None:
         self._query = query
         self._graph = graph
         self._layout = layout
-        self._compiler = Compiler(graph, layout, Now(), base_iri, default_graph)
+        self._compiler = Compiler(graph, layout, Now(), base_iri, default_graphs)
 
     def plan(self) -> QueryPlan:
         # The solutions go through the operators of each alternative, and from there through shared stages: grouping,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pyoxigraph as ox
 
 from edge.engine.operators.expression import UnsupportedConstruct
-from edge.engine.operators.variables import nodes
 from edge.engine.queries.evaluator import Evaluator, compile_evaluator
 from edge.engine.queries.incremental_plan import QueryPlan, compile_query
+from edge.engine.queries.operator_dataset import default_graphs, without_graph_names
 from edge.engine.queries.oxigraph_queries import QueryRules, check_query, graphs, visible
 from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
 from edge.engine.sparql.oxigraph_text import edited
@@ -19,13 +19,12 @@ from edge.engine.sparql.plan_cache import Compiled, PlanCache
 from edge.engine.sparql.repeated_patterns import LARGE, repeated
 from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import LiveGraph
-from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
-from edge.sparql.algebra import GraphPattern, Query
+from edge.sparql.algebra import Query
 from edge.sparql.cursor import Parameters
-from edge.sparql.tokens import read_prologue
+from edge.sparql.tokens import has_word, read_prologue
 
 _TEMPLATES = 512
 """Number of text templates in the plan cache."""
@@ -84,39 +83,25 @@ class QueryPlans:
         try:
             if not rules.incremental:
                 raise UnsupportedConstruct('engine.booster = "re-evaluate"')
+            if dataset not in (None, STORE_DATASET) or has_word(tokens, "FROM"):
+                parameters = without_graph_names(parameters, tokens)
             query = parse_query(text, tokens, rules.base_iri, parameters)
-            template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
+            template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graphs(query, dataset))
         except UnsupportedConstruct as reason:
-            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, str(reason)), (), names)
+            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, (), str(reason)), (), names)
         except ParsingFailed as reason:  # Oxigraph accepts it, but our grammar does not
-            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, None, reason.description), (), names)
+            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, (), reason.description), (), names)
         assert isinstance(template.plan, QueryPlan)  # noqa: S101
         return Compiled(template, [parameter for parameter, _ in template.plan.layout.parameters], names)
 
-    def _default_graph(self, query: Query, dataset: Dataset | None) -> ox.NamedNode | None:
-        """Return the default graph of the query, None for the store's own. Raises `UnsupportedConstruct`."""
+    def _default_graphs(self, query: Query, dataset: Dataset | None) -> Sequence[ox.NamedNode | None]:
+        """Return the graphs of the query's default graph (see `Compiler`). Raises `UnsupportedConstruct`."""
         if self._rules.union_default_graph:
             raise UnsupportedConstruct("the union of all graphs as the default graph")
-        if dataset is not None and dataset.readable is not None:
-            dataset = visible(dataset, _declared(query))
-            # A client that may read only the default graph sees the store's own, unless the query names graphs.
-            if dataset.default_graphs == (DEFAULT_GRAPH,) and not _names_graphs(query):
-                return None
-        if dataset is not None and dataset.given:
-            if DEFAULT_GRAPH in (dataset.default_graphs or ()):
-                raise UnsupportedConstruct("a dataset of several graphs")
-            default = [ox.NamedNode(iri) for iri in dataset.default_graphs or ()]
-        elif query.default_graphs is not None or query.named_graphs is not None:
-            default = list(query.default_graphs or ())
-        else:
-            return None
-        if len(default) != 1 or _names_graphs(query):
-            raise UnsupportedConstruct("a dataset of several graphs")
-        return default[0]
-
-
-def _names_graphs(query: Query) -> bool:
-    return any(isinstance(node, GraphPattern) for node in nodes(query.pattern))
+        declared, dataset = _declared(query), dataset or STORE_DATASET
+        if dataset.readable is not None:
+            dataset = visible(dataset, declared)
+        return default_graphs(dataset if dataset.given else declared, query.pattern)
 
 
 def _declared(query: Query) -> Dataset:
@@ -131,12 +116,17 @@ class _TextTemplate:
     """The plans of one text template."""
 
     def __init__(
-        self, graph: LiveGraph, base_iri: str, query: Query | None, default_graph: Term | None, reason: str = ""
+        self,
+        graph: LiveGraph,
+        base_iri: str,
+        query: Query | None,
+        default_graphs: Sequence[ox.NamedNode | None],
+        reason: str = "",
     ) -> None:
         self._graph = graph
         self._base_iri = base_iri
         self._query = query
-        self._default_graph = default_graph
+        self._default_graphs = default_graphs
         self._partitions: dict[tuple[int, ...], QueryPlan] = {}
         self.plan: QueryPlan | str = reason if query is None else self._compiled(())
         """The plan if all constants differ; a string is the reason for a missing plan."""
@@ -158,4 +148,4 @@ class _TextTemplate:
     def _compiled(self, same: Sequence[int]) -> QueryPlan:
         assert self._query is not None  # noqa: S101
         base_iri = self._query.base or self._base_iri
-        return compile_query(self._query, self._graph, base_iri, self._default_graph, same)
+        return compile_query(self._query, self._graph, base_iri, self._default_graphs, same)

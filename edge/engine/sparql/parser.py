@@ -43,11 +43,9 @@ def parse_group(
     names: Names,
     parameters: Parameters = NO_PARAMETERS,
     used: set[int] | None = None,
-    *,
-    graph: Slot | None = None,
 ) -> Node:
-    """Parse the content of an update's WHERE braces. `graph`: graph of WITH. See `parse_query`."""
-    parser = _Parser(tokens, names.declared(), parameters, graph=graph)
+    """Parse the content of an update's WHERE braces. See `parse_query`."""
+    parser = _Parser(tokens, names.declared(), parameters)
     node = all_of(parser, parser.group_body)
     _note_used(parser, used)
     return node

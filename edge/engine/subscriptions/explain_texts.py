@@ -37,7 +37,13 @@ _UNTIED: Final = (
     "This pattern has no variable that is always bound outside the {clause}. Use a variable of the patterns outside, "
     "except for those in OPTIONAL."
 )
-_CLAUSES: Final = {"EXISTS": "EXISTS or NOT EXISTS", "SELECT": "a sub-SELECT", "UNION": "a UNION"}
+_CONSTANT: Final = "This pattern has no variable, and each of several graphs may contain its triple."
+_CLAUSES: Final = {
+    "EXISTS": "EXISTS or NOT EXISTS",
+    "SELECT": "a sub-SELECT",
+    "UNION": "a UNION",
+    "FROM": "a merge of several graphs",
+}
 
 ORDER_BY: Final = "ORDER BY has no effect: notifications contain added and removed rows, without an order."
 GRAPH_NAMES: Final = (
@@ -87,7 +93,9 @@ def warning(inside: Sequence[str], *, of_path: bool) -> str:
     if of_path:
         why = _PATH_WARNING
     else:
-        why = next((_WARNINGS[each] for each in _WARNINGS if each in inside), _UNTIED.format(clause=inside[-1]))
+        around = [each for each in inside if each != "FROM"]
+        untied = _UNTIED.format(clause=around[-1]) if around else _CONSTANT
+        why = next((_WARNINGS[each] for each in _WARNINGS if each in inside), untied)
     return f"{why} {_SELDOM}"
 
 
@@ -202,9 +210,18 @@ _REASONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "GRAPH around a pattern that may match no triple of that graph.",
         ("Add a triple pattern directly inside the GRAPH, outside OPTIONAL, UNION and sub-SELECT.",),
     ),
-    "a dataset of several graphs": (
-        "A dataset of several graphs, or GRAPH together with a dataset (FROM, FROM NAMED, or request parameters).",
-        ("Name at most one default graph, and use GRAPH <...> { } in the query.",),
+    "GRAPH with a variable in a dataset": (
+        "GRAPH with a variable in a dataset (FROM, FROM NAMED, request parameters, or permissions for some graphs).",
+        ("Name each graph: GRAPH <...> { }.",),
+    ),
+    "GRAPH with a name that is not in the dataset": (
+        "GRAPH with a graph that is not in the dataset (FROM NAMED, request parameters), or that the client may not "
+        "read: it has no solutions.",
+        ("Add FROM NAMED <...>.",),
+    ),
+    "a dataset of more than 16 default graphs": (
+        "More than 16 default graphs (FROM, request parameters).",
+        ("Subscribe to several queries.",),
     ),
     "the union of all graphs as the default graph": (
         "The setting engine.default_graph_as_union. A triple in several graphs counts once.",

@@ -14,7 +14,8 @@ from edge.engine.operators.expression import Now, UnsupportedConstruct, volatile
 from edge.engine.operators.layout import Frame, SlotLayout
 from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.normal_form import normal
-from edge.engine.operators.variables import expressions, nodes
+from edge.engine.operators.variables import expressions
+from edge.engine.queries.operator_dataset import default_graphs, without_graph_names
 from edge.engine.queries.oxigraph_queries import QueryRules, visible
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.parser import parse_group, parse_quads
@@ -24,9 +25,8 @@ from edge.engine.store.terms import canonical
 from edge.engine.updates import forced_bindings
 from edge.engine.updates.straight_line import MOST, Parts, StraightLine, TemplatePlaces
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
-from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
-from edge.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
+from edge.sparql.algebra import Extend, Filter, Fresh, Node, Parameter, Slot, Triple, Variable
 from edge.sparql.cursor import Parameters
 from edge.sparql.tokens import Token
 
@@ -76,56 +76,44 @@ class ModifyCompiler:
         """Compile an operation from its clauses."""
         if clauses.where is None:
             return self._built(clauses, SlotLayout(), self._parameters, None)
-        layout = SlotLayout()
+        layout, parameters = SlotLayout(), self._parameters
+        if self._dataset_of(clauses) != STORE_DATASET:
+            parameters = without_graph_names(parameters, clauses.where)
         try:
-            where = self._native(clauses, clauses.where, layout)
+            where = self._native(clauses, clauses.where, layout, parameters)
         # Oxigraph refuses invalid texts, so an error here can only mean syntax that our parser does not support.
         except (UnsupportedConstruct, ParsingFailed):
             return self._general(clauses, clauses.where)
-        return self._built(clauses, layout, self._parameters, where)
+        return self._built(clauses, layout, parameters, where)
 
-    def _native(self, clauses: Clauses, group: Sequence[Token], layout: SlotLayout) -> OperatorWhere:
+    def _native(
+        self, clauses: Clauses, group: Sequence[Token], layout: SlotLayout, parameters: Parameters
+    ) -> OperatorWhere:
         """Compile the WHERE clause to operators. Raises `UnsupportedConstruct` or `ParsingFailed` if it cannot."""
-        default = self._default_graph(clauses)
-        node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
-        dataset = self._dataset_of(clauses)
-        # Operators match `GRAPH` against all named graphs of the store.
-        if (dataset.given or dataset.readable is not None) and any(isinstance(n, GraphPattern) for n in nodes(node)):
-            raise UnsupportedConstruct("GRAPH in a dataset")
+        node = forced_bindings.bound(parse_group(group, self._names, parameters), self._forced)
+        default = self._default_graphs(clauses, node)
         if _unsteady(node):
             # The operators may evaluate an expression several times for one solution.
             raise UnsupportedConstruct("a function that gives another value each time")
         evaluation_time = Now()
         base = self._names.declared().base or self._rules.base_iri
-        plan = Compiler(self._graph, layout, evaluation_time, base).compile(normal(node))
+        plan = Compiler(self._graph, layout, evaluation_time, base, default).compile(normal(node))
         patterns = tuple(trigger.places for trigger in plan.triggers)
         return OperatorWhere(plan.operator, evaluation_time, patterns, plan.graph_names)
 
     def _dataset_of(self, clauses: Clauses) -> Dataset:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
 
-    def _default_graph(self, clauses: Clauses) -> Slot | None:
-        """Return the default graph of the WHERE clause, None for the store's own. Raises `UnsupportedConstruct`."""
+    def _default_graphs(self, clauses: Clauses, pattern: Node) -> Sequence[Slot | None]:
+        """Return the graphs of the WHERE clause's default graph (see `Compiler`). Raises `UnsupportedConstruct`."""
         dataset = self._dataset_of(clauses)
-        limited = dataset.readable is not None
-        if dataset.given:
-            graphs = visible(dataset).default_graphs or ()
-            # Operators have one default graph; a merge would need duplicate elimination.
-            if len(graphs) != 1:
-                raise UnsupportedConstruct("a dataset of several graphs")
-            try:
-                return ox.NamedNode(graphs[0])
-            except ValueError:
-                raise UnsupportedConstruct("a graph whose name is not an absolute IRI") from None
-        if clauses.graph is not None:
-            if limited:  # the permission depends on the graph, which is a parameter of the plan
+        if clauses.graph is not None and not dataset.given:
+            if dataset.readable is not None:  # the permission depends on the graph, which is a parameter of the plan
                 raise UnsupportedConstruct("WITH for a client that may not read all graphs")
-            return self._slot(clauses.graph, self._parameters)
-        if self._rules.union_default_graph:
+            return (self._slot(clauses.graph, self._parameters),)
+        if self._rules.union_default_graph and not dataset.given:
             raise UnsupportedConstruct("the union of all graphs as the default graph")
-        if limited and visible(dataset).default_graphs != (DEFAULT,):
-            raise UnsupportedConstruct("a default graph that may not be seen")
-        return None
+        return default_graphs(visible(dataset), pattern)
 
     def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
         """Compile an operation whose WHERE clause Oxigraph evaluates as text: its constants are not parameters."""
