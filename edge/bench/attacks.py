@@ -93,11 +93,13 @@ async def timers(target: AttackTarget) -> None:
 async def insert(target: AttackTarget) -> None:
     """Send INSERT DATA of 6 MB over each of two connections, without a pause."""
     size = target.many(80_000)
+    triples = (f"<urn:big:NUMBER:{one}> <urn:value> 'a value of a few words {one}'" for one in range(size))
+    # Made once: the attacker's own work would take processor time that belongs to the gateway.
+    text = "INSERT DATA { " + " . ".join(triples) + " }"
 
     def texts() -> Iterator[str]:
-        for number in iter(_count().__next__, None):
-            triples = (f"<urn:big:{number}:{one}> <urn:value> 'a value of a few words {one}'" for one in range(size))
-            yield "INSERT DATA { " + " . ".join(triples) + " }"
+        for number in _count():
+            yield text.replace("NUMBER", str(number))
 
     await asyncio.gather(*(_post(target, texts(), "update") for _ in range(2)))
 

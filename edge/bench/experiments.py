@@ -31,6 +31,7 @@ EXPERIMENTS: Final = {
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
     "application": "the web application in Chromium: bytes and time until values show, cost of many changes",
     "windows": "windows over a stream: an element in an hour against one in a minute, and with 10,000 queries",
+    "streams": "a gateway process with 10,000 window queries, 1,000 observers and 5,000 elements a second, once",
     "peers": "eKuiper, Node-RED, SEPA (--peer) and a gateway process behind Mosquitto: rate, loss, CPU, latency",
     "work": "counts of work for fixed small loads, compared with the recorded ones (--record)",
 }

@@ -150,6 +150,12 @@ def test_fairness():
     assert all(value > 0 for value in figures.values())
 
 
+def test_streams():
+    figures = found("streams")["figures"]
+    assert figures["reports"] >= 20
+    assert all(value > 0 for value in figures.values())
+
+
 def test_each_attack_has_a_description():
     assert set(attacks.ATTACKS) == set(ATTACKS)
 
