@@ -16,7 +16,7 @@ from features import features
 from shrink import as_test, shrunk
 from story import draw, limited, tell
 
-from edge.engine.subscriptions import broad_changes
+from edge.engine.subscriptions import broad_changes, delta_evaluation
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "0"))
 STORIES = 300
@@ -71,7 +71,7 @@ def test_clients_with_permissions_see_their_graphs_only(part):
 @pytest.mark.parametrize("steps", [3, 30])
 def test_broad_changes_are_evaluated_as_a_whole(part, steps, monkeypatch):
     """Also if an attempt ends early, in either state."""
-    monkeypatch.setattr(broad_changes, "_BROAD", 1)
+    monkeypatch.setattr(delta_evaluation, "BROAD", 1)
     monkeypatch.setattr(broad_changes, "_STEPS", steps)
     monkeypatch.setattr(broad_changes, "_LONGEST_PAUSE", 0)
     for seed in part:

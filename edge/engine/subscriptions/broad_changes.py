@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_BROAD: Final = 64
+BROAD: Final = 64
 """Hits from which an evaluation of the whole plan is tried."""
 _STEPS: Final = 8
 """Steps of the attempt for each hit. The restricted evaluations take about as long, so a failure doubles the time."""
@@ -25,9 +25,7 @@ class BroadChanges:
         self._skipped = 0
 
     def steps(self, hits: int) -> int:
-        """Return the most steps of an attempt; 0: no attempt."""
-        if hits < _BROAD:
-            return 0
+        """Return the most steps of an attempt; 0: no attempt. `hits`: at least `BROAD`."""
         if self._skipped < self._pause:
             self._skipped += 1
             return 0

@@ -18,6 +18,7 @@ from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.broad_changes import BROAD
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import (
     Found,
@@ -222,7 +223,8 @@ class DeltaEvaluation:
         # A quad leads to the solutions that it affects in the state that has it.
         self._reach(jobs, present=True)
         for job in jobs:
-            self._try_whole(job)
+            if len(job.hits) >= BROAD and not job.everything:
+                self._try_whole(job)
         # The graph is in the new state already, so one reversal is enough.
         with self._transaction.reverted():
             self._reach(jobs, present=False)
@@ -245,7 +247,7 @@ class DeltaEvaluation:
     def _try_whole(self, job: _Job) -> None:
         """Evaluate all solutions of a broad change in the state after the update, if this takes few steps."""
         broad = job.group.broad[job.number]
-        job.attempt = 0 if job.everything else min(broad.steps(len(job.hits)), self._left_for(job.target))
+        job.attempt = min(broad.steps(len(job.hits)), self._left_for(job.target))
         if job.attempt:
             job.group.budget.left = job.attempt
             job.whole = job.all_solutions(self._rules)
@@ -254,14 +256,12 @@ class DeltaEvaluation:
 
     def _old_whole(self, job: _Job) -> Found | None:
         """Evaluate all solutions in the state before the update. None: the restricted ones have to be evaluated."""
-        if job.whole is not None:
-            job.group.budget.left = job.attempt
-            found = job.all_solutions(self._rules)
-            job.group.broad[job.number].tried(success=found is not None)
-            if found is not None:
-                return found
+        job.group.budget.left = job.attempt
+        found = job.all_solutions(self._rules)
+        job.group.broad[job.number].tried(success=found is not None)
+        if found is None:
             job.whole = None
-        return None
+        return found
 
     def _restrict(
         self,
@@ -304,7 +304,9 @@ class DeltaEvaluation:
         found: list[Found | ResultTooLarge] = []
         for job in jobs:
             budget = job.group.budget
-            whole = job.whole if present else self._old_whole(job)
+            whole = job.whole
+            if whole is not None and not present:
+                whole = self._old_whole(job)
             if whole is not None:
                 found.append(whole)
                 continue
