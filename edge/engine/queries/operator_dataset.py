@@ -21,9 +21,13 @@ from edge.sparql.cursor import Parameters
 from edge.sparql.tokens import Token
 
 
-def without_graph_names(parameters: Parameters, tokens: Sequence[Token]) -> Parameters:
-    """Return the constants that may become parameters of a plan in a dataset: all but those that GRAPH names."""
+def without_graph_names(parameters: Parameters, tokens: Sequence[Token], more: Sequence[Token] = ()) -> Parameters:
+    """Return the constants that may become parameters of a plan in a dataset: all but those that GRAPH names.
+
+    `more`: further names of graphs.
+    """
     names = {name.start for word, name in pairwise(tokens) if word.word() == "GRAPH"}
+    names.update(token.start for token in more)
     fixed = {index for start, (_, index) in parameters.items() if start in names}
     return {start: place for start, place in parameters.items() if place[1] not in fixed}
 

@@ -78,7 +78,7 @@ class ModifyCompiler:
             return self._built(clauses, SlotLayout(), self._parameters, None)
         layout, parameters = SlotLayout(), self._parameters
         if self._dataset_of(clauses) != STORE_DATASET:
-            parameters = without_graph_names(parameters, clauses.where)
+            parameters = without_graph_names(parameters, clauses.where, [clauses.graph] if clauses.graph else ())
         try:
             where = self._native(clauses, clauses.where, layout, parameters)
         # Oxigraph refuses invalid texts, so an error here can only mean syntax that our parser does not support.
@@ -107,13 +107,15 @@ class ModifyCompiler:
     def _default_graphs(self, clauses: Clauses, pattern: Node) -> Sequence[Slot | None]:
         """Return the graphs of the WHERE clause's default graph (see `Compiler`). Raises `UnsupportedConstruct`."""
         dataset = self._dataset_of(clauses)
+        seen = visible(dataset)
         if clauses.graph is not None and not dataset.given:
-            if dataset.readable is not None:  # the permission depends on the graph, which is a parameter of the plan
-                raise UnsupportedConstruct("WITH for a client that may not read all graphs")
-            return (self._slot(clauses.graph, self._parameters),)
-        if self._rules.union_default_graph and not dataset.given:
+            if dataset.readable is None:
+                return (self._slot(clauses.graph, self._parameters),)
+            graph = self._names.declared().iri(clauses.graph.text).value
+            seen = replace(seen, default_graphs=(graph,) if graph in dataset.readable else ())
+        elif self._rules.union_default_graph and not dataset.given:
             raise UnsupportedConstruct("the union of all graphs as the default graph")
-        return default_graphs(visible(dataset), pattern)
+        return default_graphs(seen, pattern)
 
     def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
         """Compile an operation whose WHERE clause Oxigraph evaluates as text: its constants are not parameters."""
