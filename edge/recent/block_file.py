@@ -1,9 +1,9 @@
 """Files of finished blocks: raw samples, or one-minute aggregates, of all series of a period.
 
 A file is written once, as a whole, and never changed. It consists of a header, a directory, the blocks, and the names
-of all series. The directory has the 8-byte hashes of the observations in ascending order, and the positions of their
-blocks, so a reader finds the block of a series without reading those of others. (With 100,000 observations, two have
-the same hash with a probability of 3e-10.) Each part has a checksum.
+of all series with the batches of their samples. The directory has the 8-byte hashes of the observations in ascending
+order, and the positions of their blocks, so a reader finds the block of a series without reading those of others. (With
+100,000 observations, two have the same hash with a probability of 3e-10.) Each part has a checksum.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from edge import durable
+from edge.recent.batches import Batch, packed, unpacked
 from edge.recent.columns import (
     DamagedColumn,
     Number,
     deflated,
     inflated,
+    inflated_first,
     pack_integers,
     pack_numbers,
     unpack_integers,
@@ -99,15 +101,22 @@ def name_of(level: Level, generation: int) -> str:
     return f"{level}-{generation:08d}{SUFFIX}"
 
 
-def write(directory: Path, header: Header, blocks: Iterable[tuple[SeriesKey, Block]]) -> Path:
-    """Write a file atomically and durably. Raises `OSError`."""
-    encoded = sorted((_hash(key.observation), key, _encoded(key, block)) for key, block in blocks)
+def write(
+    directory: Path, header: Header, blocks: Iterable[tuple[SeriesKey, Block]], batches: Sequence[Batch] = ()
+) -> Path:
+    """Write a file atomically and durably. `batches` number the series in the order of `blocks`. Raises `OSError`."""
+    encoded = sorted(
+        (_hash(key.observation), key, _encoded(key, block), number) for number, (key, block) in enumerate(blocks)
+    )
     hashes = array("Q", [each[0] for each in encoded])
     places = array("I", [0])
-    for _, _, data in encoded:
+    for _, _, data, _ in encoded:
         places.append(places[-1] + len(data))
     index = hashes.tobytes() + places.tobytes()
-    names = deflated([json.dumps([key for _, key, _ in encoded], ensure_ascii=False).encode()])
+    names = deflated([json.dumps([key for _, key, _, _ in encoded], ensure_ascii=False).encode()])
+    if batches:
+        order = {number: place for place, (_, _, _, number) in enumerate(encoded)}
+        names += packed(batches, [order[number] for number in range(len(encoded))])
     about = {
         "level": header.level,
         "generation": header.generation,
@@ -119,7 +128,7 @@ def write(directory: Path, header: Header, blocks: Iterable[tuple[SeriesKey, Blo
         "directory": zlib.crc32(index),
     }
     head = json.dumps(about, separators=(",", ":")).encode()
-    content = [_PREFIX.pack(_MAGIC, len(head), zlib.crc32(head)), head, index, *(data for _, _, data in encoded)]
+    content = [_PREFIX.pack(_MAGIC, len(head), zlib.crc32(head)), head, index, *(data for _, _, data, _ in encoded)]
     path = directory / name_of(header.level, header.generation)
     durable.write(path, b"".join([*content, _CHECKSUM.pack(zlib.crc32(names)), names]), mode=0o640)
     return path
@@ -176,13 +185,25 @@ class BlockFile:
 
     def names(self) -> list[SeriesKey]:
         """Return the series of the file."""
+        return [SeriesKey(*each) for each in json.loads(bytes(inflated(self._ending())))]
+
+    def batches(self) -> list[Batch]:
+        """Return the batches of the samples, with numbers of series as in `names`; none in files without them."""
+        try:
+            _, packed_batches = inflated_first(self._ending())
+            return unpacked(packed_batches) if packed_batches else []
+        except DamagedColumn as error:
+            raise DamagedFile(str(error)) from error
+
+    def _ending(self) -> bytes:
+        """Return the compressed list of series, and the batches after it."""
         place = self._begin + self.header.blocks
         size = os.fstat(self._descriptor).st_size - place
         data = self._read(place, max(4, size))
         (checksum,) = _CHECKSUM.unpack_from(data)
         if zlib.crc32(data[4:]) != checksum:
             raise DamagedFile("its list of series fails the checksum")
-        return [SeriesKey(*each) for each in json.loads(bytes(inflated(data[4:])))]
+        return data[4:]
 
     def verify(self) -> None:
         """Check all checksums."""

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from edge.recent.batches import Batch
 from edge.recent.series import SeriesKey
 
 _SAMPLE: Final = 16
@@ -31,9 +32,11 @@ def add_period(periods: list[tuple[int, int]], begin: int, end: int) -> None:
 class SeriesBuffer:
     """Samples of one series, in the order of their arrival."""
 
-    __slots__ = ("codes", "times", "values", "written", "written_texts")
+    __slots__ = ("codes", "number", "times", "values", "written", "written_texts")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        """Number of the series in the buffer."""
         self.times: array[int] = array("q")
         """Ticks."""
         self.values: array[float] = array("d")
@@ -53,6 +56,8 @@ class SampleBuffer:
         self.series: dict[SeriesKey, SeriesBuffer] = {}
         self.recorded: list[tuple[int, int]] = []
         """Periods in ticks, in order."""
+        self.batches: list[Batch] = []
+        """Samples on the disk, in the order of their batches."""
         self.bytes = 0
         """Approximate size in memory."""
 
@@ -90,6 +95,11 @@ class SampleBuffer:
         """Note that the gateway recorded from `begin` to `end` (ticks)."""
         add_period(self.recorded, begin, end)
 
+    def publish(self, batch: Batch) -> None:
+        """Note that samples are on the disk. From here on the event stream has them."""
+        self.batches.append(batch)
+        self.bytes += batch.bytes
+
     def fresh(self) -> Iterator[tuple[SeriesKey, SeriesBuffer]]:
         """Yield the series with samples that the log does not have."""
         for key, series in self.series.items():
@@ -97,6 +107,6 @@ class SampleBuffer:
                 yield key, series
 
     def _begin(self, key: SeriesKey) -> SeriesBuffer:
-        series = self.series[key] = SeriesBuffer()
+        series = self.series[key] = SeriesBuffer(len(self.series))
         self.bytes += _SERIES + len(key.observation) + len(key.graph)
         return series

@@ -146,8 +146,14 @@ def deflated(columns: Iterable[bytes]) -> bytes:
 
 def inflated(data: bytes) -> memoryview:
     """Decompress columns. Raises `DamagedColumn`."""
+    return inflated_first(data)[0]
+
+
+def inflated_first(data: bytes) -> tuple[memoryview, bytes]:
+    """Decompress columns, and return the bytes after them, too. Raises `DamagedColumn`."""
+    stream = zlib.decompressobj(wbits=_RAW)
     try:
-        return memoryview(zlib.decompressobj(wbits=_RAW).decompress(data, _LONGEST))
+        return memoryview(stream.decompress(data, _LONGEST)), stream.unused_data
     except zlib.error as error:
         raise DamagedColumn("compressed data are damaged") from error
 

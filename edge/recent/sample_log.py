@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from edge import durable
+from edge.recent.batches import MISSING, Batch, new_identity
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.columns import (
     DamagedColumn,
@@ -37,6 +38,11 @@ HEADER: Final = struct.Struct("<8sIIqq")
 """Magic, length and checksum of the content, and the recorded period in ticks."""
 _DOUBLES: Final = 255
 """Decimals of a series whose samples are doubles."""
+_BATCH: Final = struct.Struct("<QQq")
+"""Identity of the log, position of the first sample, and time at which the samples were published in ticks.
+
+It is at the end of the content. A chunk of an earlier version has none.
+"""
 _LONGEST: Final = 64 * 1024 * 1024
 """Limit of the content of a chunk in bytes."""
 
@@ -48,6 +54,7 @@ class Chunk(NamedTuple):
     numbers: dict[SeriesKey, int]
     marks: list[tuple[SeriesBuffer, int, int]]
     """Series with the number of their samples and texts."""
+    batch: Batch
 
 
 class SampleLog:
@@ -60,9 +67,19 @@ class SampleLog:
         """Number of each series in this log."""
         self.size = 0
         """Bytes."""
+        self.identity = new_identity()
+        self._next = 0
+        """Position of the next sample."""
 
-    def chunk(self, buffer: SampleBuffer, begin: int, end: int) -> Chunk:
-        """Encode the samples that the log does not have, and the recorded period (ticks)."""
+    def batch(self, buffer: SampleBuffer, published: int) -> Batch:
+        """Return the samples that the log does not have as a batch."""
+        fresh = [(series.number, len(series.times) - series.written) for _, series in buffer.fresh()]
+        numbers, counts = array("I", [number for number, _ in fresh]), array("I", [count for _, count in fresh])
+        return Batch(self.identity, self._next, published, numbers, counts)
+
+    def chunk(self, buffer: SampleBuffer, begin: int, end: int, published: int) -> Chunk:
+        """Encode the samples that the log does not have, the recorded period and the time of the batch (ticks)."""
+        batch = self.batch(buffer, published)
         marks: list[tuple[SeriesBuffer, int, int]] = []
         numbers, names, texts = self._numbers.copy(), [], []
         ids: list[int] = []
@@ -92,9 +109,10 @@ class SampleLog:
                 integers += scaled[1]
         head = json.dumps([names, texts], ensure_ascii=False, separators=(",", ":")).encode()
         columns = [pack_integers(each) for each in (ids, counts, times, decimals, integers)]
-        content = deflated([struct.pack("<I", len(head)) + head, *columns, pack_doubles(doubles)])
+        about = _BATCH.pack(batch.log, batch.first, batch.published)
+        content = deflated([struct.pack("<I", len(head)) + head, *columns, pack_doubles(doubles) + about])
         data = HEADER.pack(_MAGIC, len(content), zlib.crc32(content), begin, end) + content
-        return Chunk(data + bytes(-len(data) % BLOCK), numbers, marks)
+        return Chunk(data + bytes(-len(data) % BLOCK), numbers, marks, batch)
 
     def append(self, chunk: Chunk) -> None:
         """Write a chunk to the disk, while the buffer may grow. Raises `OSError`; then the next chunk replaces it."""
@@ -112,6 +130,7 @@ class SampleLog:
             durable.sync_directory(self.path.parent)
         self.size += len(data)
         self._numbers = chunk.numbers
+        self._next = chunk.batch.end
         for series, samples, texts in chunk.marks:
             series.written, series.written_texts = samples, texts
 
@@ -184,7 +203,9 @@ def _read_content(content: bytes, buffer: SampleBuffer, names: _Names) -> None:
         column, data = unpack_integers(data)
         columns.append(column)
     ids, counts, times, decimals, integers = columns
-    doubles, _ = unpack_doubles(data)
+    doubles, data = unpack_doubles(data)
+    log, first, published = _BATCH.unpack_from(data) if len(data) >= _BATCH.size else (0, 0, 0)
+    batch = Batch(log, first, published, array("I"), array("I"))
     at = at_integer = at_double = 0
     for number, count, places in zip(ids, counts, decimals, strict=True):
         if places == _DOUBLES:
@@ -198,8 +219,21 @@ def _read_content(content: bytes, buffer: SampleBuffer, names: _Names) -> None:
         if key is not None and key.kind == "text":
             known = names.texts.get(number, {})
             for time, code in zip(times[at : at + count], values, strict=True):
-                if (text := known.get(int(code))) is not None:
-                    buffer.add_text(key, time, text)
+                added = (text := known.get(int(code))) is not None and buffer.add_text(key, time, text)
+                _extend(batch, buffer.series[key].number if added else MISSING, 1)
         elif key is not None:
             buffer.extend(key, times[at : at + count], values)
+            _extend(batch, buffer.series[key].number, count)
+        else:
+            _extend(batch, MISSING, count)
         at += count
+    buffer.publish(batch)
+
+
+def _extend(batch: Batch, number: int, count: int) -> None:
+    """Add samples of a series to a batch."""
+    if batch.numbers and batch.numbers[-1] == number:
+        batch.counts[-1] += count
+    else:
+        batch.numbers.append(number)
+        batch.counts.append(count)

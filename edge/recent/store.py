@@ -17,6 +17,7 @@ from typing import Final
 
 from edge import durable
 from edge.recent.aggregates import Points
+from edge.recent.batches import Batch, sections
 from edge.recent.block_file import SUFFIX, Block, BlockFile, DamagedFile, Header, Level, Samples, name_of, write
 from edge.recent.buffer import SampleBuffer, SeriesBuffer, add_period
 from edge.recent.sample_log import Chunk, SampleLog, read
@@ -74,6 +75,8 @@ class RecentStore:
         """Files removed since the start because of the disk limit."""
         self.damaged = 0
         """Damaged files and blocks found since the start."""
+        self._published = 0
+        """Time of the last batch in ticks."""
 
     @property
     def bytes(self) -> int:
@@ -125,7 +128,16 @@ class RecentStore:
         # The samples of former logs are on the disk. They stay there until the next raw file has them.
         for series in buffer.series.values():
             series.written, series.written_texts = len(series.times), len(series.codes)
+        self._note_published(buffer)
         self._begin_log(latest + 1, buffer)
+
+    def _note_published(self, buffer: SampleBuffer) -> None:
+        """Continue after the last batch on the disk, although the clock may have been set back."""
+        known = self._published_until(file) if (file := next(iter(self.of("raw")[-1:]), None)) is not None else 0
+        self._published = max([known, *(batch.published for batch in buffer.batches if batch.log)])
+
+    def _published_until(self, file: StoredFile) -> int:
+        return max((section.ends for section in sections(self.batches(file)[1])), default=0)
 
     def _begin_log(self, generation: int, buffer: SampleBuffer) -> None:
         self._logs.append(SampleLog(self._directory / f"{_LOG}{generation:08d}"))
@@ -152,11 +164,17 @@ class RecentStore:
 
     def chunk(self, buffer: SampleBuffer, begin: int, end: int) -> Chunk:
         """Encode the samples that are not on the disk yet. `append` writes them."""
-        return self._logs[-1].chunk(buffer, begin, end)
+        self._published = max(end, self._published)
+        return self._logs[-1].chunk(buffer, begin, end, self._published)
 
     def append(self, chunk: Chunk) -> None:
         """Write samples to the log. Raises `OSError`; then the next chunk has them too."""
         self._logs[-1].append(chunk)
+
+    @property
+    def log(self) -> int:
+        """Identity of the current log."""
+        return self._logs[-1].identity
 
     def seal(self, buffer: SampleBuffer) -> StoredFile:
         """Write the samples of a buffer, which no longer changes, into a raw file. Call `add` with it next.
@@ -169,7 +187,10 @@ class RecentStore:
         if buffer.recorded:
             first, last = min(first, buffer.recorded[0][0]), max(last, buffer.recorded[-1][1])
         header = Header("raw", generation, first, last, tuple(buffer.recorded))
-        file = self._write(header, ((key, samples(series)) for key, series in buffer.series.items()))
+        # Values may have come after the last chunk. They get their place in the stream only now, with the file.
+        last_batch = logs[-1].batch(buffer, self._published)
+        batches = [*buffer.batches, *([last_batch] if last_batch.numbers else [])]
+        file = self._write(header, ((key, samples(series)) for key, series in buffer.series.items()), batches)
         self._logs = [SampleLog(self._directory / f"{_LOG}{generation + 1:08d}")]
         for log in logs:
             # The samples are in the file now; the next start removes a log that stays.
@@ -177,8 +198,10 @@ class RecentStore:
                 log.path.unlink(missing_ok=True)
         return file
 
-    def _write(self, header: Header, blocks: Iterable[tuple[SeriesKey, Block]]) -> StoredFile:
-        path = write(self._directory, header, blocks)
+    def _write(
+        self, header: Header, blocks: Iterable[tuple[SeriesKey, Block]], batches: Sequence[Batch] = ()
+    ) -> StoredFile:
+        path = write(self._directory, header, blocks, batches)
         file = self._opened(path)
         if file is None:
             raise OSError(f"{path} is damaged right after it was written")
@@ -280,6 +303,15 @@ class RecentStore:
         with self._damage(file.path), BlockFile(file.path) as opened:
             found.extend(opened.names())
         return found
+
+    def batches(self, file: StoredFile) -> tuple[list[SeriesKey], list[Batch]]:
+        """Return the series and batches of a file. A damaged or removed file has none."""
+        names: list[SeriesKey] = []
+        batches: list[Batch] = []
+        with self._damage(file.path), BlockFile(file.path) as opened:
+            batches += opened.batches()
+            names += opened.names()
+        return names, batches
 
     @contextlib.contextmanager
     def _damage(self, path: Path) -> Iterator[None]:
