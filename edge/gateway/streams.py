@@ -32,6 +32,7 @@ from edge.streams.running_query import RunningQuery
 from edge.streams.service import StreamService
 from edge.streams.stored import StoredObserver
 from edge.streams.stream import Stream
+from edge.streams.target_inbox import check_target
 
 if TYPE_CHECKING:
     from edge.gateway.recent import Recent
@@ -184,14 +185,17 @@ class RunningStreams:
         """Return descriptions of the queries that the client may see."""
         return await self._call(lambda processor, _now: [_query(processor, each) for each in processor.queries(access)])
 
-    async def observe(self, name: str, url: str, access: Access) -> str:
-        """Add an observer. A URL of a stream of this gateway is served within the process, also if its address changes
-        later, so only its path is stored.
+    async def observe(self, name: str, url: str, access: Access, *, is_target: bool = False) -> str:
+        """Add an observer: a callback URL, or a target of notifications. A callback URL of a stream of this gateway is
+        served within the process, also if its address changes later, so only its path is stored.
         """
-        url = self._own_path(url)
-        if self._own_stream(url) is None:
-            self._hosts.check(url)
-        observer = await self._wait(self._service.observe(name, url, access))
+        if is_target:
+            check_target(url, self._hosts)
+        else:
+            url = self._own_path(url)
+            if self._own_stream(url) is None:
+                self._hosts.check(url)
+        observer = await self._wait(self._service.observe(name, url, access, is_target=is_target))
         self._deliver_to(observer)
         return observer.id
 
@@ -208,15 +212,18 @@ class RunningStreams:
         found: dict[str, object] = {
             "id": observer.id,
             "query": observer.query,
-            "callback": observer.url,
+            "target" if observer.is_target else "callback": observer.url,
             "acknowledged": observer.acknowledged,
         }
+        if observer.is_target:
+            found["inbox"] = self._callbacks.inbox(observer.id)
         status = self._callbacks.status(observer.id)
         return found if status is None else found | status._asdict()
 
     def _deliver_to(self, observer: StoredObserver) -> None:
         if self._own_stream(observer.url) is None:
-            self._callbacks.add(Destination(observer.id, observer.query, observer.url), last=observer.acknowledged)
+            destination = Destination(observer.id, observer.query, observer.url, is_target=observer.is_target)
+            self._callbacks.add(destination, last=observer.acknowledged)
 
     def _own_path(self, url: str) -> str:
         """Return the path of a URL of a stream of this gateway, otherwise the URL."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 _MOST: Final = 100
 """Terms of a chain that is parsed."""
-_LONGEST: Final = 100_000_000
+LONGEST: Final = 100_000_000
 """Characters that the strings of a document may have without abbreviations: ten times those of the largest one."""
 _SMALL: Final = 1_000
 """Characters of a document that is harmless."""
@@ -29,8 +29,11 @@ _CONTEXT: Final = re.compile(_key("@context"), re.IGNORECASE)
 _ID: Final = re.compile(_key("@id") + r'"([^"]*)', re.IGNORECASE)
 
 
-def context_fault(document: str) -> str:
-    """Return why a JSON-LD document should not be parsed; empty if it may be."""
+def context_fault(document: str, most: int = LONGEST) -> str:
+    """Return why a JSON-LD document should not be parsed; empty if it may be.
+
+    `most`: characters of its strings without abbreviations.
+    """
     if len(document) < _SMALL:
         return ""
     lengths: dict[str, int] = {}
@@ -39,9 +42,9 @@ def context_fault(document: str) -> str:
         if not _expand(context, lengths):
             return "the terms of a context refer to each other in a long chain; write IRIs instead"
     longest = max([*lengths.values(), *(len(match[1]) for match in _ID.finditer(document))], default=0)
-    if longest * document.count('"') // 2 > _LONGEST:
+    if longest * document.count('"') // 2 > most:
         return (
-            f"its strings may have more than {_LONGEST:,} characters without abbreviations; send it in parts, or use "
+            f"its strings may have more than {most:,} characters without abbreviations; send it in parts, or use "
             "shorter IRIs"
         )
     return ""

@@ -81,12 +81,13 @@ class CallbackHosts:
         else:
             self._names.add(_host_and_port(entry))
 
-    def check(self, url: str) -> CallbackTarget:
-        """Return the parts of a callback URL. Raises `InvalidRequest`, or `Forbidden` if its host is not allowed.
+    def check(self, url: str, name: str = "callback URL") -> CallbackTarget:
+        """Return the parts of a URL. Raises `InvalidRequest`, or `Forbidden` if its host is not allowed.
 
-        Names are not resolved: `permits` checks the address of each connection.
+        `name`: name of the URL in errors. Names of hosts are not resolved: `permits` checks the address of each
+        connection.
         """
-        target = target_of(url)
+        target = target_of(url, name)
         address = literal(target.host)
         local = target.host == "localhost" or target.host.endswith(".localhost")  # RFC 6761, section 6.3
         if address is None and local:
@@ -115,31 +116,31 @@ def check(url: str, security: bool, listed: Iterable[str]) -> None:
     CallbackHosts(listed, security=security).check(url)
 
 
-def target_of(url: str) -> CallbackTarget:
-    """Return the parts of a callback URL, of any host. Raises `InvalidRequest`."""
+def target_of(url: str, name: str = "callback URL") -> CallbackTarget:
+    """Return the parts of a URL of any host. `name`: its name in errors. Raises `InvalidRequest`."""
     if len(url) > LONGEST_URL:
-        raise InvalidRequest(f"the callback URL is longer than {LONGEST_URL:,} characters. Use a shorter one")
+        raise InvalidRequest(f"the {name} is longer than {LONGEST_URL:,} characters. Use a shorter one")
     if not _URL.fullmatch(url):
-        raise InvalidRequest("the callback URL has characters that a URL cannot have. Percent-encode them")
+        raise InvalidRequest(f"the {name} has characters that a URL cannot have. Percent-encode them")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidRequest(f"the callback URL is not valid: {error}. Use one such as {_EXAMPLE}") from None
+        raise InvalidRequest(f"the {name} is not valid: {error}. Use one such as {_EXAMPLE}") from None
     if parts.scheme not in _PORTS:
-        raise InvalidRequest(f"the callback URL is not an http or https URL. Use one such as {_EXAMPLE}")
+        raise InvalidRequest(f"the {name} is not an http or https URL. Use one such as {_EXAMPLE}")
     if "@" in parts.netloc:
-        raise InvalidRequest("the callback URL has credentials. Use a URL without them, such as one with a secret path")
-    return CallbackTarget(parts.scheme, *_where(parts, port), _path(parts))
+        raise InvalidRequest(f"the {name} has credentials. Use a URL without them, such as one with a secret path")
+    return CallbackTarget(parts.scheme, *_where(parts, port, name), _path(parts))
 
 
 _EXAMPLE: Final = "https://example.org/reports"
 
 
-def _where(parts: SplitResult, port: int | None) -> tuple[str, int, str]:
+def _where(parts: SplitResult, port: int | None, name: str) -> tuple[str, int, str]:
     host = (parts.hostname or "").lower()
     if "%" in host or port == 0 or not (_HOST_NAME.fullmatch(host) or _address(host)) or len(host) > 253:
-        raise InvalidRequest(f"the callback URL has no valid host and port. Use one such as {_EXAMPLE}")
+        raise InvalidRequest(f"the {name} has no valid host and port. Use one such as {_EXAMPLE}")
     shown = f"[{host}]" if ":" in host else host
     usual = _PORTS[parts.scheme]
     return host.rstrip("."), port or usual, shown if port in (None, usual) else f"{shown}:{port}"

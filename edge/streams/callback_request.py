@@ -1,4 +1,4 @@
-"""One POST request to a callback URL over asyncio.
+"""One request to a callback URL, or to the target of notifications, over asyncio.
 
 `edge.http_client` blocks its thread, and limits only each wait for data. Here the whole request has a deadline, and the
 connection goes to an address that was checked, so that a name cannot resolve to another one in between. Redirects are
@@ -11,9 +11,9 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple, TypeAlias
 
 import httptools
@@ -23,6 +23,8 @@ from edge.streams.observer import Answer
 
 LONGEST_ANSWER: Final = 64 * 1024
 """Bytes of an answer that are read, headers included."""
+LONGEST_DOCUMENT: Final = 256 * 1024
+"""Bytes of a document that is read, with the headers of its answer."""
 _BODY_WAIT: Final = 1.0
 """Seconds to wait for the body after the headers. Only the status matters; reading spares the server a reset."""
 _MAX_ADDRESSES: Final = 4
@@ -46,6 +48,19 @@ class Deadlines(NamedTuple):
     """From the connection to the end of the answer's headers, the transfer of the report included."""
 
 
+class Document(NamedTuple):
+    """Answer to a GET request."""
+
+    answer: Answer
+    links: tuple[str, ...]
+    """Values of the headers `Link`."""
+    content_type: str
+    """Media type in lower case, without parameters; empty if the answer has none."""
+    is_coded: bool
+    """Whether the body has a content coding, such as gzip."""
+    body: bytes = b""
+
+
 class CallbackClient:
     """Sends reports. Used in the thread of the event loop."""
 
@@ -63,15 +78,47 @@ class CallbackClient:
         self._deadlines = deadlines
 
     async def post(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one request. Raises `NoAnswer`."""
+        """Send one report. Raises `NoAnswer`."""
+        parsed = _ParsedAnswer(LONGEST_ANSWER)
+        async with self._sent("POST", target, {**headers, "Content-Length": str(len(body))}, body) as reader:
+            await self._read_head(reader, parsed)
+            # The answer counts from here on, whatever happens to its body.
+            with suppress(OSError, httptools.HttpParserError):
+                async with asyncio.timeout(_BODY_WAIT):
+                    await _read(reader, parsed, lambda: parsed.is_complete)
+        return parsed.answer
+
+    async def get(
+        self, target: CallbackTarget, headers: Mapping[str, str], wants_body: Callable[[Document], bool]
+    ) -> Document:
+        """Read a document. `wants_body` gets it without the body, which is read only if it is wanted.
+
+        Raises `NoAnswer`.
+        """
+        parsed = _ParsedAnswer(LONGEST_ANSWER)
+        async with self._sent("GET", target, headers) as reader:
+            await self._read_head(reader, parsed)
+            coded = any(each.strip().lower() != "identity" for each in parsed.values("content-encoding"))
+            media_type = next(iter(parsed.values("content-type")), "").partition(";")[0].strip().lower()
+            found = Document(parsed.answer, tuple(parsed.values("link")), media_type, coded)
+            if not wants_body(found):
+                return found
+            parsed.most = LONGEST_DOCUMENT
+            return found._replace(body=await self._body(reader, parsed))
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, target: CallbackTarget, headers: Mapping[str, str], body: bytes = b""
+    ) -> AsyncIterator[asyncio.StreamReader]:
+        """Send a request. Yields the reader of the answer. Raises `NoAnswer`."""
         addresses = self._allowed(target, await self._resolve(target))
         try:
             reader, writer = await self._connect(target, addresses)
         except TimeoutError:
             raise NoAnswer(f"no connection within {self._deadlines.connect:g} s") from None
         try:
-            writer.write(_head(target, headers, len(body)) + body)
-            return await self._answer(reader)
+            writer.write(_head(method, target, headers) + body)
+            yield reader
         finally:
             # Aborted, because a peer that does not read must not delay the end of the connection.
             writer.transport.abort()
@@ -134,8 +181,8 @@ class CallbackClient:
         # From here on the transport closes it. Closing it here too could hit another socket with the same number.
         return await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=target.host if secure else None)
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
-        parsed = _ParsedAnswer()
+    async def _read_head(self, reader: asyncio.StreamReader, parsed: _ParsedAnswer) -> None:
+        """Read an answer until its headers have come. Raises `NoAnswer`."""
         try:
             async with asyncio.timeout(self._deadlines.answer):
                 await _read(reader, parsed, lambda: parsed.has_headers)
@@ -145,24 +192,37 @@ class CallbackClient:
             if not parsed.has_headers:  # the rest of the answer may be damaged
                 raise NoAnswer(f"no valid answer: {_reason(error)}") from None
         if not parsed.has_headers:
-            long = parsed.length >= LONGEST_ANSWER
+            long = parsed.is_too_long
             raise NoAnswer("the headers of the answer are too long" if long else "the connection ended without answer")
-        # The answer counts from here on, whatever happens to its body.
-        with suppress(OSError, httptools.HttpParserError):
-            async with asyncio.timeout(_BODY_WAIT):
+
+    async def _body(self, reader: asyncio.StreamReader, parsed: _ParsedAnswer) -> bytes:
+        """Read the rest of an answer, and return its whole body. Raises `NoAnswer`."""
+        try:
+            async with asyncio.timeout(self._deadlines.answer):
                 await _read(reader, parsed, lambda: parsed.is_complete)
-        return Answer(parsed.status, parsed.retry_after)
+        except TimeoutError:
+            raise NoAnswer(f"no complete answer within {self._deadlines.answer:g} s") from None
+        except (OSError, httptools.HttpParserError) as error:
+            raise NoAnswer(f"no valid answer: {_reason(error)}") from None
+        if parsed.is_complete or (parsed.ends_with_connection and not parsed.is_too_long):
+            return bytes(parsed.body)
+        if parsed.is_too_long:
+            raise NoAnswer(f"the answer has more than {LONGEST_DOCUMENT:,} bytes")
+        raise NoAnswer("the connection ended before the end of the answer")
 
 
 class _ParsedAnswer:
     """Callbacks of the parser, which has the names of its methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most`: bytes of the answer that are read."""
+        self.most = most
         self.status = 0
-        self.retry_after: str | None = None
         self.has_headers = False
         self.is_complete = False
         self.length = 0
+        self.body = bytearray()
+        self._headers: list[tuple[str, str]] = []
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -170,9 +230,28 @@ class _ParsedAnswer:
         self.length += len(data)
         self._parser.feed_data(data)
 
+    @property
+    def answer(self) -> Answer:
+        """The answer without its body."""
+        return Answer(self.status, next(iter(self.values("retry-after")), None))
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether no more of it is read."""
+        return self.length >= self.most
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the end of the connection is that of the body (RFC 9112, section 6.3)."""
+        return not self.values("content-length") and not self.values("transfer-encoding")
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of the headers with a name in lower case."""
+        return [value for each, value in self._headers if each == name]
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"retry-after" and self.retry_after is None:
-            self.retry_after = value.decode("latin-1")
+        if not self.has_headers:  # others are trailers
+            self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         # Interim answers (1xx) precede the final one (RFC 9110, section 15.2).
@@ -180,15 +259,19 @@ class _ParsedAnswer:
         if status >= 200:
             self.status, self.has_headers = status, True
         else:
-            self.retry_after = None
+            self._headers.clear()
+
+    def on_body(self, data: bytes) -> None:
+        if self.has_headers:
+            self.body += data
 
     def on_message_complete(self) -> None:
         self.is_complete = self.has_headers
 
 
 async def _read(reader: asyncio.StreamReader, parsed: _ParsedAnswer, enough: Callable[[], bool]) -> None:
-    while not enough() and parsed.length < LONGEST_ANSWER:
-        data = await reader.read(min(_READ, LONGEST_ANSWER - parsed.length))
+    while not enough() and not parsed.is_too_long:
+        data = await reader.read(min(_READ, parsed.most - parsed.length))
         if not data:
             return
         parsed.feed(data)
@@ -199,12 +282,12 @@ def _lookup(host: str, port: int) -> list[tuple[socket.AddressFamily, _SocketAdd
     return [(family, address) for family, _, _, _, address in found]  # type: ignore[misc]
 
 
-def _head(target: CallbackTarget, headers: Mapping[str, str], length: int) -> bytes:
-    fields = {"Host": target.authority, **headers, "Content-Length": str(length), "Connection": "close"}
+def _head(method: str, target: CallbackTarget, headers: Mapping[str, str]) -> bytes:
+    fields = {"Host": target.authority, **headers, "Connection": "close"}
     lines = [f"{name}: {value}" for name, value in fields.items()]
     if any("\r" in line or "\n" in line for line in lines):
         raise NoAnswer("a header of the report has a line break")
-    return "\r\n".join([f"POST {target.path} HTTP/1.1", *lines, "", ""]).encode("latin-1", "replace")
+    return "\r\n".join([f"{method} {target.path} HTTP/1.1", *lines, "", ""]).encode("latin-1", "replace")
 
 
 def _reason(error: Exception | None) -> str:

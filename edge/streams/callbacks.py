@@ -1,4 +1,4 @@
-"""Delivery of reports to the callback URLs of observers.
+"""Delivery of reports to the callback URLs of observers, and to the inboxes of targets.
 
 "A RESTful Interface for RDF Stream Processors" (Balduini and Della Valle, 2013): whenever a query has new results, the
 processor POSTs them to each observer. `edge.streams.observer` decides what follows from an answer, and
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from edge import __version__
 from edge.backoff import Backoff, Retry
@@ -34,11 +34,13 @@ from edge.streams.observer import (
     StoredReport,
     report_headers,
 )
+from edge.streams.target_inbox import NoInbox, TargetInbox
 
 __all__ = ["CallbackLimits", "Callbacks", "Destination", "StoredReport", "WaitingReports"]
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _USER_AGENT: Final = f"sepa-edge/{__version__}"
 _STORE_THREADS: Final = 2
 """Threads that wait for the store."""
@@ -64,6 +66,8 @@ class Destination(NamedTuple):
     """Callback URL."""
     query_url: str = ""
     """Absolute URL of the query, for the header `Link`; empty for none."""
+    is_target: bool = False
+    """Whether the URL is that of a resource whose inbox gets notifications, and not a callback URL."""
 
 
 class CallbackLimits(NamedTuple):
@@ -87,12 +91,16 @@ def _system_trust() -> ssl.SSLContext:
 class _Observer:
     """An observer with its state and its place in the schedule."""
 
-    __slots__ = ("destination", "notified", "scheduled", "state", "target", "task", "timer")
+    __slots__ = ("destination", "inbox", "notified", "scheduled", "state", "target", "task", "timer")
 
-    def __init__(self, destination: Destination, target: CallbackTarget, state: ObserverState) -> None:
+    def __init__(
+        self, destination: Destination, target: CallbackTarget, state: ObserverState, inbox: TargetInbox | None
+    ) -> None:
         self.destination = destination
         self.target = target
         self.state = state
+        self.inbox = inbox
+        """The inbox of the target of notifications; None: reports go to a callback URL."""
         self.notified = False
         """Whether a report may have come since the store was last read."""
         self.scheduled = False
@@ -141,9 +149,10 @@ class Callbacks:
         Raises `InvalidRequest` if its URL is not valid. Whether its host is allowed is checked at each connection.
         """
         target = target_of(destination.url)
+        inbox = TargetInbox(destination.url, self._client, self._run) if destination.is_target else None
         state = ObserverState(Retry(self._limits.backoff), refusals=self._limits.refusals, lost=lost, last=last)
         self.remove(destination.observer_id)
-        self._observers[destination.observer_id] = _Observer(destination, target, state)
+        self._observers[destination.observer_id] = _Observer(destination, target, state, inbox)
         self._turns.add(destination.observer_id, f"{target.host}:{target.port}")
         self._notify(destination.observer_id)
 
@@ -168,6 +177,11 @@ class Callbacks:
         """Return the state of an observer, or None if it is unknown."""
         observer = self._observers.get(observer_id)
         return None if observer is None else observer.state.status
+
+    def inbox(self, observer_id: str) -> str:
+        """Return the URL of the inbox that gets the notifications of an observer; empty before it is discovered."""
+        observer = self._observers.get(observer_id)
+        return "" if observer is None or observer.inbox is None else observer.inbox.url
 
     @property
     def sending(self) -> int:
@@ -229,15 +243,23 @@ class Callbacks:
         headers = report_headers(destination.query, destination.observer_id, report, destination.query_url)
         before, lost = state.problem, state.lost
         try:
-            answer = await self._client.post(observer.target, {**headers, "User-Agent": _USER_AGENT}, report.body)
+            headers["User-Agent"] = _USER_AGENT
+            if observer.inbox is None:
+                answer = await self._client.post(observer.target, headers, report.body)
+            else:
+                answer = await observer.inbox.send(destination.observer_id, destination.query, headers, report)
         except NoAnswer as error:
-            self._turns.answered(destination.observer_id, False)
+            self._turns.answered(destination.observer_id, isinstance(error, NoInbox))
             following = state.unanswered(str(error), self._loop.time())
         else:
             self._turns.answered(destination.observer_id, True)
             following = state.answered(report, answer, self._loop.time(), time.time())
         _log_change(observer, before, lost)
         return following
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function that takes long in a thread."""
+        return await self._loop.run_in_executor(self._store, function, *arguments)
 
     def _end_turn(self, observer: _Observer, task: asyncio.Task[None]) -> None:
         observer.task = None

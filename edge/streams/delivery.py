@@ -45,7 +45,7 @@ class Delivery:
         self._notify = notify
         self._own_stream = own_stream
 
-    def observe(self, query: str, url: str, access: Access) -> StoredObserver:
+    def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
         found = self._processor.owned(query, access)
         shares = FairShare(self._most)
@@ -55,7 +55,7 @@ class Delivery:
         stream = self._own_stream(url)
         if stream is not None:
             self._processor.check_feed(found, stream, found.access, self._feeds())
-        observer = StoredObserver(uuid.uuid4().hex, query, url, access.client, found.number)
+        observer = StoredObserver(uuid.uuid4().hex, query, url, access.client, found.number, is_target)
         self._waiting.add(observer)
         return observer
 
@@ -136,3 +136,4 @@ class Delivery:
             except EdgeError as error:
                 _log.warning("streams.not_fed", extra={"stream": stream, "reason": error.description})
             self._waiting.acknowledged(observer.id, report.number)
+            self._waiting.flush()  # a stream has no keys by which it could ignore a repetition

@@ -27,10 +27,10 @@ LONGEST_RETRY_AFTER: Final = 3_600.0
 REFUSALS: Final = 5
 """Refusals of one report after which it counts as lost."""
 
-_OK: Final = range(200, 300)
+OK: Final = range(200, 300)
 _REFUSED: Final = range(300, 500)
 _GONE: Final = 410
-_TRY_AGAIN: Final = frozenset({408, 425, 429})
+TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Request Timeout, Too Early (RFC 8470), Too Many Requests (RFC 6585): statuses 4xx that ask for a repetition."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _READABLE: Final = "!#$&'()+,*-./:;=?@[]_~"
@@ -58,6 +58,8 @@ class Answer(NamedTuple):
     status: int
     retry_after: str | None = None
     """Value of the header `Retry-After`."""
+    by: str = "observer"
+    """Sender of the answer: "observer", or "target" or "inbox" of notifications."""
 
 
 class Next(StrEnum):
@@ -115,14 +117,14 @@ class ObserverState:
 
     def answered(self, report: StoredReport, answer: Answer, now: float, date: float) -> Next:
         """Count an answer. `now`: monotonic. `date`: seconds since 1970, for dates in `Retry-After`."""
-        if answer.status in _OK:
+        if answer.status in OK:
             return self._delivered(report)
         if answer.status == _GONE:
-            self.ended, self.problem = True, "the observer answered 410 (Gone)"
+            self.ended, self.problem = True, f"the {answer.by} answered 410 (Gone)"
             return Next.END
-        self._failed(f"the observer answered {answer.status}{_advice(answer.status)}", now)
+        self._failed(f"the {answer.by} answered {answer.status}{_advice(answer.status)}", now)
         self.due = max(self.due, now + retry_after(answer.retry_after, date))
-        if answer.status in _REFUSED and answer.status not in _TRY_AGAIN:
+        if answer.status in _REFUSED and answer.status not in TRY_AGAIN:
             self._refusals += 1
             if self._refusals >= self._tries:
                 # The wait before the next report goes on growing: an observer that refuses all of them is not called
@@ -188,7 +190,7 @@ def report_headers(query: str, observer: str, report: StoredReport, query_url: s
         "Idempotency-Key": f'"{name}:{quote(observer, safe="")}:{report.number}"',
         "Report-Query": f'"{name}"',
         "Report-Number": str(report.number),
-        "Report-Time": _iso(report.time),
+        "Report-Time": iso_time(report.time),
         "Report-Merged": str(report.merged),
     }
     if report.correction:
@@ -198,8 +200,8 @@ def report_headers(query: str, observer: str, report: StoredReport, query_url: s
     return headers
 
 
-def _iso(time: int) -> str:
-    """Return a time in microseconds since 1970 as text (RFC 3339)."""
+def iso_time(time: int) -> str:
+    """Return a time in microseconds since 1970 as text (RFC 3339), or as a number if it has no such form."""
     seconds, microseconds = divmod(time, 1_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)

@@ -113,7 +113,7 @@ class StreamService:
                     lambda: make_engine(self._engine_settings),
                     live,
                     self._rights,
-                    self._waiting.count,
+                    self._waiting.body,
                     LiveObservations(live, self._past or _nothing),
                 )
                 self._delivery = Delivery(
@@ -180,9 +180,12 @@ class StreamService:
 
     # Observers
 
-    def observe(self, query: str, url: str, access: Access) -> Future[StoredObserver]:
-        """Add an observer of a query; it gets the reports from now on. The URL is checked by the caller."""
-        return self.call(lambda _processor, _now: self._delivery.observe(query, url, access))
+    def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> Future[StoredObserver]:
+        """Add an observer of a query; it gets the reports from now on. The URL is checked by the caller.
+
+        `is_target`: see `StoredObserver`.
+        """
+        return self.call(lambda _processor, _now: self._delivery.observe(query, url, access, is_target=is_target))
 
     def observers(self, query: str | None, access: Access) -> Future[list[StoredObserver]]:
         """Return the observers of a query of the client; None: all observers, for the gateway itself."""
@@ -300,6 +303,7 @@ class StreamService:
         if self._broken is not None:
             return
         try:
+            self._waiting.flush()
             reports = self._processor.store_reports()
         except EdgeError as error:
             self.failing = error.description

@@ -21,7 +21,14 @@ from edge.streams.stored import ReportRow, StoredElement, StoredObserver, Stored
 
 _APPLICATION_ID: Final = 0x45445354
 """SQLite's application_id of this file: "EDST"."""
-_VERSION: Final = 1
+_VERSION: Final = 2
+_FROM_VERSION_1: Final = """
+CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO report_numbers SELECT name, number FROM queries;
+ALTER TABLE queries DROP COLUMN number;
+ALTER TABLE observers ADD COLUMN is_target INTEGER NOT NULL DEFAULT 0;
+"""
+"""The numbers change with each report. Next to the texts of the queries, each report rewrote a whole page."""
 _SCHEMA: Final = """
 CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), time INTEGER NOT NULL) STRICT;
 INSERT INTO clock VALUES (1, 0);
@@ -36,8 +43,9 @@ CREATE TABLE elements (
 CREATE TABLE windows (key TEXT PRIMARY KEY, begin INTEGER NOT NULL, first INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE queries (
     name TEXT PRIMARY KEY, text TEXT NOT NULL, access TEXT NOT NULL, begun INTEGER NOT NULL, paused INTEGER NOT NULL,
-    number INTEGER NOT NULL, since INTEGER NOT NULL
+    since INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE results (
     query TEXT NOT NULL, row TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (query, row)
 ) STRICT, WITHOUT ROWID;
@@ -46,7 +54,8 @@ CREATE TABLE reports (
     body BLOB NOT NULL, PRIMARY KEY (query, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE observers (
-    id TEXT PRIMARY KEY, query TEXT NOT NULL, url TEXT NOT NULL, owner TEXT NOT NULL, acknowledged INTEGER NOT NULL
+    id TEXT PRIMARY KEY, query TEXT NOT NULL, url TEXT NOT NULL, owner TEXT NOT NULL, acknowledged INTEGER NOT NULL,
+    is_target INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 """
 
@@ -74,9 +83,10 @@ class StreamStore:
         ((application,),) = connection.execute("PRAGMA application_id")
         if version > _VERSION or (version and application != _APPLICATION_ID):
             raise StorageFailed(f"{FILE_NAME} is from a newer version of sepa-edge, or not its file; move it away")
-        if not version:
+        if version < _VERSION:
+            changes = _FROM_VERSION_1 if version else _SCHEMA
             connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
+                f"BEGIN; {changes} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
             )
 
     def close(self) -> None:
@@ -177,7 +187,10 @@ class StreamStore:
 
     def queries(self) -> list[StoredQuery]:
         """Return all queries in the order of their registration."""
-        found = self._select("SELECT * FROM queries ORDER BY begun, name")
+        found = self._select(
+            "SELECT name, text, access, begun, paused, number, since FROM queries JOIN report_numbers USING (name) "
+            "ORDER BY begun, name"
+        )
         return [
             StoredQuery(name, text, decode_access(access), begun, bool(paused), number, since)
             for name, text, access, begun, paused, number, since in found
@@ -187,15 +200,15 @@ class StreamStore:
         """Add a query."""
         access = encode_access(query.access)
         self._run(
-            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
             query.name,
             query.text,
             access,
             query.begun,
             int(query.paused),
-            query.number,
             query.since,
         )
+        self._run("INSERT INTO report_numbers VALUES (?, ?)", query.name, query.number)
 
     def pause(self, name: str, *, paused: bool) -> None:
         """Store whether a query is paused."""
@@ -225,16 +238,22 @@ class StreamStore:
 
     def drop_query(self, name: str) -> None:
         """Remove a query with its reports and observers."""
-        for table, column in (("reports", "query"), ("observers", "query"), ("results", "query"), ("queries", "name")):
-            self._run(f"DELETE FROM {table} WHERE {column} = ?", name)  # noqa: S608 - names of this module
+        for table in ("reports", "observers", "results"):
+            self._run(f"DELETE FROM {table} WHERE query = ?", name)  # noqa: S608 - names of this module
+        for table in ("report_numbers", "queries"):
+            self._run(f"DELETE FROM {table} WHERE name = ?", name)  # noqa: S608 - names of this module
 
     # Reports and observers
 
-    def report(self, query: str, report: ReportRow, *, keep: bool) -> None:
-        """Store the number of the last report of a query, and the report itself if an observer waits for it."""
-        self._run("UPDATE queries SET number = ? WHERE name = ?", report.number, query)
-        if keep:
-            self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
+    def set_numbers(self, numbers: Mapping[str, int]) -> None:
+        """Store the numbers of the last reports of queries."""
+        with _storing():
+            rows = [(number, query) for query, number in numbers.items()]
+            self._connection.executemany("UPDATE report_numbers SET number = ? WHERE name = ?", rows)
+
+    def report(self, query: str, report: ReportRow) -> None:
+        """Store a report for the observers of its query."""
+        self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
 
     def reports(self, query: str, after: int, most: int) -> list[ReportRow]:
         """Return stored reports of a query with numbers above `after`, in order."""
@@ -264,11 +283,12 @@ class StreamStore:
 
     def observers(self) -> list[StoredObserver]:
         """Return all observers."""
-        return [StoredObserver(*row) for row in self._select("SELECT * FROM observers")]
+        found = self._select("SELECT id, query, url, owner, acknowledged, is_target FROM observers")
+        return [StoredObserver(*row)._replace(is_target=bool(row[-1])) for row in found]
 
     def put_observer(self, observer: StoredObserver) -> None:
         """Add an observer."""
-        self._run("INSERT INTO observers VALUES (?, ?, ?, ?, ?)", *observer)
+        self._run("INSERT INTO observers VALUES (?, ?, ?, ?, ?, ?)", *observer)
 
     def acknowledge(self, observer: str, number: int) -> None:
         """Store the number of the last report that an observer has."""

@@ -78,3 +78,5 @@ class StoredObserver(NamedTuple):
     owner: str
     acknowledged: int
     """Number of the last report that it has."""
+    is_target: bool = False
+    """Whether the URL is that of a resource whose inbox gets the reports, and not a callback URL."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport
-from edge.streams.report import content_type, is_correction
+from edge.streams.report import Report, content_type, is_correction
 from edge.streams.report_merge import bounded
 from edge.streams.store import StreamStore
 from edge.streams.stored import ReportRow, StoredObserver
@@ -25,6 +25,8 @@ class WaitingReports:
         for observer in self._observers.values():
             self._of.setdefault(observer.query, set()).add(observer.id)
         self._sizes: dict[str, int] = {}
+        self._unstored: set[str] = set()
+        """Observers whose last acknowledgement is not stored."""
 
     @property
     def observers(self) -> Sequence[StoredObserver]:
@@ -55,6 +57,7 @@ class WaitingReports:
             self._store.drop_observer(observer)
             self._drop(found.query, [each.acknowledged for each in self.of(found.query) if each.id != observer])
         del self._observers[observer]
+        self._unstored.discard(observer)
         self._of[found.query].discard(observer)
         if not self._of[found.query]:
             del self._of[found.query]
@@ -64,6 +67,7 @@ class WaitingReports:
         ended = [observer.id for observer in self.of(query)]
         for observer in ended:
             del self._observers[observer]
+        self._unstored.difference_update(ended)
         self._of.pop(query, None)
         self._sizes.pop(query, None)
         return ended
@@ -77,23 +81,36 @@ class WaitingReports:
         return [_stored(row) for row in rows]
 
     def acknowledged(self, observer: str, number: int) -> None:
-        """Record that an observer needs no reports up to this number."""
+        """Note that an observer needs no reports up to this number. `flush` stores it.
+
+        Without that, the observer gets them again after a crash, with the same keys.
+        """
         found = self._observers.get(observer)
         if found is None or number <= found.acknowledged:
             return
-        numbers = [each.acknowledged for each in self.of(found.query) if each.id != observer]
-        with self._store.transaction():
-            self._store.acknowledge(observer, number)
-            self._drop(found.query, [*numbers, number])
         self._observers[observer] = found._replace(acknowledged=number)
+        self._unstored.add(observer)
 
-    def count(self, query: str, size: int) -> bool:
-        """Count a new report of `size` bytes. Returns whether an observer waits for it, so that it has to be stored."""
-        if query not in self._of:
-            return False
-        if query in self._sizes:
-            self._sizes[query] += size
-        return True
+    def flush(self) -> None:
+        """Store what observers have acknowledged, in one transaction."""
+        if not self._unstored:
+            return
+        observers = [self._observers[observer] for observer in self._unstored]
+        with self._store.transaction():
+            for observer in observers:
+                self._store.acknowledge(observer.id, observer.acknowledged)
+            for query in {observer.query for observer in observers}:
+                self._drop(query, [each.acknowledged for each in self.of(query)])
+        self._unstored.clear()
+
+    def body(self, report: Report) -> bytes | None:
+        """Return the content of a new report if an observer waits for it, so that it has to be stored."""
+        if report.query not in self._of:
+            return None
+        body = report.body()
+        if report.query in self._sizes:
+            self._sizes[report.query] += len(body)
+        return body
 
     def bound(self, query: str, operator: StreamOperator) -> None:
         """Merge the waiting reports of a query if they are too large."""

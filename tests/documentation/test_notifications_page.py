@@ -71,18 +71,22 @@ def test_the_operator_admits_a_sender_and_a_consumer(tmp_path):
     assert f"may update; sees none; changes {inbox};" in listed
 
 
-def test_an_observer_sends_to_an_inbox(tmp_path):
+def test_an_observer_sends_to_the_inbox_of_a_target_and_to_an_inbox(tmp_path):
     gateway = StreamGateway(tmp_path / "data")
     try:
         url = gateway.endpoints["http"]
         gateway.ok("PUT", "/streams/s")
         gateway.ok("PUT", "/queries/urn%3Arisen", RISEN)
+        gateway.send("PUT", "/graph-store?graph=urn:floor-plan", "<urn:lamp> <urn:room> <urn:hall> .", "text/turtle")
         command = [block.text for block in blocks(PAGE) if block.language == "sh"][2]
         command = command.replace("http://localhost:8000", url).replace("curl ", "curl -sSf ")
         subprocess.run(["bash", "-ec", command], capture_output=True, timeout=60, check=True)
+        gateway.observe("urn:risen", f"{url}/inbox?query=urn%3Arisen")
         gateway.add("s", "<urn:a> <urn:p> 1")
-        inbox = "/inbox?query=urn%3Arisen"
-        (sent,) = wait_for(lambda: gateway.ok("GET", inbox)["contains"], "the report")
-        assert gateway.ok("GET", sent)[0]["@id"] == "urn:a"
+        for inbox, count in (("/inbox?graph=urn%3Afloor-plan", 2), ("/inbox?query=urn%3Arisen", 1)):
+            sent = wait_for(lambda inbox=inbox: gateway.ok("GET", inbox)["contains"], "the report")
+            subjects = {each["@id"] for each in gateway.ok("GET", sent[0])}
+            assert len(subjects) == count
+            assert "urn:a" in subjects
     finally:
         gateway.close()

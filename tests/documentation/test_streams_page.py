@@ -62,7 +62,7 @@ def test_there_are_time_lines_of_all_windows_and_policies():
 
 
 def test_the_quick_start_works(tmp_path):
-    first, second = (block.text for block in blocks(PAGE) if block.language == "sh")
+    first, second, third = (block.text for block in blocks(PAGE) if block.language == "sh")
     gateway = GatewayProcess(tmp_path / "data", {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"})
     url, port = gateway.start()["http"], str(free_port())
 
@@ -92,6 +92,8 @@ def test_the_quick_start_works(tmp_path):
                 if "observers" in line:
                     subprocess.run(["bash", "-ec", adapted(first.splitlines()[-1])], capture_output=True, check=True)
             assert "21.5" in line
+            done = subprocess.run(["bash", "-ec", adapted(third)], capture_output=True, text=True, check=True)
+            assert "/queries/warm/observers/" in done.stdout
         finally:
             os.killpg(observer.pid, signal.SIGKILL)
             observer.wait()

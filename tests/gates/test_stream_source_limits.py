@@ -54,7 +54,7 @@ class SlowStreams:
     async def register(self, name, text, access):
         await self.add(name, [text], access)
 
-    async def observe(self, name, url, access):
+    async def observe(self, name, url, access, *, is_target=False):
         await self.add(name, [url], access)
         return "observer"
 

@@ -73,6 +73,17 @@ async def test_each_right_is_for_one_inbox(clients):
     assert GRAPH in (await clients.send("stranger", "POST", INBOX)).json()["error_description"]
 
 
+async def test_13_restricts_the_list_of_notifications(clients):
+    """The criterion of the W3C for receivers whose number is that of its report (gates/test_notification_receiver)."""
+    url = (await clients.send("sender", "POST", INBOX)).headers["location"]
+    assert (await clients.send("reader", "GET", INBOX)).json()["contains"] == [url]
+    for client in ("sender", "stranger"):
+        refused = await clients.send(client, "GET", INBOX)
+        assert (refused.status_code, url in refused.text) == (403, False)
+        assert await clients.status(client, "GET", url) == 403
+    assert (await clients.http.get(INBOX)).status_code == 401
+
+
 async def test_only_clients_that_write_the_inbox_delete(clients):
     urls = [(await clients.send("all", "POST", INBOX)).headers["location"] for _ in range(3)]
     assert [await clients.status(client, "DELETE", urls[0]) for client in ("reader", "stranger")] == [403, 403]

@@ -307,9 +307,10 @@ def test_a_description_has_permitted_graphs_only(gateway, callbacks):
 )
 def test_private_addresses_get_no_reports_unless_they_are_listed(gateway, url):
     gateway.as_client("reader").query("q", text_of("q"))
-    status, description = gateway.fails("POST", "/queries/q", url, "text/plain")
-    assert status == 403
-    assert "streams.callback_hosts" in description
+    for body, kind in ((url, "text/plain"), (f"target={url}", FORM)):
+        status, description = gateway.fails("POST", "/queries/q", body, kind)
+        assert status == 403
+        assert "streams.callback_hosts" in description
     assert gateway.ok("GET", "/queries/q/observers") == []
 
 
@@ -368,7 +369,7 @@ def test_after_a_restart_a_revoked_client_has_no_running_query(tmp_path, callbac
             gateway.as_client(client).query(client, text_of(client))
         gateway.kill()
         with contextlib.closing(sqlite3.connect(gateway.directory / "streams.sqlite3")) as store:
-            ((reports,),) = store.execute("SELECT number FROM queries WHERE name = 'second'").fetchall()
+            ((reports,),) = store.execute("SELECT number FROM report_numbers WHERE name = 'second'").fetchall()
         with clients_of(gateway.directory) as clients:
             clients.revoke("second")
         gateway.start()

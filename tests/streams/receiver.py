@@ -84,7 +84,7 @@ class Receiver:
         """Read one request."""
         line, *fields = (await reader.readuntil(b"\r\n\r\n")).decode().rstrip().split("\r\n")
         headers = dict(field.split(": ", 1) for field in fields)
-        body = await reader.readexactly(int(headers["Content-Length"]))
+        body = await reader.readexactly(int(headers.get("Content-Length", "0")))
         self.requests.put_nowait(Request(line, headers, body))
 
     def then(self, *behaviours: Behaviour) -> Receiver:

@@ -15,6 +15,7 @@ from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import StorageFailed
 from edge.streams.processor import NewElement, Processor
+from edge.streams.report import Report
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 
@@ -100,7 +101,7 @@ class Run:
     def make(self):
         settings = StreamSettings(max_lateness=8)
         engine = lambda: make_engine(EngineSettings())  # noqa: E731
-        return Processor(settings, self.store, engine, NoLiveData(), lambda access: access, lambda _query, _size: True)
+        return Processor(settings, self.store, engine, NoLiveData(), lambda access: access, Report.body)
 
     def again(self, now):
         """Start again on the same file."""

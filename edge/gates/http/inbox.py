@@ -56,7 +56,13 @@ _TYPE: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _CONTAINER: Final = ox.NamedNode(f"{LDP}Container")
 _CONTEXT: Final = {"ldp": LDP, "contains": {"@id": "ldp:contains", "@type": "@id"}}
 """With these terms, programs find the notifications in `contains`, as in the examples of the Recommendation."""
-_ACCEPT_POST: Final = {"Accept-Post": ", ".join((_JSON_LD, *(each for each in FORMATS if each != _JSON_LD), RDF_JSON))}
+_CONSTRAINTS: Final = f'</api/openapi.json#/paths/~1inbox/post>; rel="{LDP}constrainedBy"'
+"""Link to the constraints on notifications (Linked Data Platform 1.0, section 4.2.1.6)."""
+_OFFER: Final = {
+    "Accept-Post": ", ".join((_JSON_LD, *(each for each in FORMATS if each != _JSON_LD), RDF_JSON)),
+    "Link": _CONSTRAINTS,
+}
+"""Headers that tell senders which notifications an inbox accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class Inboxes:
     """The inboxes for one request."""
 
     METHODS: ClassVar[list[str]] = ["GET", "POST", "DELETE"]
-    OPTIONS: ClassVar[dict[str, str]] = _ACCEPT_POST
+    OPTIONS: ClassVar[dict[str, str]] = _OFFER
     """Headers of an answer to OPTIONS."""
 
     engine: OperatedEngine
@@ -94,7 +100,7 @@ class Inboxes:
         except UnsupportedEncoding:
             raise
         except UnsupportedMediaType as error:
-            return error_response(error, _ACCEPT_POST)
+            return error_response(error, _OFFER)
         finally:
             charge.release()
 
@@ -108,7 +114,7 @@ class Inboxes:
                 raise _not_found()
         else:
             found = await self._listing(address, access, _base(request), media_type)
-        headers = {"ETag": found.tag, "Vary": "Accept", **({} if address.notification else _ACCEPT_POST)}
+        headers = {"ETag": found.tag, "Vary": "Accept", **({} if address.notification else _OFFER)}
         if conditions.unchanged(found.tag):
             return Response(status_code=304, headers=headers)
         return Response(found.content, headers={**headers, "Content-Type": with_charset(media_type)})

@@ -32,6 +32,8 @@ from edge.protocol.errors import InvalidRequest, NotFound
 
 _CALLBACK: Final = ("callback", "callbackUrl", "callback_url")
 """Names of the form field with a callback URL."""
+_TARGET: Final = "target"
+"""Name of the form field with the URL of a target of notifications."""
 _QUERIES: Final = "/queries/"
 _OBSERVERS_OF: Final = "/queries/{name}/observers"
 
@@ -83,8 +85,10 @@ class Streams(Protocol):
     async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of all queries."""
 
-    async def observe(self, name: str, url: str, access: Access) -> str:
-        """Add an observer. A path instead of a URL names a stream of this gateway. Returns its id."""
+    async def observe(self, name: str, url: str, access: Access, *, is_target: bool = False) -> str:
+        """Add an observer: a callback URL, or the URL of a target, whose inbox gets notifications. A path instead of a
+        callback URL names a stream of this gateway. Returns its id.
+        """
 
     async def observers(self, name: str, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the observers of a query."""
@@ -195,11 +199,12 @@ class StreamResources:
         if request.method == "PUT":
             await streams.register(name, text, access)
             return to_json(_url(request, name))
-        action, url = _command(request, text)
+        action, url, is_target = _command(request, text)
         if action:
             await streams.pause(name, access, paused=action == "pause")
             return to_json(f"Query {name} {'paused' if action == 'pause' else 'restarted'}")
-        observer = await streams.observe(name, _own_path(request, url), access)
+        observed = url if is_target else _own_path(request, url)
+        observer = await streams.observe(name, observed, access, is_target=is_target)
         location = f"{_url(request, name)}/observers/{observer}"
         response = to_json(location)
         response.headers["Location"] = location
@@ -271,21 +276,29 @@ def _read(parameters: Mapping[str, str], name: str, read: Callable[[str], int]) 
         raise InvalidRequest(reason) from None
 
 
-def _command(request: Request, text: str) -> tuple[str, str]:
-    """Return the action of a POST to a query ("pause", "restart", or none), and the callback URL of a new observer."""
+def _command(request: Request, text: str) -> tuple[str, str, bool]:
+    """Return the action of a POST to a query ("pause", "restart", or none), the URL of a new observer, and whether it
+    is a target of notifications.
+    """
     fields: dict[str, Any] = _parameters(request)
+    target = None
     if content_type(request).media_type == FORM:
         fields |= dict(parse_parameters(text))
+        target = fields.get(_TARGET)
         text = next((fields[name] for name in _CALLBACK if name in fields), "")
+        if target is not None and text:
+            raise InvalidRequest('An observer has a "callback" or a "target": leave out one of them')
     action = fields.get("action", "")
     if action not in ("", "pause", "restart", "addObserver"):
         raise InvalidRequest('"action" can be "pause" or "restart"; a new observer is a callback URL without an action')
-    url = text.strip()
+    url = (text if target is None else target).strip()
     if action in ("pause", "restart"):
-        return action, ""
+        return action, "", False
     if not url:
-        raise InvalidRequest("Send a callback URL as plain text, or action=pause or action=restart as a form")
-    return "", url
+        raise InvalidRequest(
+            "Send a callback URL as plain text, or target=URL, action=pause or action=restart as a form"
+        )
+    return "", url, target is not None
 
 
 def _own_path(request: Request, url: str) -> str:

@@ -48,12 +48,12 @@ class Processor:
         engine: Callable[[], Engine],
         live: LiveGraph,
         rights: Callable[[Access], Access],
-        waiting: Callable[[str, int], bool] = lambda _query, _size: False,
+        waiting: Callable[[Report], bytes | None] = lambda _: None,
         observations: Observations | None = None,
     ) -> None:
         """`engine` returns a new engine in memory. `rights`: returns the current permissions of a client; raises
         `EdgeError` if it has none any more.
-        `waiting`: gets a query and the size of its new report in bytes; returns whether it has to be stored.
+        `waiting`: returns the content of a new report if an observer waits for it.
         `observations`: source of the built-in stream of observations; None: there is none.
         """
         self._has_observations = observations is not None

@@ -14,8 +14,8 @@ from edge.streams.stream import Stream
 class Unstored:
     """Reports, derived elements, and what has changed of streams and queries."""
 
-    def __init__(self, waiting: Callable[[str, int], bool]) -> None:
-        """`waiting`: gets a query and the size of its new report in bytes; returns whether it has to be stored."""
+    def __init__(self, waiting: Callable[[Report], bytes | None]) -> None:
+        """`waiting`: returns the content of a new report if an observer waits for it, so that it has to be stored."""
         self._waiting = waiting
         self._reports: list[tuple[RunningQuery, Report]] = []
         self._derived: list[tuple[Stream, StoredElement]] = []
@@ -77,12 +77,15 @@ class Unstored:
 
     def store(self, store: StreamStore) -> None:
         """Store all, in a transaction of the caller; `clear` follows it."""
+        numbers: dict[str, int] = {}
         for query, report in self._reports:
             if query.is_subscription:
                 continue
-            stored = ReportRow(report.number, report.time, report.kind, 1, report.body())
-            keep = self._waiting(report.query, len(stored.body))
-            store.report(report.query, stored, keep=keep)
+            numbers[report.query] = report.number
+            body = self._waiting(report)
+            if body is not None:
+                store.report(report.query, ReportRow(report.number, report.time, report.kind, 1, body))
+        store.set_numbers(numbers)
         for stream, element in self._derived:
             store.add(stream.id, element.element.number, [element])
         for stream in self._changed:

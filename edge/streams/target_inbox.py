@@ -1,0 +1,140 @@
+"""Sender of W3C Linked Data Notifications (Recommendation, 2 May 2017): discovery of an inbox, and delivery to it.
+
+The inbox of a target is in its header `Link`, or in its RDF (section 3.1). It is discovered with the first report, and
+again after an attempt that suggests that it has moved. Nothing of it is stored: a new process discovers it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urldefrag
+
+import pyoxigraph as ox
+
+from edge.protocol.errors import EdgeError, InvalidRequest
+from edge.protocol.parsed_quads import bounded, document_fault
+from edge.streams.callback_hosts import CallbackHosts, target_of
+from edge.streams.callback_request import CallbackClient, Document, NoAnswer
+from edge.streams.link_header import read_links
+from edge.streams.notification import JSON_LD, notification
+from edge.streams.observer import OK, TRY_AGAIN, Answer, StoredReport
+
+T = TypeVar("T")
+
+_INBOX: Final = "http://www.w3.org/ns/ldp#inbox"
+_ACCEPT: Final = (
+    f"{JSON_LD}, text/turtle, application/n-triples;q=0.9, application/rdf+xml;q=0.8, application/trig;q=0.7, "
+    "application/n-quads;q=0.7, */*;q=0.1"
+)
+_LONGEST_STRINGS: Final = 10_000_000
+"""Characters of the strings of a target in JSON-LD without abbreviations, which are in memory together."""
+_URL: Final = "URL of the target"
+
+
+class NoInbox(NoAnswer):
+    """The target has answered, and it has no inbox that can be used."""
+
+
+class Run(Protocol):
+    """Calls a function in a thread."""
+
+    def __call__(self, function: Callable[..., T], *arguments: object) -> Coroutine[Any, Any, T]:
+        """Return the result of the function."""
+
+
+class TargetInbox:
+    """The inbox of a target, for one observer. Used in the thread of the event loop."""
+
+    __slots__ = ("_client", "_run", "_target", "url")
+
+    def __init__(self, target: str, client: CallbackClient, run: Run) -> None:
+        """`target`: absolute URL. `run` is for documents and reports, which may be long."""
+        self._target = target
+        self._client = client
+        self._run = run
+        self.url = ""
+        """URL of the inbox; empty before it is discovered."""
+
+    async def send(self, observer: str, query: str, headers: dict[str, str], report: StoredReport) -> Answer:
+        """Send a report as a notification. Returns the answer of the inbox, or that of a target without success.
+
+        Raises `NoAnswer`.
+        """
+        if not self.url:
+            found = await self._discover(headers)
+            if isinstance(found, Answer):
+                return found
+            self.url = found
+        body = await self._run(notification, observer, query, self._target, report)
+        try:
+            answer = await self._client.post(target_of(self.url), {**headers, "Content-Type": JSON_LD}, body)
+        except NoAnswer:
+            self.url = ""
+            raise
+        if answer.status in range(300, 500) and answer.status not in TRY_AGAIN:
+            self.url = ""
+        # Another inbox may take the place of one that is gone. If none does, it has refused the report.
+        status = 404 if answer.status == 410 else answer.status
+        return answer._replace(status=status, by="inbox")
+
+    async def _discover(self, headers: dict[str, str]) -> str | Answer:
+        """Return the inbox of the target, or the answer of the target if it is no success. Raises `NoAnswer`."""
+        asked = {"Accept": _ACCEPT, "Accept-Encoding": "identity", "User-Agent": headers["User-Agent"]}
+
+        found = ""
+
+        def wants_body(document: Document) -> bool:
+            nonlocal found
+            found = linked_inbox(document.links, self._target)
+            return not found and document.answer.status in OK
+
+        document = await self._client.get(target_of(self._target), asked, wants_body)
+        if document.answer.status not in OK:
+            return document.answer._replace(by="target")
+        if not found:
+            found = await self._run(inbox_in, document, self._target)
+        try:
+            target_of(found, "URL of the inbox")
+        except InvalidRequest as error:
+            raise NoInbox(error.description) from None
+        return found
+
+
+def check_target(url: str, hosts: CallbackHosts) -> None:
+    """Check the URL of a target. Raises `InvalidRequest`, or `Forbidden` if its host is not allowed."""
+    hosts.check(url, _URL)
+    try:
+        ox.NamedNode(url)
+    except ValueError as error:
+        raise InvalidRequest(f"the {_URL} is not an IRI: {error}. Percent-encode its characters") from None
+
+
+def linked_inbox(links: tuple[str, ...], target: str) -> str:
+    """Return the inbox in the headers `Link` of the answer of a target; empty if they have none."""
+    document = urldefrag(target).url
+    found = read_links(links, document, _INBOX)
+    return next((link.target for link in found if link.context == target), "")
+
+
+def inbox_in(document: Document, target: str) -> str:
+    """Return the inbox in the RDF of a target. Raises `NoInbox`."""
+    form = ox.RdfFormat.from_media_type(document.content_type) if document.content_type else None
+    if form is None or document.is_coded:
+        what = "has a content coding" if document.is_coded else f"is not RDF ({document.content_type[:100]})"
+        raise NoInbox(f"the target has no inbox: its answer has no Link to one, and {what}")
+    subject, predicate = ox.NamedNode(target), ox.NamedNode(_INBOX)
+    try:
+        if fault := document_fault(document.body, form, _LONGEST_STRINGS):
+            raise NoInbox(f"the target cannot be read: {fault}")
+        for quad in bounded(ox.parse(document.body, format=form, base_iri=urldefrag(target).url)):
+            if quad.predicate == predicate and quad.subject == subject and isinstance(quad.object, ox.NamedNode):
+                return quad.object.value
+    except (ValueError, SyntaxError) as error:
+        # Without the text of the error, which quotes the document: the client may not read that itself.
+        remote = "remote contexts" in str(error)
+        reason = "has a remote context, which is not fetched" if remote else f"is not valid {form.name}"
+        raise NoInbox(f"the target {reason}: send the header Link") from None
+    except EdgeError as error:  # its terms are too long
+        raise NoInbox(f"the target cannot be read: {error.description}") from None
+    raise NoInbox(f"the target has no inbox: add a triple <{target}> <{_INBOX}> with its URL, or the header Link")

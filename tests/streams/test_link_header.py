@@ -1,0 +1,56 @@
+"""Links in headers of answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.streams.link_header import Link, read_links
+
+URL = "http://example.org/a/b?c"
+
+
+@pytest.mark.parametrize(
+    ("value", "links"),
+    [
+        ('<http://x.org/>; rel="next"', [("http://x.org/", ("next",))]),
+        ("<d>;rel=next", [("http://example.org/a/d", ("next",))]),
+        ('</d?e=f,g;h>; rel="urn:a  urn:b"', [("http://example.org/d?e=f,g;h", ("urn:a", "urn:b"))]),
+        ('<x>; title="a, <y>; rel=z\\""; REL = "next"', [("http://example.org/a/x", ("next",))]),
+        ("<x>; rel=one; rel=two", [("http://example.org/a/x", ("one",))]),
+        ("<x>;;rel=one;, , <y>; rel=two", [("http://example.org/a/x", ("one",)), ("http://example.org/a/y", ("two",))]),
+        ("<>", [(URL, ())]),
+        ("x; rel=one", []),
+        ("<x", []),
+        ("", []),
+        ("<x>; rel=one trash, <y>; rel=two", [("http://example.org/a/x", ("one",))]),
+        ("<http://[x>; rel=one, <y>; rel=two", [("http://example.org/a/y", ("two",))]),
+        ('<x>; rel="open', [("http://example.org/a/x", ())]),
+    ],
+    ids=str,
+)
+def test_links_are_read(value, links):
+    found = list(read_links([value], URL))
+    assert [(each.target, each.relations) for each in found] == links
+    assert {each.context for each in found} <= {URL}
+
+
+def test_links_with_one_relation():
+    values = ["<x>; rel=one, <y>; rel=two, <http://[z>; rel=one", '<z>; rel="two one"']
+    found = [each.target for each in read_links(values, URL, "one")]
+    assert found == ["http://example.org/a/x", "http://example.org/a/z"]
+    assert list(read_links(values, URL, "on")) == []
+
+
+def test_an_anchor_is_the_context():
+    values = ['<x>; rel=one; anchor="#me"', "<x>; rel=one; anchor=http://other.org/"]
+    assert list(read_links(values, URL)) == [
+        Link("http://example.org/a/x", ("one",), f"{URL}#me"),
+        Link("http://example.org/a/x", ("one",), "http://other.org/"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["<x>" + ";" * 60_000, "<x>" + " " * 60_000 + "=", "<" * 60_000, '<x>;a="' + "\\" * 60_000]
+)
+def test_long_values_take_little_time(value):
+    assert len(list(read_links([value], URL))) <= 1
