@@ -10,6 +10,7 @@ from edge.engine.clock import SystemClock
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.metrics import Metrics
 from edge.protocol.access import Access
+from edge.protocol.event_stream import NodeName, StreamNode, StreamOutline
 from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
 from edge.recent.recent_history import RecentHistory
 
@@ -45,6 +46,14 @@ class Recent:
     def available(self, access: Access, timeout: float) -> Sequence[SeriesExtent]:
         """Return all series that the client may read. Raises `EdgeError`."""
         return self._history.available(access.reads, timeout)
+
+    def outline(self, timeout: float) -> StreamOutline:
+        """Return the sections of the event stream. Raises `EdgeError`."""
+        return self._history.outline(timeout)
+
+    def node(self, name: NodeName, access: Access, timeout: float) -> StreamNode:
+        """Return a section of the event stream, or a page as far as the client may read it. Raises `EdgeError`."""
+        return self._history.node(name, access.reads, timeout)
 
     def to_message(self) -> Mapping[str, object]:
         """Return the state for the health report."""

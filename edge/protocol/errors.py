@@ -153,6 +153,13 @@ class UpdateConflict(EdgeError):
     status_code = 409
 
 
+class Gone(EdgeError):
+    """The resource existed, and will not come back."""
+
+    error = "gone"
+    status_code = 410
+
+
 class PreconditionFailed(EdgeError):
     """A condition of the request does not hold, such as `If-Match`. Nothing has changed."""
 

@@ -20,9 +20,11 @@ from edge.engine.clock import Clock
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import NotReady
+from edge.protocol.event_stream import NodeName, StreamNode, StreamOutline
 from edge.protocol.series import SeriesExtent, SeriesRequest, SeriesResult
 from edge.recent.block_file import Block, Samples
 from edge.recent.buffer import SampleBuffer, SeriesBuffer, add_period
+from edge.recent.event_stream import EventStreamReader, StreamSnapshot, view
 from edge.recent.series import MICROSECONDS, TICKS, SeriesKey
 from edge.recent.series_reader import Readable, SeriesReader, Snapshot
 from edge.recent.settings import RecentSettings
@@ -50,6 +52,7 @@ class RecentHistory:
         self._stopping = threading.Event()
         self._store = RecentStore(data_dir / NAME, settings, self._stopping)
         self._reader = SeriesReader(self._store, clock)
+        self._event_stream = EventStreamReader(self._store, settings, clock)
         self._tracker = ValueTracker()
         self._queue: deque[tuple[ChangeSet | RelevantChange, int]] = deque()
         self._queued = 0
@@ -59,6 +62,8 @@ class RecentHistory:
         self._buffer = SampleBuffer()
         self._sealing: SampleBuffer | None = None
         """A full buffer that is being written into a file."""
+        self._open_log = 0
+        """Identity of the log that gets new values, as readers may know it."""
         self._wake = threading.Event()
         self._loaded = threading.Event()
         self._stored_until = 0
@@ -185,6 +190,7 @@ class RecentHistory:
         self.failing = ""
         with self._lock:
             self._buffer = buffer
+            self._open_log = self._store.log
             self._stored_until = self._now()
         self._set_seal()
         self._loaded.set()
@@ -252,9 +258,11 @@ class RecentHistory:
             begin = self._stored_until
             if not any(True for _ in self._buffer.fresh()):
                 return
-            chunk = self._store.chunk(self._buffer, begin, now)
+            buffer = self._buffer
+            chunk = self._store.chunk(buffer, begin, now)
         self._store.append(chunk)
         with self._lock:
+            buffer.publish(chunk.batch)
             self._buffer.record(begin, now)
         self._stored_until = now
 
@@ -271,6 +279,7 @@ class RecentHistory:
             # At once, because a request must not find the samples in both.
             self._store.add(file)
             self._sealing = None
+            self._open_log = self._store.log
         self._set_seal()
 
     def _aggregate(self) -> None:
@@ -311,10 +320,33 @@ class RecentHistory:
         deadline = self._clock.steady() / _SECOND + timeout
         return self._reader.available(self._snapshot(None), readable, deadline)
 
-    def _snapshot(self, observations: set[str] | None) -> Snapshot:
+    def outline(self, timeout: float = math.inf) -> StreamOutline:
+        """Return the sections of the event stream. `timeout` is in seconds. Raises `NotReady`, `RequestTimeout`."""
+        deadline = self._clock.steady() / _SECOND + timeout
+        stream = self._event_stream
+        return StreamOutline(stream.outline(self._stream_snapshot(), deadline), stream.retention, stream.interval)
+
+    def node(self, name: NodeName, readable: Readable, timeout: float = math.inf) -> StreamNode:
+        """Return a section of the event stream, or a page with the members that the client may read.
+
+        `timeout` is in seconds. Raises `Gone`, `NotFound`, `NotReady` and `RequestTimeout`.
+        """
+        deadline = self._clock.steady() / _SECOND + timeout
+        return self._event_stream.node(self._stream_snapshot(), name, readable, deadline)
+
+    def _stream_snapshot(self) -> StreamSnapshot:
+        self._wait_until_loaded()
+        with self._lock:
+            buffers = [self._buffer] if self._sealing is None else [self._sealing, self._buffer]
+            return StreamSnapshot(self._store.of("raw"), list(map(view, buffers)), self._open_log)
+
+    def _wait_until_loaded(self) -> None:
         if not self._loaded.wait(0 if self.failing else _START_TIMEOUT):
             reason = f"The recent history cannot be read: {self.failing}" if self.failing else "It is still being read"
             raise NotReady(f"{reason}; the gateway tries again by itself")
+
+    def _snapshot(self, observations: set[str] | None) -> Snapshot:
+        self._wait_until_loaded()
         with self._lock:
             self._take_locked()
             buffers = [self._buffer] if self._sealing is None else [self._sealing, self._buffer]

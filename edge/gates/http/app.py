@@ -25,12 +25,13 @@ from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
-from edge.gates.http.boundary import GRAPH_STORE, INBOX, PRIMITIVE, Boundary, error_response
+from edge.gates.http.boundary import EVENT_STREAM, GRAPH_STORE, INBOX, PRIMITIVE, Boundary, error_response
 from edge.gates.http.clients import ClientManagement, ClientResources
 from edge.gates.http.description import openapi
 from edge.gates.http.documents import DocumentResources, Documents
 from edge.gates.http.engine_future import not_ready, result, shielded
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
+from edge.gates.http.event_stream import EventStream, EventStreamResource
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.graph_store import GraphStore
 from edge.gates.http.inbox import Inboxes
@@ -83,7 +84,7 @@ async def _nothing_shipped() -> object:
     return {}
 
 
-class RecentValues(Protocol):
+class RecentValues(EventStream, Protocol):
     """The recent values of observations. Its methods may take long, and any thread may call them."""
 
     def series(self, request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
@@ -201,6 +202,8 @@ class Routes:
             _route("/api/unmapped", "api", self._administrators_only(self._unmapped), ["GET"]),
             _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
             _route("/api/series", "query", self._series, ["GET"]),
+            _route(EVENT_STREAM, "query", self._when_ready(self._event_stream), ["GET"]),
+            _route(EVENT_STREAM + "/{node}", "query", self._when_ready(self._event_stream), ["GET"]),
             _route("/api/settable", "api", self._settable, ["GET"]),
             _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
@@ -351,6 +354,8 @@ class Routes:
             # The vocabulary of service descriptions has no term for a graph store.
             graph_store = str(request.url.replace(path=GRAPH_STORE))
             endpoints, features = {**self._views.endpoints(), "graph-store": graph_store}, self._views.features
+            if self._views.recent is not None:
+                endpoints["event-stream"] = str(request.url.replace(path=EVENT_STREAM))
             content = description(str(request.url), graphs, features, endpoints, media_type)
             return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
@@ -513,6 +518,11 @@ class Routes:
                 "for a shorter period, fewer observations or fewer points"
             )
         return Response(content, headers={"Content-Type": f"{media_type}; charset=utf-8", "Vary": "Accept"})
+
+    async def _event_stream(self, request: Request) -> Response:
+        check(access := self._access(request), "query")
+        resource = EventStreamResource(self._views.recent, self._settings, self._query_timeout, self._series_slots)
+        return await resource.serve(request, access)
 
     async def _settable(self, request: Request) -> Response:
         check(self._access(request), "update")

@@ -33,6 +33,9 @@ GRAPH_STORE = "/graph-store"
 INBOX = "/inbox"
 """Path of the inboxes for notifications."""
 
+EVENT_STREAM = "/ldes/observations"
+"""Path of the event stream of stored observations."""
+
 _GATE = "http"
 _PREFLIGHT_SECONDS = 600
 

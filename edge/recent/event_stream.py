@@ -1,0 +1,232 @@
+"""Event stream of the stored values: makes pages of the buffers in memory and of the raw files.
+
+Only values on the disk are in the stream, so a power cut cannot give the name of a member to another value. Each log is
+a section. Raw files replace logs as a whole, and are removed as a whole, so a page is there completely or not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from edge.engine.clock import Clock
+from edge.protocol.errors import Gone, NotFound, RequestTimeout
+from edge.protocol.event_stream import PAGE_SIZE, Link, Member, NodeName, StreamNode
+from edge.protocol.series import Value
+from edge.recent.batches import Batch, Part, Section, parts, sections
+from edge.recent.block_file import Samples
+from edge.recent.buffer import SampleBuffer, SeriesBuffer
+from edge.recent.series import MICROSECONDS, Kind, SeriesKey
+from edge.recent.settings import RecentSettings
+from edge.recent.store import RecentStore, StoredFile
+
+_SECOND: Final = 1_000_000
+"""Microseconds."""
+_MOST_SECTIONS: Final = 10_000
+"""Most sections in an outline; older ones are left out."""
+
+_LONGEST_IRI: Final = 2_000
+"""Characters of the IRI of an observation in the stream. With longer ones, a page could be too large to be sent."""
+
+Readable = Callable[[str], bool]
+"""Whether the client may read the graph with this IRI; empty for the default graph."""
+
+
+class BufferView(NamedTuple):
+    """State of a buffer at one time. Samples are only added to a buffer, so a reader needs no lock for them."""
+
+    series: Sequence[tuple[SeriesKey, SeriesBuffer]]
+    batches: Sequence[Batch]
+
+
+class StreamSnapshot(NamedTuple):
+    """State of the store at one time."""
+
+    files: Sequence[StoredFile]
+    """Raw files in the order of their generations."""
+    buffers: Sequence[BufferView]
+    open_log: int
+    """Identity of the log that gets new values."""
+
+
+def view(buffer: SampleBuffer) -> BufferView:
+    """Return the present state of a buffer. The caller holds its lock."""
+    return BufferView(list(buffer.series.items()), list(buffer.batches))
+
+
+class EventStreamReader:
+    """Answers requests from a snapshot. Thread-safe."""
+
+    def __init__(self, store: RecentStore, settings: RecentSettings, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Path, list[Section]] = {}
+        """Sections of the raw files."""
+        self.retention = int(settings.raw_hours * 3600)
+        self.interval = max(1, round(settings.flush_interval))
+
+    def outline(self, snapshot: StreamSnapshot, deadline: float) -> list[Link]:
+        """Return the sections of the stream. `deadline`: steady clock in seconds. Raises `RequestTimeout`."""
+        found: list[Section] = []
+        for file in snapshot.files:
+            self._check_time(deadline)
+            found += self._sections(file)
+        self._forget_others(snapshot.files)
+        for buffer in snapshot.buffers:
+            found += sections(buffer.batches)
+        return [
+            _link(NodeName(section.log, None), section.begins, section.ends, section.log != snapshot.open_log)
+            for section in found[-_MOST_SECTIONS:]
+        ]
+
+    def node(self, snapshot: StreamSnapshot, name: NodeName, readable: Readable, deadline: float) -> StreamNode:
+        """Return a section, or a page with the members that the client may read.
+
+        `deadline`: steady clock in seconds. Raises `Gone` for a removed node, `NotFound` for a page that has not begun,
+        and `RequestTimeout`.
+        """
+        for buffer in snapshot.buffers:
+            for section in sections(buffer.batches):
+                if section.log == name.section:
+                    closed = section.log != snapshot.open_log
+                    if name.page is None:
+                        return _section(section, buffer.batches, closed=closed)
+                    _check_page(section, name.page, closed=closed)
+                    members = _from_buffer(buffer, name.section, name.page, readable)
+                    return StreamNode((), members, closed or _is_full(section, name.page))
+        for file in reversed(snapshot.files):
+            self._check_time(deadline)
+            for section in self._sections(file):
+                if section.log == name.section:
+                    return self._from_file(file, section, name, readable, deadline)
+        raise _gone()
+
+    def _sections(self, file: StoredFile) -> list[Section]:
+        with self._lock:
+            known = self._known.get(file.path)
+        if known is None:
+            series, batches = self._store.batches(file)
+            known = sections(batches)
+            if series:  # otherwise the file cannot be read at the moment
+                with self._lock:
+                    self._known[file.path] = known
+        return known
+
+    def _forget_others(self, files: Iterable[StoredFile]) -> None:
+        """Forget the sections of removed files."""
+        paths = {file.path for file in files}
+        with self._lock:
+            for path in [path for path in self._known if path not in paths]:
+                del self._known[path]
+
+    def _from_file(
+        self, file: StoredFile, section: Section, name: NodeName, readable: Readable, deadline: float
+    ) -> StreamNode:
+        series, batches = self._store.batches(file)
+        if not series:
+            raise _gone()
+        if name.page is None:
+            return _section(section, batches, closed=True)
+        _check_page(section, name.page, closed=True)
+        damaged = False
+        blocks: dict[SeriesKey, Samples] = {}
+        members: list[Member] = []
+        for part in parts(batches, name.section, *_positions(name.page)):
+            key = series[part.number]
+            if not _is_shown(key, readable):
+                continue
+            if key not in blocks:
+                self._check_time(deadline)
+                found = self._store.read(file, key.observation)
+                blocks |= {each: block for each, block in found if isinstance(block, Samples)}
+            if (block := blocks.get(key)) is None or len(block.times) < part.begin + part.size:
+                damaged = True
+                continue
+            places = slice(part.begin, part.begin + part.size)
+            members += _members(key, name.section, part, block.times[places], block.values[places], block.texts)
+        if not file.path.exists():
+            raise _gone()
+        # The disk may have failed for a moment. So a client asks again for a page that cannot be read completely.
+        return StreamNode((), members, not damaged)
+
+    def _check_time(self, deadline: float) -> None:
+        if self._clock.steady() / _SECOND > deadline:
+            raise RequestTimeout("Reading the stored values took too long; try again later")
+
+
+def _positions(page: int) -> tuple[int, int]:
+    return page * PAGE_SIZE, (page + 1) * PAGE_SIZE
+
+
+def _is_full(section: Section, page: int) -> bool:
+    return section.end >= (page + 1) * PAGE_SIZE
+
+
+def _check_page(section: Section, page: int, *, closed: bool) -> None:
+    if page * PAGE_SIZE >= section.end and not closed:
+        raise NotFound("The event stream has no such page yet; follow the links of its nodes")
+    if page not in _pages(section):
+        raise _gone()
+
+
+def _pages(section: Section) -> range:
+    return range(section.first // PAGE_SIZE, -(-section.end // PAGE_SIZE))
+
+
+def _gone() -> Gone:
+    return Gone(
+        "The members of this node are no longer stored; begin at /ldes/observations, which links to all nodes that are"
+    )
+
+
+def _link(name: NodeName, begins: int, ends: int, complete: bool) -> Link:
+    return Link(name, begins * MICROSECONDS, ends * MICROSECONDS if complete else None)
+
+
+def _section(section: Section, batches: Iterable[Batch], *, closed: bool) -> StreamNode:
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for batch in batches:
+        if batch.log == section.log:
+            for page in range(batch.first // PAGE_SIZE, -(-batch.end // PAGE_SIZE)):
+                begins.setdefault(page, batch.published)
+                ends[page] = batch.published
+    links = [
+        _link(NodeName(section.log, page), begins[page], ends[page], closed or _is_full(section, page))
+        for page in _pages(section)
+        if page in begins
+    ]
+    return StreamNode(links, (), closed)
+
+
+def _is_shown(key: SeriesKey, readable: Readable) -> bool:
+    return readable(key.graph) and len(key.observation) <= _LONGEST_IRI
+
+
+def _from_buffer(buffer: BufferView, section: int, page: int, readable: Readable) -> list[Member]:
+    members: list[Member] = []
+    for part in parts(buffer.batches, section, *_positions(page)):
+        key, series = buffer.series[part.number]
+        if _is_shown(key, readable):
+            places = slice(part.begin, part.begin + part.size)
+            members += _members(key, section, part, series.times[places], series.values[places], list(series.codes))
+    return members
+
+
+def _members(
+    key: SeriesKey, section: int, part: Part, times: Iterable[int], values: Iterable[float], texts: Sequence[str]
+) -> Iterable[Member]:
+    published = part.published * MICROSECONDS
+    for place, (time, value) in enumerate(zip(times, values, strict=True), part.position):
+        known = _value(key.kind, value, texts)
+        yield Member(key.observation, section, place, time * MICROSECONDS, published, known)
+
+
+def _value(kind: Kind, value: float, texts: Sequence[str]) -> Value:
+    if kind == "text":
+        return texts[int(value)]
+    # Logs keep the sign of zero, and files do not.
+    return bool(value) if kind == "boolean" else float(value) + 0.0
