@@ -89,6 +89,9 @@ STORE_DEFAULT: Final = (None,)
 _MAX_MERGED: Final = 16
 """Graphs that a default graph may merge. Each pattern is looked up in each of them."""
 
+_MAX_MERGED_SCANS: Final = 256
+"""Look-ups of all patterns together."""
+
 Lift = Callable[[int], "int | None"]
 """Maps a place of an inner pattern to its place in the solutions of the whole; None if it has none for certain."""
 
@@ -377,6 +380,8 @@ class Scope:
         graphs = self.compiler.default_graphs if node.graph is None else (node.graph,)
         if len(graphs) == 1:
             return self._scan(node, graphs[0])
+        if len(self.compiler.triggers) + len(graphs) > _MAX_MERGED_SCANS:
+            raise UnsupportedConstruct("several default graphs with many patterns")
         # As in Oxigraph, a triple that is in several graphs counts once for each. The standard counts it once (13.2.1).
         scope = replace(self, inside=self.into("FROM"))
         return Either(self.compiler.graph, [scope._scan(node, graph) for graph in graphs])
@@ -607,6 +612,8 @@ class Scope:
 
     def accumulated(self, aggregate: Aggregate, pattern: Node) -> Callable[[Frame], Hashable | None]:
         """Compile the value that an aggregate accumulates for each solution of the pattern."""
+        if aggregate.expression is not None and has_exists(aggregate.expression):
+            raise UnsupportedConstruct("EXISTS over groups")
         if aggregate.expression is None:  # COUNT(*)
             if not aggregate.distinct:
                 return lambda frame: True

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count, pairwise, product
 
 from edge.engine.operators.expression import UnsupportedConstruct
-from edge.engine.operators.variables import certain, has_exists, references
+from edge.engine.operators.variables import certain, children, has_exists, mentioned, own_expressions, references
 from edge.sparql.algebra import (
     Alternative,
     Blank,
@@ -168,7 +168,24 @@ def _filter(pattern: Node, conditions: tuple[Expression, ...]) -> Node:
 
 def _in_graph(name: Slot, pattern: Node) -> Node:
     """Return a pattern in a graph: itself if it matches only there, so that its parts can be joined in any order."""
-    return pattern if _anchored(pattern, name) else GraphPattern(name, pattern)
+    flat = _anchored(pattern, name) and (not isinstance(name, Variable) or _pointwise(pattern, name))
+    return pattern if flat else GraphPattern(name, pattern)
+
+
+def _pointwise(node: Node, name: Variable) -> bool:
+    """Return whether each graph has the same solutions alone as together with the others.
+
+    OPTIONAL, MINUS and EXISTS would find triples of other graphs, unless a triple before them determines the graph.
+    """
+    if isinstance(node, LeftJoin | Minus):
+        looks = name in mentioned(node.right) or any(map(has_exists, own_expressions(node)))
+        left = node.left
+    else:
+        looks = any(map(has_exists, own_expressions(node)))
+        left = node.pattern if isinstance(node, Filter | Extend) else node
+    if looks and not _anchored(left, name):
+        return False
+    return all(_pointwise(child, name) for child in children(node))
 
 
 def _anchored(node: Node, name: Slot) -> bool:

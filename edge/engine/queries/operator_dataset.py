@@ -14,8 +14,8 @@ import pyoxigraph as ox
 from edge.engine.operators.compiler import STORE_DEFAULT
 from edge.engine.operators.expression import UnsupportedConstruct
 from edge.engine.operators.variables import nodes
+from edge.engine.queries.oxigraph_queries import graphs
 from edge.engine.requests import Dataset
-from edge.protocol.access import DEFAULT_GRAPH
 from edge.sparql.algebra import GraphPattern, Node, Path, Triple
 from edge.sparql.cursor import Parameters
 from edge.sparql.tokens import Token
@@ -35,19 +35,16 @@ def without_graph_names(parameters: Parameters, tokens: Sequence[Token], more: S
 def default_graphs(dataset: Dataset, pattern: Node) -> Sequence[ox.NamedNode | None]:
     """Return the graphs of the default graph, as for `Compiler`.
 
-    Raises `UnsupportedConstruct` if operators may find graphs outside of the dataset for the pattern, and for relative
-    IRIs.
+    Raises `UnsupportedConstruct` if operators may find graphs outside of the dataset for the pattern, and
+    `ParsingFailed` for relative IRIs.
     """
     if not dataset.given:
         return STORE_DEFAULT
+    default, _ = graphs(dataset)
     for node in nodes(pattern):
         if isinstance(node, GraphPattern):
             _check(node, dataset)
-    try:
-        iris = dict.fromkeys(dataset.default_graphs or ())
-        return [None if iri == DEFAULT_GRAPH else ox.NamedNode(iri) for iri in iris]
-    except ValueError:
-        raise UnsupportedConstruct("a graph whose name is not an absolute IRI") from None
+    return [graph if isinstance(graph, ox.NamedNode) else None for graph in default or ()]
 
 
 def _check(node: GraphPattern, dataset: Dataset) -> None:

@@ -65,10 +65,15 @@ class DeltaEvaluation:
 
     def run(self, hits: Mapping[GroupTrigger[IncrementalSpu], Changes], everything: Collection[IncrementalSpu]) -> None:
         """Evaluate. `hits`: the triggers that quads matched. `everything`: SPUs to evaluate as a whole."""
-        # The cache of a trigger holds solutions of the other patterns, so a hit there invalidates it.
+        plans: dict[tuple[PlanGroup[IncrementalSpu], int], list[GroupTrigger[IncrementalSpu]]] = {}
         for entry in hits:
-            for other in entry.others:
-                other.forget()
+            plans.setdefault((entry.group, entry.number), []).append(entry)
+        # The cache of a trigger holds solutions of the other patterns, so a hit there invalidates it.
+        for entries in plans.values():
+            only = entries[0] if len(entries) == 1 else None
+            for trigger in entries[0].alternative:
+                if trigger is not only:
+                    trigger.forget()
         if len(hits) == 1 and not everything:  # the usual case
             ((entry, changes),) = hits.items()
             if entry.trigger.exact:
@@ -79,9 +84,6 @@ class DeltaEvaluation:
             spu.group.forget()
             for number in range(len(spu.group.plan.alternatives)):
                 _job(jobs, spu, spu.group, number).everything = True
-        plans: dict[tuple[PlanGroup[IncrementalSpu], int], list[GroupTrigger[IncrementalSpu]]] = {}
-        for entry in hits:
-            plans.setdefault((entry.group, entry.number), []).append(entry)
         for entries in plans.values():
             if len(entries) == 1 and entries[0].trigger.exact and not everything:
                 self._follow(entries[0], hits[entries[0]])

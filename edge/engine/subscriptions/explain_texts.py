@@ -217,7 +217,11 @@ _REASONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "GRAPH with a name that is not in the dataset": (
         "GRAPH with a graph that is not in the dataset (FROM NAMED, request parameters), or that the client may not "
         "read: it has no solutions.",
-        ("Add FROM NAMED <...>.",),
+        ("Use the name of a graph of the dataset, or add this one with FROM NAMED <...>.",),
+    ),
+    "several default graphs with many patterns": (
+        "Several default graphs with many patterns: more than 256, if each pattern counts once for each graph.",
+        ("Name the graph of patterns that need one only: GRAPH <...> { }.",),
     ),
     "a dataset of more than 16 default graphs": (
         "More than 16 default graphs (FROM, request parameters).",

@@ -8,7 +8,8 @@ So a change costs one evaluation for a thousand subscriptions to different lamps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Generic, Protocol, TypeVar
 
 from edge.engine.operators.compiler import Plan, Reach, Trigger
@@ -68,7 +69,7 @@ class GroupTrigger(Generic[M]):
     """A trigger of a group's plan, as an entry of the LUTT."""
 
     __slots__ = (
-        *("_memo", "complete", "connected", "deciding", "group", "number", "others", "own", "own_places", "plan"),
+        *("_memo", "alternative", "complete", "connected", "deciding", "group", "number", "own", "own_places", "plan"),
         *("_fixed", "_held", "_tested", "shared", "shared_places", "simple", "trigger"),
     )
 
@@ -99,8 +100,8 @@ class GroupTrigger(Generic[M]):
         self._fixed = list(fixed.items())
         self._tested: Frame = group.open_frame()
         """Frame of `accepts`: the constants of the group, and the values of the last quad."""
-        self.others: tuple[GroupTrigger[M], ...] = ()
-        """The other triggers of the same alternative."""
+        self.alternative: tuple[GroupTrigger[M], ...] = ()
+        """All triggers of the same alternative, which share this tuple."""
         self._memo: Memo[M] = {}
         self._held = 0
         """Bytes in the cache."""
@@ -229,8 +230,10 @@ class PlanGroup(Generic[M]):
             for number, each in enumerate(plan.alternatives)
             for trigger in each.triggers
         )
-        for entry in self.triggers:
-            entry.others = tuple(each for each in self.triggers if each.number == entry.number and each is not entry)
+        for _, entries in groupby(self.triggers, key=attrgetter("number")):
+            alternative = tuple(entries)
+            for entry in alternative:
+                entry.alternative = alternative
 
     @property
     def dictionary(self) -> Dictionary:
@@ -251,7 +254,7 @@ class PlanGroup(Generic[M]):
         """Release the constants and break reference cycles. The group must have no members."""
         release(self._graph.dictionary, tuple(self._base))
         for trigger in self.triggers:
-            trigger.others = ()
+            trigger.alternative = ()
         self.triggers = ()  # a reference cycle would stay in memory until the next garbage collection
 
     def open_frame(self) -> Frame:
