@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from engine_client import Client, engine_with
-from engine_world import run
+from engine_world import new_engine, run
 
 from edge.engine.operators.operators import Scan
+from edge.engine.queries.oxigraph_queries import QueryRules
+from edge.engine.subscriptions import broad_changes
 from edge.engine.subscriptions.broad_changes import BroadChanges
 
-MANY = 100
+MANY = 300
 PREFIX = "PREFIX ex: <http://example.org/> "
 COMPUTED = (
     "SELECT ?t ?x { ?a ex:temperature ?t FILTER(CONTAINS(STR(?a), 'room')) "
@@ -74,3 +76,23 @@ def test_attempts_become_rare_after_failures() -> None:
         pass
     broad.tried(success=True)
     assert all(broad.steps(1000) for _ in range(10))
+
+
+def test_a_plan_with_too_many_hits_is_evaluated_as_a_whole_from_then_on(
+    scans: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first change finds out: each hit evaluates every reading, which takes more than the limit of steps."""
+    monkeypatch.setattr(broad_changes, "_STEPS", 1)
+    engine = new_engine(QueryRules(max_steps=50 * MANY))
+    run(engine, f"{PREFIX} INSERT DATA {{ {readings(0)} }}")
+    client = Client(engine, COMPUTED)
+    costs = []
+    for value in (0, 1000, 2000, 3000):
+        client.news()
+        scans.clear()
+        run(engine, f"{PREFIX} DELETE DATA {{ {readings(value)} }} ; INSERT DATA {{ {readings(value + 1000)} }}")
+        added, removed = client.news() or ((), ())
+        assert (len(added), len(removed)) == (MANY, MANY)
+        costs.append(len(scans))
+    assert costs[0] > 10 * MANY
+    assert max(costs[1:]) <= 4 * MANY + 20

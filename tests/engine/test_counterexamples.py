@@ -30,6 +30,15 @@ SUBSCRIBED = (
     "SELECT * { GRAPH ?g { VALUES ?b { 1 } } }",
     "SELECT * { ?a ex:p ?b GRAPH ?a { VALUES ?a { UNDEF ex:a ex:a } } }",
     "SELECT * { GRAPH ?g { BIND(1 AS ?b) } }",
+    # EXISTS in an aggregate
+    "SELECT (SUM(IF(EXISTS { ?a ex:q ?z }, 1, 0)) AS ?n) { ?a ex:p ?b }",
+    "SELECT (COUNT(*) AS ?n) (MAX(IF(EXISTS { ?a ex:p ?z }, 1, 0)) AS ?m) { ?a ex:p ?b }",
+    # OPTIONAL, MINUS and EXISTS before any triple of the graph
+    "SELECT ?g ?a { GRAPH ?g { OPTIONAL { ?x ex:q ?c } ?a ex:p ?b } }",
+    "SELECT ?g ?a { GRAPH ?g { { OPTIONAL { ?x ex:q ?c } } UNION { ?a ex:q ?c } ?a ex:p ?b } }",
+    "SELECT ?g ?a { GRAPH ?g { { VALUES ?b { 1 ex:b } FILTER NOT EXISTS { ?x ex:q ?b } } ?a ex:p ?b } }",
+    "SELECT ?g ?a { GRAPH ?g { { VALUES ?b { 1 ex:b } MINUS { ?x ex:q ?b } } ?a ex:p ?b } }",
+    "SELECT ?g ?a { GRAPH ?g { ?a ex:p ?b OPTIONAL { ?x ex:q ?b } } }",
 )
 
 
@@ -40,6 +49,8 @@ def test_subscriptions_found_by_random_tests(text):
     world.subscribe(Query(PREFIX + text))
     world.update(["INSERT DATA { ex:a ex:p ex:c ; ex:q ex:b . ex:b ex:p ex:b ; ex:q ex:a }"], PREFIX)
     world.update(["CREATE GRAPH ex:a", "INSERT DATA { GRAPH ex:b { ex:a ex:p ex:b } }"], PREFIX)
+    world.update(["INSERT DATA { GRAPH ex:c { ex:c ex:q ex:b } GRAPH ex:b { ex:c ex:p ex:b } }"], PREFIX)
+    world.update(["DELETE DATA { GRAPH ex:c { ex:c ex:q ex:b } }"], PREFIX)
     world.update(["DELETE WHERE { ?a ex:p ex:b }", "DROP GRAPH ex:a"], PREFIX)
     world.update(["DELETE WHERE { ?a ?p ?b }"], PREFIX)
     world.check_no_leak()

@@ -8,14 +8,14 @@ import pytest
 from engine_world import NOW, new_engine
 from generated_patterns import GRAPH_IRIS, PREFIX
 from generated_sparql import Updates
-from oracle import canonical
+from oracle import EX, canonical
 
 from edge.engine.engine import Engine
 from edge.engine.operators.expression import UnsupportedConstruct
-from edge.engine.requests import UpdateRequest
+from edge.engine.requests import Dataset, UpdateRequest
 from edge.engine.updates.modify_compiler import ModifyCompiler
 from edge.protocol.access import ACTIONS, Access
-from edge.protocol.errors import EdgeError
+from edge.protocol.errors import EdgeError, ParsingFailed
 
 pytestmark = pytest.mark.integration  # long updates fork
 
@@ -52,3 +52,12 @@ def test_operators_and_oxigraph_see_the_same_graphs(first: int, monkeypatch: pyt
 
     monkeypatch.setattr(ModifyCompiler, "_native", refuse)
     assert by_operators == [tell(seed) for seed in range(first, first + 10)]
+
+
+@pytest.mark.parametrize("where", ["?s ?p ?o", "?s ?p ?o FILTER(RAND() < 2)"])
+@pytest.mark.parametrize("dataset", [Dataset(("",)), Dataset(("rel",)), Dataset((), ("rel",)), Dataset((EX + "g", ""))])
+def test_a_graph_that_is_no_absolute_iri_is_refused(dataset: Dataset, where: str) -> None:
+    engine = new_engine()
+    text = f"INSERT {{ <urn:x> <urn:y> ?o }} WHERE {{ {where} }}"
+    with pytest.raises(ParsingFailed, match="not an absolute IRI"):
+        engine.execute([engine.prepare(UpdateRequest(text, dataset=dataset))], NOW)

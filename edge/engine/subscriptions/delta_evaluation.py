@@ -237,8 +237,14 @@ class DeltaEvaluation:
             if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
                 self._add(job, after, 1)
                 self._add(job, before, -1)
+                if job.is_repeated:
+                    job.group.broad[job.number].needed(job.steps)
             elif isinstance(job.target, PlanGroup):
                 _divide(job, separate)  # too large for all members together, but perhaps not for each of them
+            elif not job.everything:
+                # The hits may be many, and the solutions few.
+                whole = _job(separate, job.target, job.group, job.number)
+                whole.everything = whole.is_repeated = True
             else:
                 error = after if isinstance(after, ResultTooLarge) else before
                 assert isinstance(error, ResultTooLarge)  # noqa: S101
@@ -312,9 +318,10 @@ class DeltaEvaluation:
             if whole is not None:
                 found.append(whole)
                 continue
-            budget.left = self._left_for(job.target)
+            budget.left = left = self._left_for(job.target)
             found.append(job.solutions(self._rules, present=present))
             self._left[job.target] = budget.left
+            job.steps = max(job.steps, left - budget.left)
         return found
 
     def _add(self, job: _Job, found: Found, sign: int) -> None:
@@ -344,6 +351,10 @@ class _Job:
     """The restrictions to which the quads lead; the empty one if these are too many."""
     everything: bool = False
     """Whether any solution may have changed."""
+    is_repeated: bool = False
+    """Whether the restricted evaluations took too many steps."""
+    steps: int = 0
+    """Steps of the evaluation of one state."""
     attempt: int = 0
     """Steps for an evaluation of all solutions in each state (see `BroadChanges`)."""
     whole: Found | None = None
