@@ -65,7 +65,7 @@ PROCESSES = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os
 LONGEST = ("spark", "stories-", "tests/faults/", "tests/web/")
 """Beginnings of the groups of pytest-xdist that take longest. They start first."""
 WAITING = (
-    *("tests/adapters/", "tests/backup/", "tests/cli/", "tests/client/", "tests/doctor/"),
+    *("tests/adapters/", "tests/backup/", "tests/bench/", "tests/cli/", "tests/client/", "tests/doctor/"),
     *("tests/documentation/", "tests/examples/"),
     *("tests/faults/", "tests/gates/", "tests/gateway/", "tests/outbox/", "tests/security/", "tests/web/"),
 )

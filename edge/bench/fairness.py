@@ -68,7 +68,7 @@ def run(options: ExperimentOptions) -> ExperimentReport:
 
 async def _measure(options: ExperimentOptions, endpoints: dict[str, str], name: str) -> tuple[list[float], list[float]]:
     """The latencies of the victim alone and under an attack, in milliseconds."""
-    seconds = _SECONDS / 4 if options.small else _SECONDS
+    seconds = _SECONDS / 10 if options.small else _SECONDS
     async with SparqlConnection(endpoints["http"]) as publisher:
         await publisher.update(seed())
     # Without pings: a gateway that answers them late is a result, and not the end of the measurement.

@@ -51,7 +51,7 @@ _MEANINGS: Final = {
 
 def run(options: ExperimentOptions) -> ExperimentReport:
     """Measure a new process for each framing in each run."""
-    seconds = 2 if options.small else 15
+    seconds = 1 if options.small else 15
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "serial"):
         lost = 0
@@ -79,7 +79,7 @@ def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
         (port,) = load_pack(text, "bench").ports
         frames = [encoded(port, json.dumps({"n": number}).encode()) for number in range(seconds + 1)]
         with BenchGateway(data, EDGE__HOST__ENABLED="false") as gateway:
-            time.sleep(2)  # do not measure the CPU time of the start
+            time.sleep(min(2, seconds))  # do not measure the CPU time of the start
             idle = gateway.cpu_percent(seconds / 3)
             arrived, share = asyncio.run(_noise(gateway, line, frames))
         return idle, share, len(frames) - arrived

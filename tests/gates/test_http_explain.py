@@ -48,6 +48,11 @@ async def test_the_dataset_counts(http):
         (((pattern,),)) = answer.json()["parts"]
         assert pattern["matches"] == 3
     async for answer in every_way(http, QUERY, ("default-graph-uri", "urn:g"), ("default-graph-uri", "urn:h")):
+        ((merged,),) = (answer.json()["parts"],)
+        assert [pattern["matches"] for pattern in merged] == [3, 0]
+        assert answer.json()["kept"] == "incremental"
+    named = QUERY.replace("{", "{ GRAPH ?g {", 1) + " }"
+    async for answer in every_way(http, named, ("named-graph-uri", "urn:g")):
         assert answer.json()["kept"] == "re-evaluated"
 
 

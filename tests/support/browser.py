@@ -38,8 +38,9 @@ class Browser(Page):
 
     async def violations(self) -> list[str]:
         """Return what axe-core finds wrong with the accessibility of the page."""
-        script = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-        await self.evaluate(f"{script}; 1")
+        if not await self.evaluate("'axe' in window"):
+            script = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+            await self.evaluate(f"{script}; 1")
         found = json.loads(await self.evaluate("axe.run().then(result => JSON.stringify(result.violations))"))
         return [
             f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}" for rule in found for node in rule["nodes"]

@@ -189,3 +189,10 @@ class GatewayProcess:
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
+
+    def new_log(self, known: int) -> bytes:
+        """Return the complete lines of the log after its first `known` bytes."""
+        with self._log.open("rb") as log:
+            log.seek(known)
+            lines, end, _ = log.read().rpartition(b"\n")
+        return lines + end

@@ -6,11 +6,19 @@ from collections import Counter
 
 import httpx
 import paho.mqtt.client as paho
+import pytest
 from mqtt_harness import ROOT, port_of, running_gateway
 
+from edge.gates.mqtt import gate
 from tests.support.waiting import wait_for
 
 QUERY = "SELECT ?lamp ?state { ?lamp <urn:is> ?state }"
+
+
+@pytest.fixture(autouse=True)
+def frequent_checks(monkeypatch):
+    """Let gateways check for changed files often."""
+    monkeypatch.setattr(gate, "_POLL", 0.05)
 
 
 class Dashboard:
