@@ -225,7 +225,7 @@ def _read(response: httpx.Response, deadline: _Deadline) -> bytes:
 
 def _parse(content: bytes, media: ox.RdfFormat, base: str) -> Iterator[ox.Quad]:
     try:
-        if fault := document_fault(content, media):
+        if fault := document_fault(content, media, base):
             raise UpdateFailed(f"the document cannot be read: {fault}")
         yield from bounded(ox.parse(content, format=media, base_iri=base))
     except (SyntaxError, ValueError) as error:

@@ -29,20 +29,23 @@ _CONTEXT: Final = re.compile(_key("@context"), re.IGNORECASE)
 _ID: Final = re.compile(_key("@id") + r'"([^"]*)', re.IGNORECASE)
 
 
-def context_fault(document: str, most: int = LONGEST) -> str:
+def context_fault(document: str, base: str, most: int = LONGEST) -> str:
     """Return why a JSON-LD document should not be parsed; empty if it may be.
 
-    `most`: characters of its strings without abbreviations.
+    `base`: IRI that relative ones begin with. `most`: characters of its strings without abbreviations.
     """
     if len(document) < _SMALL:
         return ""
     lengths: dict[str, int] = {}
     """Of the terms of all contexts, without abbreviations. Where it is not exact, it is too high."""
     for context in _contexts(document):
+        if context is None:
+            return "it is not JSON: a context does not end"
         if not _expand(context, lengths):
             return "the terms of a context refer to each other in a long chain; write IRIs instead"
     longest = max([*lengths.values(), *(len(match[1]) for match in _ID.finditer(document))], default=0)
-    if longest * document.count('"') // 2 > most:
+    # A relative IRI may begin with the base, an absolute one with a prefix.
+    if (longest + len(base)) * document.count('"') // 2 > most:
         return (
             f"its strings may have more than {most:,} characters without abbreviations; send it in parts, or use "
             "shorter IRIs"
@@ -50,14 +53,20 @@ def context_fault(document: str, most: int = LONGEST) -> str:
     return ""
 
 
-def _contexts(document: str) -> Iterator[dict[str, Any]]:
-    """Yield all contexts, without decoding the rest of the document."""
+def _contexts(document: str) -> Iterator[dict[str, Any] | None]:
+    """Yield all contexts, without decoding the rest of the document. Ends with None if many of them are not JSON."""
     decode, position = json.JSONDecoder(object_pairs_hook=_merged).raw_decode, 0
+    left = 2 * len(document)
+    """Characters of contexts that are not JSON. Each of those within another one is read again."""
     while (key := _CONTEXT.search(document, position)) is not None:
         try:
             value, position = decode(document, key.end())
-        except (ValueError, RecursionError):  # not JSON: the parser says why
+        except (ValueError, RecursionError) as error:  # not JSON: the parser says why
             position = key.end()
+            left -= error.pos - position if isinstance(error, json.JSONDecodeError) else len(document)
+            if left < 0:
+                yield None
+                return
             continue
         waiting = [value]
         while waiting:
@@ -83,7 +92,9 @@ def _expand(context: dict[str, Any], lengths: dict[str, int]) -> bool:
     Terms that refer to no other one come first, then those that refer to these, and so on.
     """
     strings = {term: _strings(term, definition) for term, definition in context.items()}
-    references = {term: _names(texts) & context.keys() - {term} for term, texts in strings.items()}
+    references = {
+        term: {name for name in _names(texts) if name in context and name != term} for term, texts in strings.items()
+    }
     users: dict[str, list[str]] = {}
     left = {term: len(others) for term, others in references.items()}
     for term, others in references.items():

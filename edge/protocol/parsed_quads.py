@@ -18,11 +18,11 @@ LONGEST: Final = 50_000_000
 """Characters of all terms of a document: five times those of the largest body with the default settings."""
 
 
-def document_fault(document: bytes, form: ox.RdfFormat, longest: int = LONGEST_STRINGS) -> str:
+def document_fault(document: bytes, form: ox.RdfFormat, base: str, longest: int = LONGEST_STRINGS) -> str:
     """Return why Oxigraph should not parse a document, which could end the process or fill its memory; empty if it may.
 
-    `longest`: characters of the strings of JSON-LD without abbreviations. Raises `ValueError` if the document is not
-    well-formed XML or not UTF-8.
+    `base`: IRI that relative ones begin with. `longest`: characters of the strings of JSON-LD without abbreviations.
+    Raises `ValueError` if the document is not well-formed XML or not UTF-8.
     """
     if is_nested(document):
         return "it has many triple terms of RDF 1.2, which the gateway does not store"
@@ -30,7 +30,7 @@ def document_fault(document: bytes, form: ox.RdfFormat, longest: int = LONGEST_S
         return "it declares XML entities that name others or are long: write their values instead"
     if is_deep(document, form):
         return "it has too many levels; put fewer objects, arrays or elements into each other"
-    return context_fault(document.decode(), longest) if form == ox.RdfFormat.JSON_LD else ""
+    return context_fault(document.decode(), base, longest) if form == ox.RdfFormat.JSON_LD else ""
 
 
 def bounded(quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:

@@ -125,7 +125,7 @@ def inbox_in(document: Document, target: str) -> str:
         raise NoInbox(f"the target has no inbox: its answer has no Link to one, and {what}")
     subject, predicate = ox.NamedNode(target), ox.NamedNode(_INBOX)
     try:
-        if fault := document_fault(document.body, form, _LONGEST_STRINGS):
+        if fault := document_fault(document.body, form, urldefrag(target).url, _LONGEST_STRINGS):
             raise NoInbox(f"the target cannot be read: {fault}")
         for quad in bounded(ox.parse(document.body, format=form, base_iri=urldefrag(target).url)):
             if quad.predicate == predicate and quad.subject == subject and isinstance(quad.object, ox.NamedNode):

@@ -39,6 +39,10 @@ SUBSCRIBED = (
     "SELECT ?g ?a { GRAPH ?g { { VALUES ?b { 1 ex:b } FILTER NOT EXISTS { ?x ex:q ?b } } ?a ex:p ?b } }",
     "SELECT ?g ?a { GRAPH ?g { { VALUES ?b { 1 ex:b } MINUS { ?x ex:q ?b } } ?a ex:p ?b } }",
     "SELECT ?g ?a { GRAPH ?g { ?a ex:p ?b OPTIONAL { ?x ex:q ?b } } }",
+    # expressions that use the graph before any triple of it
+    "SELECT * { GRAPH ?g { BIND(?g AS ?n) ?a ex:p ?b } }",
+    "SELECT * { GRAPH ?g { { FILTER(BOUND(?g)) } ?a ex:p ?b } }",
+    "SELECT * { GRAPH ?g { ?a ex:p ?b FILTER(?g = ex:b) } }",
 )
 
 

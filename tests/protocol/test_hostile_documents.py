@@ -7,6 +7,7 @@ import json
 import pytest
 
 from edge.gates.http.rdf_body import read_graph
+from edge.protocol import json_ld_contexts
 from edge.protocol.errors import InvalidRequest, TooLarge
 from edge.protocol.json_ld_contexts import context_fault
 from edge.protocol.parsed_quads import LONGEST
@@ -44,7 +45,7 @@ def test_contexts_in_use_are_read():
     terms = {f"t{number}": {"@id": f"p:{number}", "@type": "xsd:date"} for number in range(3_000)}
     context = {**terms, "p": "http://example.org/", "xsd": "http://www.w3.org/2001/XMLSchema#"}
     document = json.dumps({"@context": context, "@id": "urn:s", "t7": "2026-11-28"})
-    assert not context_fault(document)
+    assert not context_fault(document, "urn:base")
     assert len(read_graph(document, "application/ld+json", "urn:base")) == 1
     assert len(read_graph(chain(50), "application/ld+json", "urn:base")) == 1
 
@@ -54,6 +55,46 @@ def test_terms_that_are_long_without_their_prefix_are_refused(term):
     objects = ", ".join(term.format(number) for number in range(USES))
     with pytest.raises(TooLarge, match="without abbreviations"):
         read_graph(f"@prefix p: <{PREFIX}> . <urn:s> <urn:p> {objects} .", "text/turtle", "urn:base")
+
+
+def test_a_long_base_counts_with_each_relative_iri():
+    base = "urn:" + "b" * 1_900
+    document = json.dumps({"@id": "", "urn:p": [{"@id": str(number)} for number in range(60_000)]})
+    assert context_fault(document, base)
+    assert not context_fault(document, "http://example.org/graph")
+
+
+def test_a_context_of_many_terms_is_read_once(monkeypatch):
+    """The work for a term does not depend on the number of the others."""
+    copies = []
+
+    class Context(dict):
+        def keys(self):
+            copies.append(None)
+            return super().keys()
+
+    lengths = {}
+    assert json_ld_contexts._expand(Context({f"t{n}": f"t{n // 2}:x" for n in range(1_000)}), lengths)
+    assert len(lengths) == 1_000
+    assert len(copies) <= 1
+
+
+@pytest.mark.parametrize("end", ["X", ""])
+def test_contexts_without_an_end_are_read_a_few_times(end, monkeypatch):
+    read = []
+    decode = json.JSONDecoder.raw_decode
+
+    def counted(self, document, index=0):
+        try:
+            return decode(self, document, index)
+        except json.JSONDecodeError as error:
+            read.append(error.pos - index)
+            raise
+
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    document = '{"@context":' * 150 + "{" + '"a":1,' * 10_000 + end
+    assert "not JSON" in context_fault(document, "urn:base")
+    assert sum(read) <= 4 * len(document)
 
 
 MANY = range(500)

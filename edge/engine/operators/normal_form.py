@@ -175,13 +175,14 @@ def _in_graph(name: Slot, pattern: Node) -> Node:
 def _pointwise(node: Node, name: Variable) -> bool:
     """Return whether each graph has the same solutions alone as together with the others.
 
-    OPTIONAL, MINUS and EXISTS would find triples of other graphs, unless a triple before them determines the graph.
+    OPTIONAL, MINUS and EXISTS would find triples of other graphs, and expressions would not know the graph, unless a
+    triple before them determines it.
     """
+    looks = any(has_exists(each) or name in references(each) for each in own_expressions(node))
     if isinstance(node, LeftJoin | Minus):
-        looks = name in mentioned(node.right) or any(map(has_exists, own_expressions(node)))
+        looks = looks or name in mentioned(node.right)
         left = node.left
     else:
-        looks = any(map(has_exists, own_expressions(node)))
         left = node.pattern if isinstance(node, Filter | Extend) else node
     if looks and not _anchored(left, name):
         return False

@@ -49,7 +49,7 @@ def read_graph(text: str, media_type: str, base: str) -> tuple[ox.Triple, ...]:
         return _read_rdf_json(text)
     form = FORMATS[media_type]
     try:
-        if fault := document_fault(text.encode(), form):
+        if fault := document_fault(text.encode(), form, base):
             raise InvalidRequest(f"The body cannot be read: {fault}")
         # Each quad once: a short body can repeat one a million times.
         quads = dict.fromkeys(bounded(ox.parse(text, format=form, base_iri=base, rename_blank_nodes=True)))
