@@ -9,7 +9,7 @@ from client_profile import profile_text
 
 from tests.support.waiting import PATIENCE, wait_for
 
-HEAD = """
+HEAD = r"""
 import asyncio, sys, time
 from edge.client import Application
 app = Application("lamps.jsap")
