@@ -77,20 +77,28 @@ class Turns:
 
     def add(self, observer: str, host: str) -> None:
         """Add an observer. `host`: name and port."""
-        entry = self._hosts.setdefault(host, _Host())
-        entry.observers += 1
-        self._observers[observer] = _Observer(host, entry)
+        self._observers[observer] = _Observer(host, self._enter(host))
 
     def remove(self, observer: str) -> None:
         """Remove an observer, and end its turn."""
         known = self._observers.pop(observer)
         self._end(known)
-        known.host.observers -= 1
         for ready in known.host.ready:
             if observer in ready:
                 ready.remove(observer)
-        if not known.host.observers:
-            del self._hosts[known.key]
+        self._leave(known)
+
+    def move(self, observer: str, host: str, *, is_first: bool) -> None:
+        """Let the next request of an observer go to this host. It must neither wait nor have a turn.
+
+        `is_first`: whether it cannot be expected that this request is answered like the one before.
+        """
+        known = self._observers[observer]
+        if is_first:
+            known.standing = max(known.standing, Standing.NEW)
+        if known.key != host:
+            self._leave(known)
+            known.key, known.host = host, self._enter(host)
 
     def ready(self, observer: str) -> None:
         """Let an observer wait for a turn. It must neither wait nor have one already."""
@@ -132,6 +140,20 @@ class Turns:
             host.ready[Standing.SILENT].extend(waiting)
             waiting.clear()
             self._queue(host, Standing.SILENT)
+
+    def found(self, observer: str) -> None:
+        """Note that a host answered a request of another kind, such as a discovery. The standing stays."""
+        self._observers[observer].host.silent = 0
+
+    def _enter(self, host: str) -> _Host:
+        entry = self._hosts.setdefault(host, _Host())
+        entry.observers += 1
+        return entry
+
+    def _leave(self, known: _Observer) -> None:
+        known.host.observers -= 1
+        if not known.host.observers:
+            del self._hosts[known.key]
 
     def _is_down(self, host: _Host) -> bool:
         """Return whether the host seems to be down, so that the others of its observers need not find that out too."""

@@ -25,16 +25,18 @@ from edge.protocol.trust import trusting
 from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, target_of
 from edge.streams.callback_request import CallbackClient, Deadlines, NoAnswer
 from edge.streams.callback_turns import PER_HOST, SLOTS, Turns
+from edge.streams.kept_notifications import KeptNotifications
 from edge.streams.observer import (
     BACKOFF,
     REFUSALS,
+    Answer,
     Next,
     ObserverState,
     ObserverStatus,
     StoredReport,
     report_headers,
 )
-from edge.streams.target_inbox import NoInbox, TargetInbox
+from edge.streams.target_inbox import NoInbox, Run, TargetInbox
 
 __all__ = ["CallbackLimits", "Callbacks", "Destination", "StoredReport", "WaitingReports"]
 
@@ -134,6 +136,11 @@ class Callbacks:
         # Executors of its own: the one of the event loop has few threads, and a store that is busy, or a name that
         # cannot be resolved, occupies one for long.
         self._store = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="callback-store")
+        # One thread for the documents of targets, because they come from others and may take long, and one for
+        # notifications, so that known inboxes need not wait for these documents.
+        self._documents = ThreadPoolExecutor(1, thread_name_prefix="callback-documents")
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="callback-encoder")
+        self._kept = KeptNotifications()
         self._executor = self._store if executor is None else executor
         self._loop = asyncio.get_running_loop()
         self._resolver = ThreadPoolExecutor(limits.slots, thread_name_prefix="callback-names")
@@ -149,11 +156,11 @@ class Callbacks:
         Raises `InvalidRequest` if its URL is not valid. Whether its host is allowed is checked at each connection.
         """
         target = target_of(destination.url)
-        inbox = TargetInbox(destination.url, self._client, self._run) if destination.is_target else None
+        inbox = self._inbox(destination.url) if destination.is_target else None
         state = ObserverState(Retry(self._limits.backoff), refusals=self._limits.refusals, lost=lost, last=last)
         self.remove(destination.observer_id)
         self._observers[destination.observer_id] = _Observer(destination, target, state, inbox)
-        self._turns.add(destination.observer_id, f"{target.host}:{target.port}")
+        self._turns.add(destination.observer_id, _host(target))
         self._notify(destination.observer_id)
 
     def remove(self, observer_id: str) -> None:
@@ -162,6 +169,7 @@ class Callbacks:
         if observer is None:
             return
         self._turns.remove(observer_id)
+        self._kept.drop(observer_id)
         if observer.timer is not None:
             observer.timer.cancel()
         if observer.task is not None:
@@ -195,7 +203,7 @@ class Callbacks:
         for observer_id in list(self._observers):
             self.remove(observer_id)
         await asyncio.gather(*tasks, return_exceptions=True)
-        for own in (self._resolver, self._store):
+        for own in (self._resolver, self._store, self._documents, self._encoder):
             own.shutdown(wait=False, cancel_futures=True)
 
     def _notify(self, observer_id: str) -> None:
@@ -227,7 +235,7 @@ class Callbacks:
             observer.task.add_done_callback(functools.partial(self._end_turn, observer))
 
     async def _turn(self, observer: _Observer) -> None:
-        """Send one report. More than one would delay the other observers of the host."""
+        """Send one report, or discover an inbox. More requests would delay the other observers of the host."""
         observer_id = observer.destination.observer_id
         observer.notified = False  # before the store is read: a report that comes later notifies again
         waiting = await self._loop.run_in_executor(self._executor, self._reports.waiting, observer_id, 1)
@@ -236,30 +244,50 @@ class Callbacks:
         observer.notified = True  # there may be more
         report = waiting[0]
         if await self._send(observer, report) is Next.ADVANCE:
+            self._kept.drop(observer_id)
             await self._loop.run_in_executor(self._executor, self._reports.acknowledged, observer_id, report.number)
 
     async def _send(self, observer: _Observer, report: StoredReport) -> Next:
         destination, state = observer.destination, observer.state
         headers = report_headers(destination.query, destination.observer_id, report, destination.query_url)
         before, lost = state.problem, state.lost
+        discovers, answered = observer.inbox is not None and not observer.inbox.url, True
         try:
             headers["User-Agent"] = _USER_AGENT
-            if observer.inbox is None:
-                answer = await self._client.post(observer.target, headers, report.body)
-            else:
-                answer = await observer.inbox.send(destination.observer_id, destination.query, headers, report)
+            answer = await self._answer(observer, headers, report)
         except NoAnswer as error:
-            self._turns.answered(destination.observer_id, isinstance(error, NoInbox))
+            answered = isinstance(error, NoInbox)
             following = state.unanswered(str(error), self._loop.time())
         else:
-            self._turns.answered(destination.observer_id, True)
-            following = state.answered(report, answer, self._loop.time(), time.time())
+            now = self._loop.time()
+            following = Next.RETRY if answer is None else state.answered(report, answer, now, time.time())
+        if discovers and answered:
+            self._turns.found(destination.observer_id)
+        else:
+            self._turns.answered(destination.observer_id, answered)
         _log_change(observer, before, lost)
         return following
 
-    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function that takes long in a thread."""
-        return await self._loop.run_in_executor(self._store, function, *arguments)
+    async def _answer(self, observer: _Observer, headers: dict[str, str], report: StoredReport) -> Answer | None:
+        """Return the answer to one request; None: it has discovered an inbox, which gets the report next.
+
+        Raises `NoAnswer`.
+        """
+        if observer.inbox is None:
+            return await self._client.post(observer.target, headers, report.body)
+        if not observer.inbox.url:
+            return await observer.inbox.discover(_USER_AGENT)
+        destination = observer.destination
+        return await observer.inbox.send(destination.observer_id, destination.query, headers, report)
+
+    def _inbox(self, target: str) -> TargetInbox:
+        def running_in(executor: Executor) -> Run:
+            async def run(function: Callable[..., T], *arguments: object) -> T:
+                return await self._loop.run_in_executor(executor, function, *arguments)
+
+            return run
+
+        return TargetInbox(target, self._client, running_in(self._documents), running_in(self._encoder), self._kept)
 
     def _end_turn(self, observer: _Observer, task: asyncio.Task[None]) -> None:
         observer.task = None
@@ -268,6 +296,8 @@ class Callbacks:
         if self._observers.get(observer_id) is not observer:
             return  # it was removed, which ended its turn
         self._turns.finished(observer_id)
+        if observer.inbox is not None:
+            self._turns.move(observer_id, _host(observer.inbox.destination), is_first=not observer.inbox.url)
         if failure is not None:
             # The report is sent again, because it was not acknowledged.
             self._failed(observer, failure)
@@ -290,6 +320,10 @@ class Callbacks:
             reason = f"{type(failure).__name__}: {failure}"
             _log.error("callback.fault", exc_info=failure, extra=facts)
         observer.state.unanswered(reason, self._loop.time())
+
+
+def _host(target: CallbackTarget) -> str:
+    return f"{target.host}:{target.port}"
 
 
 def _log_change(observer: _Observer, problem: str, lost: int) -> None:

@@ -14,9 +14,10 @@ import pyoxigraph as ox
 
 from edge.protocol.errors import EdgeError, InvalidRequest
 from edge.protocol.parsed_quads import bounded, document_fault
-from edge.streams.callback_hosts import CallbackHosts, target_of
+from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, target_of
 from edge.streams.callback_request import CallbackClient, Document, NoAnswer
-from edge.streams.link_header import read_links
+from edge.streams.kept_notifications import KeptNotifications
+from edge.streams.link_header import linked
 from edge.streams.notification import JSON_LD, notification
 from edge.streams.observer import OK, TRY_AGAIN, Answer, StoredReport
 
@@ -46,29 +47,33 @@ class Run(Protocol):
 class TargetInbox:
     """The inbox of a target, for one observer. Used in the thread of the event loop."""
 
-    __slots__ = ("_client", "_run", "_target", "url")
+    __slots__ = ("_client", "_encode", "_kept", "_read", "_target", "url")
 
-    def __init__(self, target: str, client: CallbackClient, run: Run) -> None:
-        """`target`: absolute URL. `run` is for documents and reports, which may be long."""
+    def __init__(self, target: str, client: CallbackClient, read: Run, encode: Run, kept: KeptNotifications) -> None:
+        """`target`: absolute URL. `read` is for documents, and `encode` for reports: both may be long. `kept`:
+        notifications of all targets.
+        """
         self._target = target
         self._client = client
-        self._run = run
+        self._read = read
+        self._encode = encode
+        self._kept = kept
         self.url = ""
         """URL of the inbox; empty before it is discovered."""
 
-    async def send(self, observer: str, query: str, headers: dict[str, str], report: StoredReport) -> Answer:
-        """Send a report as a notification. Returns the answer of the inbox, or that of a target without success.
+    @property
+    def destination(self) -> CallbackTarget:
+        """Where the next request goes: to the inbox, or to the target if the inbox is not known."""
+        return target_of(self.url or self._target)
 
-        Raises `NoAnswer`.
-        """
-        if not self.url:
-            found = await self._discover(headers)
-            if isinstance(found, Answer):
-                return found
-            self.url = found
-        body = await self._run(notification, observer, query, self._target, report)
+    async def send(self, observer: str, query: str, headers: dict[str, str], report: StoredReport) -> Answer:
+        """Send a report as a notification to the inbox, which is known. Raises `NoAnswer`."""
+        body = self._kept.find(observer, report)
+        if body is None:
+            body = await self._encode(notification, observer, query, self._target, report)
+        self._kept.keep(observer, report, body)
         try:
-            answer = await self._client.post(target_of(self.url), {**headers, "Content-Type": JSON_LD}, body)
+            answer = await self._client.post(self.destination, {**headers, "Content-Type": JSON_LD}, body)
         except NoAnswer:
             self.url = ""
             raise
@@ -78,10 +83,9 @@ class TargetInbox:
         status = 404 if answer.status == 410 else answer.status
         return answer._replace(status=status, by="inbox")
 
-    async def _discover(self, headers: dict[str, str]) -> str | Answer:
-        """Return the inbox of the target, or the answer of the target if it is no success. Raises `NoAnswer`."""
-        asked = {"Accept": _ACCEPT, "Accept-Encoding": "identity", "User-Agent": headers["User-Agent"]}
-
+    async def discover(self, user_agent: str) -> Answer | None:
+        """Discover the inbox. Returns the answer of the target if it is not a success. Raises `NoAnswer`."""
+        asked = {"Accept": _ACCEPT, "Accept-Encoding": "identity", "User-Agent": user_agent}
         found = ""
 
         def wants_body(document: Document) -> bool:
@@ -93,12 +97,13 @@ class TargetInbox:
         if document.answer.status not in OK:
             return document.answer._replace(by="target")
         if not found:
-            found = await self._run(inbox_in, document, self._target)
+            found = await self._read(inbox_in, document, self._target)
         try:
             target_of(found, "URL of the inbox")
         except InvalidRequest as error:
             raise NoInbox(error.description) from None
-        return found
+        self.url = found
+        return None
 
 
 def check_target(url: str, hosts: CallbackHosts) -> None:
@@ -113,8 +118,7 @@ def check_target(url: str, hosts: CallbackHosts) -> None:
 def linked_inbox(links: tuple[str, ...], target: str) -> str:
     """Return the inbox in the headers `Link` of the answer of a target; empty if they have none."""
     document = urldefrag(target).url
-    found = read_links(links, document, _INBOX)
-    return next((link.target for link in found if link.context == target), "")
+    return linked(links, document, _INBOX, target)
 
 
 def inbox_in(document: Document, target: str) -> str:

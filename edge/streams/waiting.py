@@ -53,6 +53,7 @@ class WaitingReports:
         found = self._observers.get(observer)
         if found is None:
             return
+        self.flush()  # after a crash, removed reports that are not acknowledged would count as lost
         with self._store.transaction():
             self._store.drop_observer(observer)
             self._drop(found.query, [each.acknowledged for each in self.of(found.query) if each.id != observer])
@@ -126,6 +127,7 @@ class WaitingReports:
         self._sizes.pop(query, None)
 
     def _merge(self, query: str, operator: StreamOperator) -> None:
+        self.flush()  # as in `remove`
         rows = self._store.reports(query, 0, -1)
         kinds = {row.number: row.kind for row in rows}
         positions = [observer.acknowledged for observer in self.of(query)]

@@ -155,6 +155,10 @@ class MemoryReports:
             report = StoredReport(number, number * 1_000_000, "application/sparql-results+json", body, merged)
             self._waiting.setdefault(observer_id, []).append(report)
 
+    def replace(self, observer_id: str, body: bytes) -> None:
+        """Replace the bodies of the waiting reports of an observer."""
+        self._waiting[observer_id] = [report._replace(body=body) for report in self._waiting[observer_id]]
+
     def waiting(self, observer_id: str, most: int) -> list[StoredReport]:
         self._fail()
         return self._waiting.get(observer_id, [])[:most]

@@ -106,17 +106,70 @@ def test_one_url_that_hangs_does_not_mark_its_host_as_dead() -> None:
     assert turns.take() == "good"
 
 
-@given(st.lists(st.tuples(st.sampled_from("arfnd"), st.integers(0, 11)), max_size=120))
+def test_silence_of_another_host_says_nothing_about_the_first_one() -> None:
+    turns = Turns(slots=16, per_host=2)
+    observers = ["good", *(f"o{number}" for number in range(4))]
+    for observer in observers:
+        add(turns, observer, "target")
+        assert turns.take() == observer
+        finish(turns, observer, answered=True)
+    for observer in observers[1:]:
+        turns.move(observer, "inbox", is_first=False)
+        turns.ready(observer)
+        assert turns.take() == observer
+        finish(turns, observer, answered=False)
+        turns.move(observer, "target", is_first=True)
+        turns.ready(observer)
+    add(turns, "new", "new")
+    turns.ready("good")
+    assert turns.take() == "good"
+
+
+def test_the_answer_of_a_target_does_not_make_an_observer_with_a_silent_inbox_a_new_one() -> None:
+    turns = Turns(slots=2)
+    for observer in ("silent", "new"):
+        turns.add(observer, "inbox")
+    turns.ready("silent")
+    assert turns.take() == "silent"
+    finish(turns, "silent", answered=False)
+    turns.move("silent", "target", is_first=True)
+    turns.ready("silent")
+    assert turns.take() == "silent"
+    turns.found("silent")
+    turns.finished("silent")
+    turns.move("silent", "inbox", is_first=False)
+    turns.ready("silent")
+    turns.ready("new")
+    assert turns.take() == "new"
+
+
+def test_the_limit_of_a_host_applies_to_observers_that_were_moved_to_it() -> None:
+    turns = Turns(slots=16, per_host=2)
+    for number in range(4):
+        turns.add(f"o{number}", f"host{number}")
+        turns.move(f"o{number}", "inbox", is_first=True)
+        turns.ready(f"o{number}")
+    assert drain(turns) == ["o0", "o1"]
+    turns.remove("o0")
+    assert drain(turns) == ["o2"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("arfndm"), st.integers(0, 11)), max_size=120))
 def test_turns_against_a_model(steps: list[tuple[str, int]]) -> None:
     """Each waiting observer gets a turn while slots are free, and limits hold."""
     turns = Turns(slots=4, per_host=2)
     state: dict[str, str] = {}
+    hosts: dict[str, int] = {}
     for step, number in steps:
         name, host = f"o{number}", number % 4
         known = state.get(name)
         if step == "a" and known is None:
             turns.add(name, str(host))
             state[name] = "idle"
+            hosts[name] = host
+        elif step == "m" and known == "idle":
+            hosts[name] = (hosts[name] + 1) % 4
+            turns.move(name, str(hosts[name]), is_first=number > 5)
         elif step == "r" and known == "idle":
             turns.ready(name)
             state[name] = "ready"
@@ -129,7 +182,7 @@ def test_turns_against_a_model(steps: list[tuple[str, int]]) -> None:
         for taken in drain(turns):
             assert state[taken] == "ready"
             state[taken] = "active"
-        active = Counter(int(name[1:]) % 4 for name, what in state.items() if what == "active")
+        active = Counter(hosts[name] for name, what in state.items() if what == "active")
         assert turns.active == active.total() <= 4
         assert max(active.values(), default=0) <= 2
         if not active:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edge.streams.link_header import Link, read_links
+from edge.streams import link_header
+from edge.streams.link_header import MOST_LINKS, Link, linked, read_links
 
 URL = "http://example.org/a/b?c"
 
@@ -47,6 +48,32 @@ def test_an_anchor_is_the_context():
         Link("http://example.org/a/x", ("one",), f"{URL}#me"),
         Link("http://example.org/a/x", ("one",), "http://other.org/"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [
+        ("<x>; rel=two, <y>; rel=one, <z>; rel=one", "http://example.org/a/y"),
+        ('<x>; rel=one; anchor="#me", <y>; rel=one', "http://example.org/a/y"),
+        (f"<x>; rel=one; anchor={URL}", "http://example.org/a/x"),
+        ("<x>; rel=one; anchor=b?c", "http://example.org/a/x"),
+        ("<x>; rel=one; anchor=http://[x, <http://[y>; rel=one, <z>; rel=one", "http://example.org/a/z"),
+        ("<x>; rel=two", ""),
+        ("<x>;rel=one;anchor=x," * (MOST_LINKS - 1) + "<y>;rel=one", "http://example.org/a/y"),
+        ("<x>;rel=one;anchor=x," * MOST_LINKS + "<y>;rel=one", ""),
+        ("<x>;rel=two;anchor=x," * MOST_LINKS + "<y>;rel=one", "http://example.org/a/y"),
+    ],
+)
+def test_the_first_link_of_a_context_is_found(value, target):
+    assert linked([value], URL, "one", URL) == target
+
+
+def test_links_of_other_contexts_are_not_resolved(monkeypatch):
+    resolved = []
+    urljoin = link_header.urljoin
+    monkeypatch.setattr(link_header, "urljoin", lambda *given: resolved.append(given[1]) or urljoin(*given))
+    assert linked(["<w>;rel=one;anchor=v, <x>;rel=one, <y>;rel=one"], URL, "one", URL) == "http://example.org/a/x"
+    assert resolved == ["v", "x"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,16 +15,18 @@ from receiver import Behaviour, MemoryReports, Receiver, dribble, flood, hang, r
 
 from edge.backoff import Backoff
 from edge.protocol.errors import Forbidden, InvalidRequest
+from edge.streams import target_inbox
 from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.callback_request import LONGEST_DOCUMENT, Deadlines
 from edge.streams.callbacks import CallbackLimits, Callbacks, Destination
 from edge.streams.store import StreamStore
 from edge.streams.stored import StoredObserver
-from edge.streams.target_inbox import check_target
+from edge.streams.target_inbox import NoInbox, check_target
 from tests.support.waiting import eventually
 
 QUICK = CallbackLimits(Deadlines(connect=5.0, answer=5.0), Backoff(first=0.001, most=0.002))
 IMPATIENT = QUICK._replace(deadlines=Deadlines(connect=0.1, answer=0.1))
+PATIENT = QUICK._replace(deadlines=Deadlines(connect=100.0, answer=100.0), per_host=1)
 LDP = "http://www.w3.org/ns/ldp#"
 
 
@@ -203,6 +207,93 @@ async def test_a_broken_target_is_bounded(behaviour: Behaviour) -> None:
         await made.failed()
         target.then(target.answering(answer("", "", link(inbox))))
         assert await made.done() == [1]
+
+
+async def test_slow_documents_delay_neither_callbacks_nor_known_inboxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+    calls = 0
+
+    def slow(*_: object) -> str:
+        nonlocal calls
+        calls += 1
+        if calls <= 4:
+            raise NoInbox("none yet")
+        assert end.wait(600)  # longer than the wait for the others
+        return inbox.url
+
+    monkeypatch.setattr(target_inbox, "inbox_in", slow)
+    limits = QUICK._replace(slots=4)
+    async with servers() as (target, inbox), servers() as (good, _), sender(limits=limits) as made:
+        target.then(target.answering(answer("{}", "application/ld+json")))
+        good.then(good.answering(answer("", "", link(inbox))))
+        made.observe(good.url, 1)
+        made.reports.put("callback", 1)
+        made.callbacks.add(Destination("callback", "q", inbox.url))
+        assert await made.done(2) == [1, 1]
+        try:
+            for number in range(4):
+                made.reports.put(f"o{number}", 1, body=b'{"head":{},"boolean":true}')
+                made.callbacks.add(Destination(f"o{number}", "q", target.url, is_target=True))
+            await eventually(lambda: calls > 4, "a slow document")
+            await eventually(lambda: made.callbacks.sending == 2, "half of the slots for discoveries")
+            made.reports.put("callback", 2)
+            made.reports.put("o", 2, body=b'{"head":{},"boolean":true}')
+            for observer in ("callback", "o"):
+                made.callbacks.notify(observer)
+            await eventually(lambda: made.reports.done.qsize() == 2, "the reports of the others")
+        finally:
+            end.set()
+        assert await made.done(6) == [2] * 2 + [1] * 4
+
+
+async def test_requests_to_an_inbox_count_for_its_own_host() -> None:
+    end = asyncio.Event()
+    async with servers() as (first, inbox), servers() as (second, _), sender(limits=PATIENT) as made:
+
+        async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await end.wait()
+            await inbox.answering("201 Created")(reader, writer)
+
+        inbox.then(wait)
+        for target in (first, second):
+            target.then(target.answering(answer("", "", link(inbox))))
+            made.reports.put(target.url, 1, body=b'{"head":{},"boolean":true}')
+            made.callbacks.add(Destination(target.url, "q", target.url, is_target=True))
+        for target in (first, second):
+            await target.requests.get()
+        await eventually(lambda: made.callbacks.sending == inbox.connections == 1, "one request to the inbox")
+        assert made.callbacks.inbox(first.url) == made.callbacks.inbox(second.url) == inbox.url
+        end.set()
+        assert await made.done(2) == [1, 1]
+
+
+async def test_a_report_is_encoded_once_although_it_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[object] = []
+    original = target_inbox.notification
+    monkeypatch.setattr(target_inbox, "notification", lambda *given: encoded.append(given[-1]) or original(*given))
+    async with servers() as (target, inbox), sender() as made:
+        accepting = inbox.answering("201 Created")
+        inbox.then(reset, reset, accepting)
+        target.then(target.answering(answer("", "", link(inbox))))
+        made.observe(target.url, 1, 2)
+        assert await made.done(2) == [1, 2]
+        assert (target.connections, inbox.connections) == (3, 4)
+        assert len(encoded) == 2
+
+
+async def test_a_report_that_was_merged_between_attempts_is_encoded_again() -> None:
+    async with servers() as (target, inbox), sender() as made:
+
+        async def replace(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            made.reports.replace("o", b'{"head":{},"boolean":false}')
+            await inbox.answering("503 Busy")(reader, writer)
+
+        inbox.then(replace, inbox.answering("201 Created"))
+        target.then(target.answering(answer("", "", link(inbox))))
+        made.observe(target.url, 1)
+        assert await made.done() == [1]
+        sent = [json.loads(inbox.requests.get_nowait().body)["object"]["boolean"] for _ in range(2)]
+        assert sent == [True, False]
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone", "301 Moved"])

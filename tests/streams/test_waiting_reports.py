@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.protocol.errors import StorageFailed
+from edge.streams.model import StreamOperator
 from edge.streams.store import StreamStore
 from edge.streams.stored import ReportRow, StoredObserver
 from edge.streams.waiting import WaitingReports
@@ -101,3 +102,33 @@ def test_an_observer_that_has_ended_is_not_stored(store: CountedStore) -> None:
     before = store.commits
     waiting.flush()
     assert store.commits == before
+
+
+def test_the_removal_of_an_observer_keeps_the_acknowledgements_of_others(store: CountedStore) -> None:
+    waiting = observed(store)
+    waiting.acknowledged("a", 2)
+    waiting.remove("b")
+    assert store.reports("q", 0, -1) == []
+    assert [each.acknowledged for each in WaitingReports(store, 1).observers] == [2]
+
+
+def test_a_full_disk_keeps_an_observer_and_its_reports(store: CountedStore) -> None:
+    waiting = observed(store)
+    waiting.acknowledged("a", 2)
+    store.full = True
+    with pytest.raises(StorageFailed):
+        waiting.remove("b")
+    store.full = False
+    assert numbers(waiting, "b") == numbers(WaitingReports(store, 1), "a") == [1, 2]
+    waiting.remove("b")
+    assert [each.acknowledged for each in WaitingReports(store, 1).observers] == [2]
+
+
+def test_no_report_is_merged_or_dropped_before_its_acknowledgement_is_stored(store: CountedStore) -> None:
+    observed(store)
+    waiting = WaitingReports(store, 1)
+    waiting.acknowledged("a", 2)
+    waiting.acknowledged("b", 1)
+    waiting.bound("q", StreamOperator.ISTREAM)
+    assert [row.number for row in store.reports("q", 0, -1)] == [2]
+    assert [each.acknowledged for each in WaitingReports(store, 1).observers] == [2, 1]
