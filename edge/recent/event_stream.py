@@ -2,17 +2,20 @@
 
 Only values on the disk are in the stream, so a power cut cannot give the name of a member to another value. Each log is
 a section. Raw files replace logs as a whole, and are removed as a whole, so a page is there completely or not at all.
+Damage of a file is final: it costs members, and pages without them are complete. An error of the disk may pass: the
+client has to ask again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from edge.engine.clock import Clock
-from edge.protocol.errors import Gone, NotFound, RequestTimeout
+from edge.protocol.errors import Gone, NotFound, NotReady, RequestTimeout
 from edge.protocol.event_stream import PAGE_SIZE, Link, Member, NodeName, StreamNode
 from edge.protocol.series import Value
 from edge.recent.batches import Batch, Part, Section, parts, sections
@@ -25,10 +28,15 @@ from edge.recent.store import RecentStore, StoredFile
 _SECOND: Final = 1_000_000
 """Microseconds."""
 _MOST_SECTIONS: Final = 10_000
-"""Most sections in an outline; older ones are left out."""
+"""Most sections in an outline; older ones are left out. A day has 24, and one for each start."""
 
-_LONGEST_IRI: Final = 2_000
-"""Characters of the IRI of an observation in the stream. With longer ones, a page could be too large to be sent."""
+_LONGEST_IRI: Final = 500
+"""Bytes in UTF-8 of the IRI of an observation in the stream. With longer ones, a page could be too large to be sent.
+
+Each member has it seven times as N-Triples. With the longest texts, a page then takes up to 4 MB.
+"""
+
+_NONE: Final = Samples([], [], [])
 
 Readable = Callable[[str], bool]
 """Whether the client may read the graph with this IRI; empty for the default graph."""
@@ -69,7 +77,10 @@ class EventStreamReader:
         self.interval = max(1, round(settings.flush_interval))
 
     def outline(self, snapshot: StreamSnapshot, deadline: float) -> list[Link]:
-        """Return the sections of the stream. `deadline`: steady clock in seconds. Raises `RequestTimeout`."""
+        """Return the sections of the stream. `deadline`: steady clock in seconds.
+
+        Raises `NotReady`, `RequestTimeout`.
+        """
         found: list[Section] = []
         for file in snapshot.files:
             self._check_time(deadline)
@@ -86,7 +97,7 @@ class EventStreamReader:
         """Return a section, or a page with the members that the client may read.
 
         `deadline`: steady clock in seconds. Raises `Gone` for a removed node, `NotFound` for a page that has not begun,
-        and `RequestTimeout`.
+        `NotReady` if a file cannot be read at the moment, and `RequestTimeout`.
         """
         for buffer in snapshot.buffers:
             for section in sections(buffer.batches):
@@ -97,22 +108,30 @@ class EventStreamReader:
                     _check_page(section, name.page, closed=closed)
                     members = _from_buffer(buffer, name.section, name.page, readable)
                     return StreamNode((), members, closed or _is_full(section, name.page))
+        problem: NotReady | None = None
         for file in reversed(snapshot.files):
             self._check_time(deadline)
-            for section in self._sections(file):
+            try:
+                known = self._sections(file)
+            except NotReady as error:
+                problem = error  # another file may have the section
+                continue
+            for section in known:
                 if section.log == name.section:
                     return self._from_file(file, section, name, readable, deadline)
-        raise _gone()
+        raise problem or _gone()
 
     def _sections(self, file: StoredFile) -> list[Section]:
         with self._lock:
             known = self._known.get(file.path)
         if known is None:
-            series, batches = self._store.batches(file)
-            known = sections(batches)
-            if series:  # otherwise the file cannot be read at the moment
-                with self._lock:
-                    self._known[file.path] = known
+            try:
+                with _reading():
+                    known = sections(self._store.batches(file)[1])
+            except Gone:
+                return []
+            with self._lock:
+                self._known[file.path] = known
         return known
 
     def _forget_others(self, files: Iterable[StoredFile]) -> None:
@@ -125,13 +144,15 @@ class EventStreamReader:
     def _from_file(
         self, file: StoredFile, section: Section, name: NodeName, readable: Readable, deadline: float
     ) -> StreamNode:
-        series, batches = self._store.batches(file)
+        with _reading():
+            series, batches = self._store.batches(file)
         if not series:
+            with self._lock:
+                self._known[file.path] = []
             raise _gone()
         if name.page is None:
             return _section(section, batches, closed=True)
         _check_page(section, name.page, closed=True)
-        damaged = False
         blocks: dict[SeriesKey, Samples] = {}
         members: list[Member] = []
         for part in parts(batches, name.section, *_positions(name.page)):
@@ -140,21 +161,32 @@ class EventStreamReader:
                 continue
             if key not in blocks:
                 self._check_time(deadline)
-                found = self._store.read(file, key.observation)
+                with _reading():
+                    found = self._store.read(file, key.observation, strict=True)
+                blocks[key] = _NONE
                 blocks |= {each: block for each, block in found if isinstance(block, Samples)}
-            if (block := blocks.get(key)) is None or len(block.times) < part.begin + part.size:
-                damaged = True
-                continue
+            block = blocks[key]
+            if len(block.times) < part.begin + part.size:
+                continue  # it is damaged
             places = slice(part.begin, part.begin + part.size)
             members += _members(key, name.section, part, block.times[places], block.values[places], block.texts)
-        if not file.path.exists():
-            raise _gone()
-        # The disk may have failed for a moment. So a client asks again for a page that cannot be read completely.
-        return StreamNode((), members, not damaged)
+        return StreamNode((), members, complete=True)
 
     def _check_time(self, deadline: float) -> None:
         if self._clock.steady() / _SECOND > deadline:
             raise RequestTimeout("Reading the stored values took too long; try again later")
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raises `Gone` if a file is removed, and `NotReady` if it cannot be read at the moment."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _gone() from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise NotReady(f"The stored values cannot be read at the moment: {reason}; try again later") from error
 
 
 def _positions(page: int) -> tuple[int, int]:
@@ -203,7 +235,7 @@ def _section(section: Section, batches: Iterable[Batch], *, closed: bool) -> Str
 
 
 def _is_shown(key: SeriesKey, readable: Readable) -> bool:
-    return readable(key.graph) and len(key.observation) <= _LONGEST_IRI
+    return readable(key.graph) and len(key.observation.encode()) <= _LONGEST_IRI
 
 
 def _from_buffer(buffer: BufferView, section: int, page: int, readable: Readable) -> list[Member]:

@@ -39,6 +39,8 @@ _MOST_QUEUED: Final = 8_000
 """Size of the queue at which the writer thread empties it, because the recording thread does not: about 4 MB."""
 _SECOND: Final = 1_000_000
 """Microseconds."""
+_LARGEST_BUFFER: Final = 64 * 1024 * 1024
+"""Bytes of a buffer that is written into a file. The list of pages of a larger one would be too long to be sent."""
 _START_TIMEOUT: Final = 10.0
 """Seconds that a request waits for the files after a start."""
 
@@ -64,6 +66,8 @@ class RecentHistory:
         """A full buffer that is being written into a file."""
         self._open_log = 0
         """Identity of the log that gets new values, as readers may know it."""
+        self._dropped = False
+        """Whether values were dropped from memory since the log was begun."""
         self._wake = threading.Event()
         self._loaded = threading.Event()
         self._stored_until = 0
@@ -133,8 +137,7 @@ class RecentHistory:
                     return False
                 self._take_locked()  # a few small changes, or the thread has not come for long: the disk may hang
             if self._buffer.bytes > self._settings.max_memory:
-                self._drop(self._buffer)
-                self._buffer = SampleBuffer()
+                self._drop_buffer()
             self._tracker.apply(change, now, self._buffer)
         except Exception:  # noqa: BLE001  an internal error here must not fail the update
             _log.exception("recent.change_failed")
@@ -184,8 +187,7 @@ class RecentHistory:
             self._note_failure("recent.not_opened", error)
             self._take()
             with self._lock:
-                self._drop(self._buffer)
-                self._buffer = SampleBuffer()
+                self._drop_buffer()
             return False
         self.failing = ""
         with self._lock:
@@ -201,7 +203,7 @@ class RecentHistory:
 
     @property
     def _full(self) -> bool:
-        return self._buffer.bytes > self._settings.max_memory // 2
+        return self._buffer.bytes > min(self._settings.max_memory // 2, _LARGEST_BUFFER)
 
     def _take(self) -> None:
         """Move queued changes into the buffer."""
@@ -251,14 +253,16 @@ class RecentHistory:
         self.failing = str(error) or type(error).__name__
 
     def _flush(self) -> None:
-        now = self._now()
+        now, trusted = self._now(), self._clock.trusted()
         with self._lock:
+            self._renew_log()
             if self._stored_until > now:  # the wall clock was set back
                 self._stored_until = now
             begin = self._stored_until
             if not any(True for _ in self._buffer.fresh()):
                 return
             buffer = self._buffer
+            self._store.set_time(now, trusted=trusted)
             chunk = self._store.chunk(buffer, begin, now)
         self._store.append(chunk)
         with self._lock:
@@ -266,14 +270,26 @@ class RecentHistory:
             self._buffer.record(begin, now)
         self._stored_until = now
 
+    def _renew_log(self) -> None:
+        """Begin a new log after values were dropped, so that others cannot get their places in the event stream.
+
+        The caller holds the lock.
+        """
+        if self._dropped:
+            self._dropped = False
+            self._store.renew_log(self._buffer)
+            self._open_log = self._store.log
+
     def _seal(self) -> None:
         with self._lock:
+            self._renew_log()
             if self._sealing is None:
                 if not self._buffer:
                     self._set_seal()
                     return
                 self._sealing, self._buffer = self._buffer, SampleBuffer()
             sealing = self._sealing
+        self._store.set_time(self._now(), trusted=self._clock.trusted())
         file = self._store.seal(sealing)
         with self._lock:
             # At once, because a request must not find the samples in both.
@@ -296,7 +312,12 @@ class RecentHistory:
                     self._drop(self._sealing)
                 self._sealing, self._buffer = self._buffer, SampleBuffer()
 
+    def _drop_buffer(self) -> None:
+        self._drop(self._buffer)
+        self._buffer = SampleBuffer()
+
     def _drop(self, buffer: SampleBuffer) -> None:
+        self._dropped = True
         if lost := sum(len(series.times) for series in buffer.series.values()):
             self.lost += lost
             _log.error("recent.values_lost", extra={"values": self.lost})

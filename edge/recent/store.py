@@ -8,6 +8,7 @@ From several raw files the store makes one file of aggregates, and keeps both un
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ _LOG: Final = "log-"
 DAMAGED: Final = ".damaged"
 """Suffix of damaged files, which the store no longer reads."""
 _ALL: Final = (-(2**62), 2**62)
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing about the file."""
 _PAUSE: Final = 0.001
 """Seconds between the series of a long task, so that other threads of the process do not wait for it."""
 
@@ -75,6 +78,8 @@ class RecentStore:
         """Files removed since the start because of the disk limit."""
         self.damaged = 0
         """Damaged files and blocks found since the start."""
+        self._known_damage: set[tuple[Path, str]] = set()
+        """Files with the damage that is logged and counted already."""
         self._published = 0
         """Time of the last batch in ticks."""
 
@@ -133,11 +138,18 @@ class RecentStore:
 
     def _note_published(self, buffer: SampleBuffer) -> None:
         """Continue after the last batch on the disk, although the clock may have been set back."""
-        known = self._published_until(file) if (file := next(iter(self.of("raw")[-1:]), None)) is not None else 0
-        self._published = max([known, *(batch.published for batch in buffer.batches if batch.log)])
-
-    def _published_until(self, file: StoredFile) -> int:
-        return max((section.ends for section in sections(self.batches(file)[1])), default=0)
+        self._published = max((batch.published for batch in buffer.batches if batch.log), default=0)
+        for file in reversed(self.of("raw")):
+            try:
+                series, batches = self.batches(file)
+            except OSError:
+                series, batches = [], []
+            found = sections(batches)
+            # The batches of a damaged file are unknown. The last one was about at the end of the recorded period.
+            known = [section.ends for section in found] if series else [file.ended]
+            self._published = max([self._published, *known])
+            if found:
+                break
 
     def _begin_log(self, generation: int, buffer: SampleBuffer) -> None:
         self._logs.append(SampleLog(self._directory / f"{_LOG}{generation:08d}"))
@@ -152,6 +164,8 @@ class RecentStore:
                     raise DamagedFile("its name is not that of its content")
                 return StoredFile(path, file.header, path.stat().st_size)
         except (DamagedFile, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _PASSING:
+                raise
             self.damaged += 1
             _log.error("recent.file_damaged", extra={"file": str(path), "reason": str(error)})
             with contextlib.suppress(OSError):
@@ -162,10 +176,22 @@ class RecentStore:
     def _generation(self) -> int:
         return int(self._logs[-1].path.name.removeprefix(_LOG))
 
+    def set_time(self, now: int, *, trusted: bool) -> None:
+        """Set the time at which the next batch is published. `now`: wall clock in ticks; `trusted`: it is right."""
+        # The time can never decrease again, so a wrong clock must not set it.
+        self._published = max(self._published, now if trusted else min(now, self._published + 1))
+
     def chunk(self, buffer: SampleBuffer, begin: int, end: int) -> Chunk:
-        """Encode the samples that are not on the disk yet. `append` writes them."""
-        self._published = max(end, self._published)
+        """Encode the samples that are not on the disk yet. `append` writes them. Call `set_time` before."""
         return self._logs[-1].chunk(buffer, begin, end, self._published)
+
+    def renew_log(self, buffer: SampleBuffer) -> None:
+        """Begin a new log for a buffer in place of one whose samples were dropped from memory.
+
+        Those on the disk keep their names: a start reads the former log again, unless a raw file replaces it before.
+        """
+        if self._logs[-1].size:
+            self._begin_log(self._generation + 1, buffer)
 
     def append(self, chunk: Chunk) -> None:
         """Write samples to the log. Raises `OSError`; then the next chunk has them too."""
@@ -179,7 +205,7 @@ class RecentStore:
     def seal(self, buffer: SampleBuffer) -> StoredFile:
         """Write the samples of a buffer, which no longer changes, into a raw file. Call `add` with it next.
 
-        The buffer must not be empty. Raises `OSError`; then nothing has changed.
+        Call `set_time` before. The buffer must not be empty. Raises `OSError`; then nothing has changed.
         """
         logs, generation = self._logs, self._generation
         first = min(min(series.times) for series in buffer.series.values())
@@ -287,13 +313,17 @@ class RecentStore:
     def _remove(self, file: StoredFile) -> None:
         file.path.unlink(missing_ok=True)
         self.files = tuple(each for each in self.files if each is not file)
+        self._known_damage -= {each for each in self._known_damage.copy() if each[0] == file.path}
 
     # Reading, from any thread
 
-    def read(self, file: StoredFile, observation: str) -> list[tuple[SeriesKey, Block]]:
-        """Return the blocks of an observation in a file. A damaged or removed file has none."""
+    def read(self, file: StoredFile, observation: str, *, strict: bool = False) -> list[tuple[SeriesKey, Block]]:
+        """Return the blocks of an observation in a file. A damaged, removed or unreadable file has none.
+
+        `strict`: raises `OSError` if the file is removed or unreadable.
+        """
         found: list[tuple[SeriesKey, Block]] = []
-        with self._damage(file.path), BlockFile(file.path) as opened:
+        with self._damage(file.path, strict=strict), BlockFile(file.path) as opened:
             found.extend(opened.blocks(observation))
         return found
 
@@ -305,22 +335,35 @@ class RecentStore:
         return found
 
     def batches(self, file: StoredFile) -> tuple[list[SeriesKey], list[Batch]]:
-        """Return the series and batches of a file. A damaged or removed file has none."""
+        """Return the series and batches of a file. A damaged file has none.
+
+        Raises `OSError`: `FileNotFoundError` if the file is removed, others if it cannot be read at the moment.
+        """
         names: list[SeriesKey] = []
         batches: list[Batch] = []
-        with self._damage(file.path), BlockFile(file.path) as opened:
+        with self._damage(file.path, strict=True), BlockFile(file.path) as opened:
             batches += opened.batches()
             names += opened.names()
         return names, batches
 
     @contextlib.contextmanager
-    def _damage(self, path: Path) -> Iterator[None]:
-        """Log damage instead of raising it: the other files are still useful."""
+    def _damage(self, path: Path, *, strict: bool = False) -> Iterator[None]:
+        """Log damage instead of raising it: the other files are still useful. `strict`: raise `OSError`."""
         try:
             yield
-        except FileNotFoundError:
-            pass  # it became too old in the meantime
-        except (DamagedFile, OSError) as error:
+        except OSError as error:
+            if strict:
+                raise
+            if not isinstance(error, FileNotFoundError):  # otherwise it became too old in the meantime
+                self._note_damage(path, error)
+        except DamagedFile as error:
+            self._note_damage(path, error)
+
+    def _note_damage(self, path: Path, error: Exception) -> None:
+        """Log and count damage, once: requests find it again and again."""
+        found = path, str(error)
+        if found not in self._known_damage:
+            self._known_damage.add(found)
             self.damaged += 1
             _log.error("recent.file_damaged", extra={"file": str(path), "reason": str(error)})
 

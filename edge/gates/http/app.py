@@ -521,7 +521,7 @@ class Routes:
 
     async def _event_stream(self, request: Request) -> Response:
         check(access := self._access(request), "query")
-        resource = EventStreamResource(self._views.recent, self._settings, self._query_timeout, self._series_slots)
+        resource = EventStreamResource(self._views.recent, self._query_timeout, self._series_slots)
         return await resource.serve(request, access)
 
     async def _settable(self, request: Request) -> Response:

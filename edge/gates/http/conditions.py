@@ -60,7 +60,7 @@ class Conditions:
         Raises `PreconditionFailed`.
         """
         if not self._matches({tag}):
-            raise PreconditionFailed("The graph has another entity tag than If-Match; GET it again")
+            raise PreconditionFailed("The resource has another entity tag than If-Match; GET it again")
         return self.none_match is not None and _found(self.none_match, {tag})
 
     def check(self, tags: Collection[str]) -> None:

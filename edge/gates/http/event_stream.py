@@ -20,15 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edge.gates.http.body import parse_parameters
-from edge.gates.http.boundary import EVENT_STREAM
+from edge.gates.http.boundary import EVENT_STREAM, error_response
 from edge.gates.http.conditions import read_conditions
 from edge.gates.http.formats import GRAPH_FORMATS, with_charset
 from edge.gates.http.graph_content import tag
 from edge.gates.http.negotiation import choose
 from edge.gates.result_limit import ResultLimit
-from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest, NotAcceptable, NotFound, RequestTimeout
+from edge.protocol.errors import Gone, InvalidRequest, NotAcceptable, NotFound, RequestTimeout
 from edge.protocol.event_stream import Link, Member, NodeName, StreamNode, StreamOutline, read_name
 from edge.protocol.series import Value
 
@@ -90,6 +89,11 @@ _DATE_TIME: Final = ox.NamedNode(f"{_XSD}dateTime")
 _DATE_TIME_STAMP: Final = ox.NamedNode(f"{_XSD}dateTimeStamp")
 _DURATION: Final = ox.NamedNode(f"{_XSD}duration")
 
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Largest node. It is not a setting: with the limits of the stream, all nodes are much smaller."""
+_LONGEST_ROOT: Final = 500
+"""Characters of the URL of the root node. Pages have it with each member."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUE: Final = ox.Literal(True)
 
@@ -122,7 +126,6 @@ class EventStreamResource:
 
     stream: EventStream | None
     """None: the gateway keeps no recent values."""
-    settings: HttpGateSettings
     timeout: float
     """Seconds for reading a node."""
     slots: asyncio.Semaphore
@@ -130,6 +133,13 @@ class EventStreamResource:
 
     async def serve(self, request: Request, access: Access) -> Response:
         """Answer a GET or HEAD of a client that may query. Raises `EdgeError`."""
+        try:
+            return await self._serve(request, access)
+        except (NotFound, Gone) as error:
+            # By default, caches may keep these responses (RFC 9110, section 15.1), but a page may begin later.
+            return error_response(error, {"Cache-Control": "no-cache"})
+
+    async def _serve(self, request: Request, access: Access) -> Response:
         stream = self.stream
         if stream is None:
             raise NotFound("The gateway keeps no recent values: the setting recent.enabled is false")
@@ -148,9 +158,9 @@ class EventStreamResource:
             if left <= 0:
                 raise RequestTimeout(f"The request waited for {self.timeout:g} s behind others; try again later")
             if name is None:
-                return self._serialized(_outline(root, stream.outline(left)), media_type, left, complete=False)
+                return _Content(serialized(outline_triples(root, stream.outline(left)), media_type, left), False)
             node = stream.node(name, access, left)
-            return self._serialized(_node(root, name, node), media_type, left, complete=node.complete)
+            return _Content(serialized(node_triples(root, name, node), media_type, left), node.complete)
 
         async with self.slots:
             found = await asyncio.to_thread(read)
@@ -170,17 +180,19 @@ class EventStreamResource:
             raise NotFound(f"The event stream has no node of this name; {EVENT_STREAM} links to all nodes")
         return name
 
-    def _serialized(self, triples: Iterator[ox.Triple], media_type: str, seconds: float, *, complete: bool) -> _Content:
-        output = ResultLimit(self.settings.max_result, seconds)
-        form = FORMATS[media_type]
-        prefixes = _PREFIXES if form in (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG) else None
-        ox.serialize(triples, output, format=form, prefixes=prefixes)
-        content = output.getvalue()
-        if prefixes:
-            # The serialiser declares them in an order that changes. An unchanged node must have the same bytes.
-            *declared, rest = content.split(b"\n", len(prefixes))
-            content = b"\n".join([*sorted(declared), rest])
-        return _Content(content, complete)
+
+def serialized(triples: Iterator[ox.Triple], media_type: str, seconds: float) -> bytes:
+    """Return a node in one format, made within `seconds`. Raises `RequestTimeout`, `ResultTooLarge`."""
+    output = ResultLimit(MOST_BYTES, seconds, "limit of the event stream")
+    form = FORMATS[media_type]
+    prefixes = _PREFIXES if form in (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG) else None
+    ox.serialize(triples, output, format=form, prefixes=prefixes)
+    content = output.getvalue()
+    if prefixes:
+        # The serialiser declares them in an order that changes. An unchanged node must have the same bytes.
+        *declared, rest = content.split(b"\n", len(prefixes))
+        content = b"\n".join([*sorted(declared), rest])
+    return content
 
 
 def _caching(request: Request, found: _Content) -> str:
@@ -191,17 +203,20 @@ def _caching(request: Request, found: _Content) -> str:
 
 def _root(request: Request) -> str:
     """Return the URL of the root node as the client wrote it. Raises `InvalidRequest`."""
+    root = str(request.base_url).rstrip("/") + EVENT_STREAM
     try:
-        return ox.NamedNode(str(request.base_url).rstrip("/") + EVENT_STREAM).value
+        if len(root) <= _LONGEST_ROOT:
+            return ox.NamedNode(root).value
     except ValueError:
-        raise InvalidRequest("The header Host is not the name of a host") from None
+        pass
+    raise InvalidRequest("The header Host is not the name of a host")
 
 
 def _stream(root: str) -> ox.NamedNode:
     return ox.NamedNode(f"{root}#stream")
 
 
-def _outline(root: str, outline: StreamOutline) -> Iterator[ox.Triple]:
+def outline_triples(root: str, outline: StreamOutline) -> Iterator[ox.Triple]:
     """Yield the triples of the root node: the context of the stream, and links to its sections."""
     stream, node, policy = _stream(root), ox.NamedNode(root), ox.NamedNode(f"{root}#retention")
     yield ox.Triple(stream, _TYPE, _EVENT_STREAM)
@@ -217,7 +232,7 @@ def _outline(root: str, outline: StreamOutline) -> Iterator[ox.Triple]:
     yield from _links(root, node, outline.sections)
 
 
-def _node(root: str, name: NodeName, found: StreamNode) -> Iterator[ox.Triple]:
+def node_triples(root: str, name: NodeName, found: StreamNode) -> Iterator[ox.Triple]:
     """Yield the triples of a section or page."""
     stream, node = _stream(root), ox.NamedNode(f"{root}/{name}")
     yield ox.Triple(node, _TYPE, _NODE)
