@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edge.adapters.broker_auth import BrokerAuth, OwnClientsAuth
 from edge.adapters.broker_backlog import Backlog
 from edge.adapters.settings import MqttSettings
-from edge.compat.asyncio_transports import Unlink
+from edge.compat.asyncio_transports import Unlink, stop_accepting
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class EmbeddedBroker:
         """Close all connections and stop listening."""
         servers = [server for server in (self._server, self._secure, self._own) if server is not None]
         broker, self._broker = self._broker, None
+        await stop_accepting(servers)
         for server in servers:
             server.close()
         if broker is not None:

@@ -7,8 +7,12 @@ CPython keep the reference (https://github.com/python/cpython/issues/100348).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
+
+_TURNS: Final = 4
+"""Turns of the event loop until an accepted connection has its protocol, and the task of its handler has begun."""
 
 
 class Unlink:
@@ -34,3 +38,16 @@ class Unlink:
 def limit_reads(transport: asyncio.BaseTransport, most: int) -> None:
     """Set the maximum bytes of one read. A TLS transport ignores it."""
     transport.max_size = most  # type: ignore[attr-defined]  # of asyncio's socket transports
+
+
+async def stop_accepting(servers: Iterable[asyncio.Server]) -> None:
+    """Accept no further connections, and wait until those that asyncio is accepting have begun.
+
+    To be called before `Server.close`, which would leave them open. A TLS handshake may take longer.
+    """
+    loop = asyncio.get_running_loop()
+    for server in servers:
+        for listener in server.sockets:
+            loop.remove_reader(listener.fileno())
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)

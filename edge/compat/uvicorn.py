@@ -16,8 +16,7 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-_TURNS = 4
-"""Turns of the event loop until an accepted connection has its protocol (two), and an ended one is removed (one)."""
+from edge.compat.asyncio_transports import stop_accepting
 
 
 class HookedProtocol(HttpToolsProtocol):
@@ -95,15 +94,10 @@ class EmbeddedServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End idle connections, and wait only if others have open requests: the base always pauses for 0.1 s."""
-        loop = asyncio.get_running_loop()
-        for server in self.servers:
-            for listener in server.sockets:
-                # A server that is closed first leaves a connection open that asyncio is accepting.
-                loop.remove_reader(listener.fileno())
-        for _ in range(_TURNS):
-            for connection in list(self.server_state.connections):
-                connection.shutdown()
-            await asyncio.sleep(0)
+        await stop_accepting(self.servers)
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)  # ended ones are removed
         for server in self.servers:
             server.close()
         if self.server_state.connections or self.server_state.tasks:

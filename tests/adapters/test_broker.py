@@ -16,7 +16,7 @@ from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_packets import PacketBoundaries
 from edge.adapters.settings import MqttSettings
 from tests.support.examples import examples
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
@@ -308,3 +308,18 @@ async def test_retained_messages_are_bounded_in_bytes_and_a_flood_keeps_those_of
         assert len(retained()) == 4, "three of 5 KB beside it: what was cleared counts no more"
     finally:
         await broker.stop()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_is_accepted_at_the_stop_is_closed(turns):
+    broker = EmbeddedBroker(MqttSettings(port=0))
+    await broker.start()
+    await broker.open()
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", broker.port)) as device:
+        device.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await broker.stop()
+        with contextlib.suppress(ConnectionResetError):  # it was not accepted yet
+            assert await asyncio.wait_for(loop.sock_recv(device, 1), PATIENCE) == b""
