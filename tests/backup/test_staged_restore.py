@@ -420,7 +420,7 @@ def test_a_running_gateway_restores_a_backup_and_starts_again(backup, tmp_path):
         # The gateway answers queries a moment before it keeps the restored files.
         wait_for((place / "before-restore" / "note").exists, what="the old files")
         assert (place / "before-restore" / "note").read_text() == "2"
-        assert not (place / ".restore").exists()
+        wait_for(lambda: not (place / ".restore").exists(), what="the end of the restore")
     finally:
         process.stop()
 

@@ -97,15 +97,20 @@ datatype = "string"
 """)
     box = box()
     port = box.port("mqtt")
-    for payload in ("20.5", "20.5", "21"):
-        mqtt.single("attic/t", payload, qos=1, hostname="127.0.0.1", port=port)
-    for payload in ("on", "off"):
-        mqtt.single("attic/switch", payload, qos=1, hostname="127.0.0.1", port=port)
-    wait_for(lambda: len(box.series()["series"]) == 2, what="both series")
-    wait_for(
-        lambda: box.values("http://example.org/attic/t") == [20.5, 20.5, 21], what="an equal value at a new time, too"
-    )
-    wait_for(lambda: box.values("http://example.org/attic/switch") == ["on", "off"], what="the switch")
+
+    def send(topic, payload, values):
+        """Send a message, and wait until its value is in the series, so that times of messages differ."""
+        mqtt.single(topic, payload, qos=1, hostname="127.0.0.1", port=port)
+        observation = f"http://example.org/{topic}"
+        wait_for(lambda: observation in {found["observation"] for found in box.series()["series"]}, what=topic)
+        wait_for(lambda: box.values(observation) == values, what=f"{payload} of {topic}")
+
+    send("attic/t", "20.5", [20.5])
+    send("attic/t", "20.5", [20.5, 20.5])  # an equal value at a new time, too
+    send("attic/t", "21", [20.5, 20.5, 21])
+    send("attic/switch", "on", ["on"])
+    send("attic/switch", "off", ["on", "off"])
+    assert len(box.series()["series"]) == 2
 
 
 def test_csv_has_a_row_for_each_value(box):
