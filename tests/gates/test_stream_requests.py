@@ -42,6 +42,26 @@ def construct(name: str, stream: str) -> str:
     )
 
 
+# Links
+
+
+@pytest.mark.parametrize("name", ["linked", "urn:x:linked,;q", "http://example.org/queries/a?b=%3E"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_links_of_a_query_are_its_canonical_url_and_its_inbox(gateway, name, method):
+    gateway.stream("s")
+    url = gateway.query(name, select(f"<{name}>" if ":" in name else name))
+    answer = gateway.send(method, f"{path_of('queries', name)}/?x=1")
+    assert str(answer.url.join(answer.links["self"]["url"])) == url
+    assert "/inbox?query=" in answer.links["http://www.w3.org/ns/ldp#inbox"]["url"]
+    # A hub would have to implement WebSub.
+    assert "hub" not in answer.links
+
+
+def test_an_unknown_query_has_no_links(gateway):
+    answer = gateway.send("GET", "/queries/unknown%22%3E%0D%0Ax:y")
+    assert (answer.status_code, "link" in answer.headers, "x" in answer.headers) == (404, False, False)
+
+
 # Streams
 
 

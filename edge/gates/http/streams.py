@@ -186,6 +186,8 @@ class StreamResources:
         if request.method in ("GET", "HEAD"):
             response = to_json(await streams.query(name, access))
             response.headers.update(inbox_link("query", name))
+            # Without rel="hub": the gateway does not implement WebSub. Observers subscribe with POST to this URL.
+            response.headers["Link"] += f', <{_path(name)}>; rel="self"'
             return response
         if request.method == "DELETE":
             await streams.unregister(name, access)
@@ -314,4 +316,8 @@ def _own_path(request: Request, url: str) -> str:
 
 
 def _url(request: Request, name: str) -> str:
-    return f"{request.base_url}queries/{quote(name, safe='')}"
+    return f"{str(request.base_url).removesuffix('/')}{_path(name)}"
+
+
+def _path(name: str) -> str:
+    return f"{_QUERIES}{quote(name, safe='')}"
