@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 _RETRY: Final = 10.0
 """Seconds between attempts to store something after a storage failure."""
 
-_SHARED_TIME: Final = 5_000
+_SHARED_TIME: Final = 3_000
 """Microseconds of a batch while several clients are active, on a fast disk."""
 _COMMITS: Final = 4
 """On a slow disk: length of a batch as a multiple of the commit time. So commits take at most a fifth of the time."""
