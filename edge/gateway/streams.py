@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pyoxigraph as ox
 
 from edge.config import Settings
+from edge.engine.admission.byte_quota import Charge
 from edge.engine.clock import SystemClock
 from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
 from edge.engine.scheduling.scheduler import Scheduler
@@ -25,6 +27,7 @@ from edge.protocol.errors import EdgeError, NotFound
 from edge.protocol.series import SeriesRequest
 from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.callbacks import Callbacks, Destination
+from edge.streams.followed_reports import FollowedReports
 from edge.streams.language import is_registration
 from edge.streams.observations import PastValue
 from edge.streams.processor import NewElement, Processor
@@ -207,6 +210,16 @@ class RunningStreams:
         """End an observer."""
         await self._wait(self._service.end_observer(name, observer, access))
         self._callbacks.remove(observer)
+
+    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedReports:
+        """Follow a query of the client from its next report on."""
+        loop = asyncio.get_running_loop()
+
+        def wake_loop() -> None:
+            with suppress(RuntimeError):  # the loop is closed: the gateway has stopped
+                loop.call_soon_threadsafe(wake)
+
+        return await self._wait(self._service.follow(name, access, charge, wake_loop))
 
     def _observer(self, observer: StoredObserver) -> Mapping[str, object]:
         found: dict[str, object] = {

@@ -85,7 +85,9 @@ class Delivery:
 
     def unregister(self, query: str, access: Access) -> list[str]:
         """End a query. Returns the ids of its observers, which have ended too. Raises `EdgeError`."""
+        ended = self._processor.owned(query, access)
         self._processor.unregister(query, access)
+        ended.end_followers(f'The query "{query}" has been ended')
         return self._waiting.forget(query)
 
     def deliver(self, reports: Sequence[Report]) -> str:
@@ -96,7 +98,7 @@ class Delivery:
             query = find(report.query)
             for follower in list(query.followers.values()) if query is not None else ():
                 try:
-                    follower(report)
+                    follower.report(report)
                 except Exception:  # noqa: BLE001  one follower must not keep reports from the others
                     _log.exception("streams.follower_failed")
         for name in dict.fromkeys(report.query for report in reports):

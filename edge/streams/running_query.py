@@ -43,8 +43,13 @@ class Mark(NamedTuple):
 _MARKS: Final = 16
 """Marks within the lateness of the streams."""
 
-Follower = Callable[[Report], None]
-"""Gets the durable reports of a query."""
+
+class Follower(NamedTuple):
+    """Gets the durable reports of a query, on the thread of the streams."""
+
+    report: Callable[[Report], None]
+    end: Callable[[str], None]
+    """Called with the reason when the query cannot go on."""
 
 
 class RunningQuery:
@@ -62,8 +67,6 @@ class RunningQuery:
         self.patterns: tuple[Pattern, ...] = ()
         self.spuid = ""
         self.is_subscription = is_subscription
-        self.failed: Callable[[str], None] = lambda _: None
-        """Called with the reason when it cannot go on."""
         self.failure = ""
         """Why it cannot go on; empty if it can."""
         self.is_late = False
@@ -132,7 +135,13 @@ class RunningQuery:
         """End the query with a reason. It stays registered."""
         self.failure = reason
         _log.error("streams.query_failed", extra={"query": self.name, "reason": reason})
-        self.failed(reason)
+        self.end_followers(reason)
+
+    def end_followers(self, reason: str) -> None:
+        """Tell the followers why they get no more reports."""
+        for follower in self.followers.values():
+            follower.end(reason)
+        self.followers.clear()
 
     def settle(self) -> Delta:
         """Return the first result, of which later reports of a subscription are changes.

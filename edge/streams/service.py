@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from edge.backoff import Backoff, Retry
+from edge.engine.admission.byte_quota import Charge
 from edge.engine.clock import Clock
 from edge.engine.faults import contained
 from edge.engine.requests import (
@@ -25,14 +26,16 @@ from edge.engine.requests import (
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotReady
+from edge.protocol.errors import EdgeError, InvalidRequest, NotReady
 from edge.streams.delivery import Delivery
+from edge.streams.followed_reports import FollowedReports, stored
 from edge.streams.inbox import Action, Inbox
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
 from edge.streams.processor import Processor
 from edge.streams.report import Report
+from edge.streams.running_query import Follower
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 from edge.streams.stored import StoredObserver
@@ -90,6 +93,8 @@ class StreamService:
         self._reviewed = 0
         self._subscriptions: dict[str, str] = {}
         """Names of the queries of subscriptions, by spuid."""
+        self._followed: tuple[Report, StoredReport] | None = None
+        """The last report that a follower got, in both forms."""
         self.failing = ""
         """Why reports cannot be stored, or no window reports; empty if all is well."""
         self._processor: Processor
@@ -226,11 +231,39 @@ class StreamService:
                 delta = Delta(report.variables, report.rows, report.removed or ())
                 sink(SubscriberNotification(spuid, alias, report.number, delta))
 
-            found.followers[spuid] = notify
-            found.failed = lambda reason: sink(SubscribeFailed(spuid, alias, reason))
+            found.followers[spuid] = Follower(notify, lambda reason: sink(SubscribeFailed(spuid, alias, reason)))
             return ActiveSubscription(spuid, alias)
 
         return self.call(begin)
+
+    def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], None]) -> Future[FollowedReports]:
+        """Follow a query of the client without an observer. See `FollowedReports`."""
+
+        def begin(processor: Processor, _now: int) -> FollowedReports:
+            found = processor.owned(name, access)
+            if found.failure:
+                raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
+            most = self._settings.max_reports
+            operator = found.query.operator
+            reports = FollowedReports(found.name, found.number, operator, most, charge, wake, self._unfollow)
+            found.followers[reports] = Follower(lambda report: reports.put(self._stored(report)), reports.end)
+            return reports
+
+        return self.call(begin)
+
+    def _unfollow(self, reports: FollowedReports) -> None:
+        def end(processor: Processor, _now: int) -> None:
+            found = processor.find(reports.query)
+            if found is not None:
+                found.followers.pop(reports, None)
+
+        self.call(end)
+
+    def _stored(self, report: Report) -> StoredReport:
+        """Return the form of a report that all its followers share."""
+        if self._followed is None or self._followed[0] is not report:
+            self._followed = report, stored(report)
+        return self._followed[1]
 
     def unsubscribe(self, spuid: str) -> Future[None] | None:
         """End what `subscribe` started; None: it is no such subscription."""

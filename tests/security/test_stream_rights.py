@@ -345,6 +345,46 @@ def test_a_new_client_with_the_name_of_a_revoked_one_has_none_of_its_queries(gat
     assert gateway.fails("GET", "/queries/q")[0] == 404
 
 
+def follow(gateway, client, name="q"):
+    """Follow a query over a WebSocket."""
+    headers = gateway.as_client(client).headers()
+    url = gateway.endpoints["ws"].replace("/subscribe", f"/queries/{name}")
+    return connect(url, additional_headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("client", "status"),
+    [("reader", 200), ("operator", 200), ("all", 403), ("second", 404), ("publisher", 403), ("", 401)],
+)
+def test_only_its_client_and_administrators_follow_a_query(gateway, client, status):
+    gateway.as_client("reader").query("q", text_of("q"))
+    with follow(gateway, client) as socket:
+        answer = json.loads(socket.recv(20))
+        assert answer.get("status_code", 200) == status
+        if status == 200:
+            assert answer == {"following": {"query": "q", "number": answer["following"]["number"]}}
+        else:
+            with pytest.raises(ConnectionClosed):
+                socket.recv(20)
+
+
+def test_a_revoked_client_follows_no_longer(gateway):
+    rights = Rights(QUERY, read=frozenset({ROOMS}))
+    with clients_of(gateway.directory) as clients:
+        clients.allow("follower", rights)
+    gateway.as_client("follower").query("q", text_of("q"))
+    with follow(gateway, "follower") as socket:
+        assert "following" in json.loads(socket.recv(20))
+        with clients_of(gateway.directory) as clients:
+            clients.revoke("follower")
+        while "report" in (answer := json.loads(socket.recv(20))):
+            pass
+        assert answer["status_code"] == 401
+        with pytest.raises(ConnectionClosed):
+            socket.recv(20)
+    gateway.forget("follower")
+
+
 async def test_a_subscription_to_a_window_needs_its_stream_and_ends_with_its_client(harness):
     rights = Rights(frozenset({"subscribe"}), read=frozenset({ROOMS}))
     operator, token = await harness.member("operator"), await harness.member("watcher", rights)

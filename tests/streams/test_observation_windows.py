@@ -19,6 +19,7 @@ from edge.streams.language import parse
 from edge.streams.live_data import live_patterns
 from edge.streams.observations import OBSERVATIONS, Elements, element
 from edge.streams.processor import NewElement, Processor
+from edge.streams.running_query import Follower
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
@@ -140,7 +141,8 @@ class Service:
 
     def register(self, text: str) -> None:
         def register(processor: Processor, now: int) -> None:
-            processor.register("q", text, ANYBODY, now).followers[self] = self.reports.append
+            query = processor.register("q", text, ANYBODY, now)
+            query.followers[self] = Follower(self.reports.append, lambda reason: None)
 
         self.call(register)
 

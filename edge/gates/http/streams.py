@@ -28,7 +28,7 @@ from edge.gates.settings import HttpGateSettings
 from edge.gates.stream_charge import request_size
 from edge.protocol.access import Access
 from edge.protocol.due_time import read_delay, read_time
-from edge.protocol.errors import InvalidRequest, NotFound
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound
 
 _CALLBACK: Final = ("callback", "callbackUrl", "callback_url")
 """Names of the form field with a callback URL."""
@@ -40,6 +40,28 @@ _OBSERVERS_OF: Final = "/queries/{name}/observers"
 
 _LONGEST_QUERY: Final = 256 * 1024
 """Bytes of a body with a query or a callback URL."""
+
+
+class FollowedQuery(Protocol):
+    """The reports of a query that wait for one client."""
+
+    @property
+    def query(self) -> str:
+        """Name of the query."""
+
+    @property
+    def number(self) -> int:
+        """Number of the last report before those that follow."""
+
+    @property
+    def error(self) -> EdgeError | None:
+        """Why no reports follow those that wait; None: some may."""
+
+    def take(self) -> str | None:
+        """Remove the next report, and return it as a JSON message; None: none waits."""
+
+    def close(self) -> None:
+        """End following."""
 
 
 class Streams(Protocol):
@@ -95,6 +117,11 @@ class Streams(Protocol):
 
     async def end_observer(self, name: str, observer: str, access: Access) -> None:
         """End an observer."""
+
+    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedQuery:
+        """Follow a query of the client from its next report on. `charge` counts the reports that wait. `wake` is called
+        on the event loop when there are some, or no more follow.
+        """
 
 
 class StreamResources:

@@ -29,6 +29,8 @@ from edge.gates.sessions import Sessions
 from edge.gates.settings import QUERY_TIMEOUT, LimitSettings, SessionLimits, WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
+from edge.gates.ws.report_follower import PATH as QUERIES
+from edge.gates.ws.report_follower import ReportFollower
 from edge.gates.ws.stream_source import PATH as STREAMS
 from edge.gates.ws.stream_source import StreamSource
 from edge.listener import AT_ONCE, HANDSHAKE, Listener, is_local
@@ -186,8 +188,8 @@ class WsGate:
     async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
         path = socket.request.path.partition("?")[0] if socket.request is not None else ""
         paths = self._paths()
-        if path.startswith(STREAMS):
-            await self._serve_source(sessions, socket)
+        if path.startswith((STREAMS, QUERIES)):
+            await self._serve_streams(sessions, socket, StreamSource if path.startswith(STREAMS) else ReportFollower)
             return
         if path not in paths:
             error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{paths[-1]}"')
@@ -215,11 +217,13 @@ class WsGate:
             await connection.closed()
             session.outgoing.release()
 
-    async def _serve_source(self, sessions: Sessions, socket: ServerConnection) -> None:
+    async def _serve_streams(
+        self, sessions: Sessions, socket: ServerConnection, kind: type[StreamSource | ReportFollower]
+    ) -> None:
         connection = self._connection(sessions, socket)
         self._open.inc()
         try:
-            await StreamSource(sessions, socket, connection, self._streams).serve()
+            await kind(sessions, socket, connection, self._streams).serve()
         finally:
             self._open.dec()
             await connection.closed()

@@ -1,0 +1,127 @@
+"""The reports of a query that wait for one follower: they are kept in memory only, and merged if it is slow."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from edge.engine.admission.byte_quota import Charge
+from edge.protocol.errors import EdgeError, NotFound
+from edge.streams.model import StreamOperator
+from edge.streams.observer import StoredReport, iso_time
+from edge.streams.report import RESULTS, Report, content_type
+from edge.streams.report_merge import bounded
+
+_OVERHEAD: Final = 300
+"""Approximate bytes of a waiting report in memory, without its body."""
+
+
+class FollowedReports:
+    """A queue between the thread of the streams, which adds reports, and the one that sends them. Thread-safe."""
+
+    def __init__(
+        self,
+        query: str,
+        number: int,
+        operator: StreamOperator,
+        most: int,
+        charge: Charge,
+        wake: Callable[[], None],
+        closed: Callable[[FollowedReports], object],
+    ) -> None:
+        """`number`: of the last report. `most`: bytes of the waiting reports, beyond which they are merged. `charge`:
+        counts them for the client. `wake` is called on the thread of the streams when there is something to send, and
+        `closed` by `close`.
+        """
+        self.query = query
+        self.number = number
+        self._operator = operator
+        self._most = most
+        self._charge = charge
+        self._wake = wake
+        self._closed = closed
+        self._lock = threading.Lock()
+        self._waiting: deque[StoredReport] = deque()
+        self._bytes = 0
+        """Size of their bodies."""
+        self._error: EdgeError | None = None
+
+    def put(self, report: StoredReport) -> None:
+        """Add a report. If the client may not hold more bytes, this ends the queue with the reason."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._waiting.append(report)
+            self._bytes += len(report.body)
+            if self._size > self._most:
+                # Their bodies get that part of the limit that they have of the size.
+                most = self._most * self._bytes // self._size
+                self._waiting = deque(bounded(tuple(self._waiting), self._operator, most).reports)
+                self._bytes = sum(len(each.body) for each in self._waiting)
+            try:
+                self._charge.set(self._size)
+            except EdgeError as error:
+                self._end(error)
+        self._wake()
+
+    def end(self, reason: str) -> None:
+        """Note that there are no more reports. Those that wait are still sent."""
+        with self._lock:
+            self._error = self._error or NotFound(reason)
+        self._wake()
+
+    def take(self) -> str | None:
+        """Remove the next report, and return it as a message; None: none waits."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            report = self._waiting.popleft()
+            self._bytes -= len(report.body)
+            self._charge.set(self._size)
+        return _message(self.query, report)
+
+    @property
+    def error(self) -> EdgeError | None:
+        """Why no reports follow those that wait; None: some may."""
+        return self._error
+
+    def close(self) -> None:
+        """Forget what waits: nobody sends it any more."""
+        with self._lock:
+            self._end(self._error or NotFound("The follower is gone"))
+        self._closed(self)
+
+    def _end(self, error: EdgeError) -> None:
+        self._error = error
+        self._waiting.clear()
+        self._bytes = 0
+        self._charge.release()
+
+    @property
+    def _size(self) -> int:
+        return self._bytes + _OVERHEAD * len(self._waiting)
+
+
+def stored(report: Report) -> StoredReport:
+    """Return a report in the form in which it waits."""
+    correction = report.removed is not None
+    return StoredReport(report.number, report.time, content_type(report.kind), report.body(), correction=correction)
+
+
+def _message(query: str, report: StoredReport) -> str:
+    """Return a report as JSON. Its members have the meaning of the headers of `report_headers`."""
+    head: dict[str, object] = {
+        "query": query,
+        "number": report.number,
+        "time": iso_time(report.time),
+        "merged": report.merged,
+    }
+    if report.correction:
+        head["correction"] = True
+    head["content_type"] = report.content_type
+    text = report.body.decode()
+    content = text if report.content_type == RESULTS else json.dumps(text)
+    return f'{{"report":{json.dumps(head)[:-1]},"content":{content}}}}}'
