@@ -68,7 +68,7 @@ class FollowedReports:
         self._wake()
 
     def end(self, reason: str) -> None:
-        """Note that there are no more reports. Those that wait are still sent."""
+        """Take no more reports. Those that wait are still sent."""
         with self._lock:
             self._error = self._error or NotFound(reason)
         self._wake()

@@ -116,7 +116,7 @@ def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
 
 @pytest.mark.parametrize("slow", [range(2, 3), range(2, 4)])
 def test_a_slow_commit_among_fast_ones_does_not_lengthen_the_next_batch(site, slow):
-    """SQLite moves its log into the file in some commits: the next batch is no longer than usual, 3 ms."""
+    """SQLite moves its log into the file in some commits: the next batch takes 3 ms as usual."""
     site.disk.times = dict.fromkeys(slow, 40.0)
     first = site.send("flood", 2)
     assert site.at_the_door.wait(WAIT)

@@ -15,7 +15,7 @@ from edge.streams.report import Report
 
 
 class Queue:
-    """A queue, and what it calls."""
+    """A queue with its quota and its calls."""
 
     def __init__(self, operator=StreamOperator.RSTREAM, most=10_000, quota=None):
         self.quota = quota or ByteQuota()

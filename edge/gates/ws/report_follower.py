@@ -7,19 +7,16 @@ import json
 import time
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import unquote
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from edge.gates.authorization_watch import AuthorizationWatch
-from edge.gates.guard import check
 from edge.gates.http.streams import FollowedQuery, Streams
-from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.sessions import Sessions
 from edge.gates.ws.connection import WsConnection
-from edge.protocol.access import Access
+from edge.gates.ws.stream_handshake import StreamHandshake
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooManyRequests
 
 PATH: Final = "/queries/"
@@ -41,12 +38,7 @@ class ReportFollower:
         self._socket = socket
         self._connection = connection
         self._streams = streams
-        request = socket.request
-        assert request is not None  # noqa: S101  the handshake is complete
-        self._name = unquote(request.path.partition("?")[0].removeprefix(PATH))
-        headers = request.headers.get_all("Authorization")
-        self._authorization = headers[0] if len(headers) == 1 else None
-        self._peer = peer_of(*socket.remote_address[:2])
+        self._request = StreamHandshake(sessions, socket, PATH)
         self._woken = asyncio.Event()
         self._error: EdgeError | None = None
         """Why the gate ends the connection; None: it does not."""
@@ -57,12 +49,12 @@ class ReportFollower:
         """Send reports until the client disconnects, may not read them any more, or the query ends."""
         started = time.perf_counter()
         try:
-            access = self._access()
-            charge = self._shared.rate_limit.bytes.charge(client_of(access, self._peer))
+            access = self._request.access("query")
+            charge = self._shared.rate_limit.bytes.charge(self._request.client(access))
             streams = self._streams()
             if streams is None:
                 raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
-            followed = await streams.follow(self._name, access, charge, self._woken.set)
+            followed = await streams.follow(self._request.name, access, charge, self._woken.set)
         except EdgeError as error:
             await self._refuse(error, started)
             return
@@ -70,7 +62,7 @@ class ReportFollower:
             await self._refuse(self._shared.as_error(error, None), started)
             return
         self._shared.answered(_PRIMITIVE, 200, started)
-        watch = AuthorizationWatch(self._shared.guard, access, self._authorization, self._end)
+        watch = AuthorizationWatch(self._shared.guard, access, self._request.authorization, self._end)
         reading = asyncio.create_task(self._read())
         try:
             await self._send(followed)
@@ -109,20 +101,6 @@ class ReportFollower:
     def _end(self, error: EdgeError) -> None:
         self._error = self._error or error
         self._woken.set()
-
-    def _access(self) -> Access:
-        """Return the permissions of the client, and count the request, even if it is unauthenticated.
-
-        Raises `Unauthorized`, `Forbidden`, `TooManyRequests`.
-        """
-        who = self._peer
-        try:
-            access = self._shared.guard.access(self._authorization)
-            who = client_of(access, who)
-        finally:
-            self._shared.rate_limit.request(who, time.monotonic())
-        check(access, "query")
-        return access
 
     async def _refuse(self, error: EdgeError, started: float) -> None:
         self._shared.answered(_PRIMITIVE, error.status_code, started)

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import unquote
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError
@@ -15,12 +14,12 @@ from websockets.frames import CloseCode
 
 from edge.gates.guard import check
 from edge.gates.http.streams import Streams
-from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.sessions import Sessions
 from edge.gates.stream_charge import request_size
 from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.element_lines import read_elements
+from edge.gates.ws.stream_handshake import StreamHandshake
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, TooManyRequests, Unauthorized
 
@@ -48,13 +47,7 @@ class StreamSource:
         self._socket = socket
         self._connection = connection
         self._streams = streams
-        request = socket.request
-        assert request is not None  # noqa: S101  the handshake is complete
-        path = request.path.partition("?")[0]
-        self._identifier = unquote(path.removeprefix(PATH))
-        headers = request.headers.get_all("Authorization")
-        self._authorization = headers[0] if len(headers) == 1 else None
-        self._peer = peer_of(*socket.remote_address[:2])
+        self._request = StreamHandshake(sessions, socket, PATH)
 
     async def serve(self) -> None:
         """Answer messages until the client disconnects, or may not send elements any more."""
@@ -73,7 +66,7 @@ class StreamSource:
         """Check the token of the handshake, so that a client without one cannot hold the connection."""
         started = time.perf_counter()
         try:
-            self._access()
+            self._request.access("update")
         except EdgeError as error:
             return await self._refuse(error, started, ends=True)
         return True
@@ -95,7 +88,7 @@ class StreamSource:
         return await self._connection.write_and_wait(json.dumps({"elements": dict(counts)}))
 
     async def _add(self, message: str | bytes) -> Counts:
-        access = self._access()
+        access = self._request.access("update")
         if isinstance(message, bytes):
             raise InvalidRequest("Binary messages are not understood: send N-Quads as text")
         limit = self._shared.limits.max_message
@@ -104,12 +97,12 @@ class StreamSource:
         streams = self._streams()
         if streams is None:
             raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
-        charge = self._shared.rate_limit.bytes.charge(client_of(access, self._peer), request_size(message))
+        charge = self._shared.rate_limit.bytes.charge(self._request.client(access), request_size(message))
         try:
             elements = await asyncio.to_thread(read_elements, message)
             charge.set(request_size(message, len(elements), sum(len(triples) for triples, _ in elements)))
             access = self._permitted()  # again: the permissions may have ended meanwhile
-            added = asyncio.ensure_future(streams.add(self._identifier, elements, access))
+            added = asyncio.ensure_future(streams.add(self._request.name, elements, access))
         except BaseException:
             charge.release()
             raise
@@ -134,22 +127,8 @@ class StreamSource:
             raise ConnectionClosedError(None, None)
         return added.result()
 
-    def _access(self) -> Access:
-        """Return the permissions of the client, and count the request, even if it is unauthenticated.
-
-        Raises `Unauthorized`, `Forbidden`, `TooManyRequests`.
-        """
-        who = self._peer
-        try:
-            access = self._shared.guard.access(self._authorization)
-            who = client_of(access, who)
-        finally:
-            self._shared.rate_limit.request(who, time.monotonic())
-        check(access, "update")
-        return access
-
     def _permitted(self) -> Access:
-        access = self._shared.guard.access(self._authorization)
+        access = self._shared.guard.access(self._request.authorization)
         check(access, "update")
         return access
 
