@@ -89,10 +89,10 @@ _MOVES = ("piece", "there", "new", "undone", "replaced", "all back")
 _STORY = st.lists(st.tuples(st.sampled_from(_MOVES), TRIPLES), max_size=60)
 
 
-@pytest.mark.parametrize("small", [64, 2, 0])
+@pytest.mark.parametrize(("small", "most"), [(64, 4), (2, 4), (2, 0), (0, 4)])
 @given(_TRIPLES, _TRIPLES, _STORY)
 @example({(1, 1, 1), (1, 1, 2)}, {(1, 2, 1)}, [*[("piece", (1, 1, 1))] * 4, ("undone", (1, 1, 1))])
-def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, story):
+def test_a_merge_is_prepared_while_both_indexes_change(small, most, there, others, story):
     """The result is exact for all changes during the preparation; parts with more than `small` entries are not copied.
 
     A change that is rolled back at once is not reported to the merge.
@@ -102,6 +102,7 @@ def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, sto
     merge = TripleMerge(into, other)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_merge, "_SMALL", small)
+        patch.setattr(index_merge, "_MOST", most)
         patch.setattr(index_merge, "_PIECE", 1)
         pieces = merge.prepare()
         for move, triple in story:

@@ -110,31 +110,36 @@ class EncodedQuads:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[_Section, _Section]] = []
+        self._pieces: list[_Piece] = []
         """Added and removed quads of each piece."""
+        self._groups: dict[int, _Piece] = {}
+        """Pieces that are joined in advance, by number of the group: 1,600 pieces at once would take 1.5 ms."""
 
     def add(self, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
         """Encode another piece. Raises `NotRestorable`."""
         self._pieces.append(_piece(added, removed))
+        number, rest = divmod(len(self._pieces), _GROUP)
+        if not rest:
+            self._groups[number - 1] = _joined_pieces(self._pieces[-_GROUP:])
 
     def replace(self, number: int, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
         """Encode a piece again. Raises `NotRestorable`."""
         self._pieces[number] = _piece(added, removed)
+        self._groups.pop(number // _GROUP, None)
 
     def body(self, entry: JournalEntry) -> bytes:
         """Return the body for one entry with these quads. Raises `NotRestorable`."""
         changes = entry.changes
-        added, removed = ([piece[kind] for piece in self._pieces if piece[kind].lines] for kind in (0, 1))
-        counts = sum(section.lines for section in added), sum(section.lines for section in removed)
+        groups = [
+            self._groups.get(first // _GROUP) or _joined_pieces(self._pieces[first : first + _GROUP])
+            for first in range(0, len(self._pieces), _GROUP)
+        ]
+        added, removed = _joined_pieces(groups)
         graphs = [_graph_line(name) for name in (*changes.created, *changes.dropped)]
-        sizes = *counts, len(changes.created), len(changes.dropped), len(entry.receipt)
+        sizes = added.lines, removed.lines, len(changes.created), len(changes.dropped), len(entry.receipt)
         start = _Section.of(_COUNT.pack(1) + _HEAD.pack(entry.at, *sizes) + entry.receipt)
-        # The sections are raw deflate blocks, so they can be joined. Only the checksum of the whole must be computed.
-        parts, checksum = bytearray(_ZLIB_HEADER), 1
-        for section in (start, *added, *removed, _Section.of_lines(graphs)):
-            parts += section.compressed
-            checksum = _joined_checksum(checksum, section.checksum, section.length)
-        return b"z" + parts + _DEFLATE_END + checksum.to_bytes(4, "big")
+        whole = _Section.joined((start, added, removed, _Section.of_lines(graphs)))
+        return b"z" + _ZLIB_HEADER + whole.compressed + _DEFLATE_END + whole.checksum.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +167,30 @@ class _Section:
         """Compress lines of N-Quads. Raises `NotRestorable`."""
         return cls.of(_checked("".join(lines), len(lines)), len(lines))
 
+    @classmethod
+    def joined(cls, sections: Sequence[_Section]) -> _Section:
+        """Join sections. They are raw deflate blocks, so only the checksum of the whole must be computed."""
+        checksum = 1
+        for section in sections:
+            checksum = _joined_checksum(checksum, section.checksum, section.length)
+        compressed = b"".join([section.compressed for section in sections])
+        return cls(compressed, sum(each.length for each in sections), checksum, sum(each.lines for each in sections))
 
-def _piece(added: Sequence[Statement], removed: Sequence[Statement]) -> tuple[_Section, _Section]:
+
+_Piece = tuple[_Section, _Section]
+"""Added and removed quads."""
+
+_GROUP: Final = 64
+"""Pieces that are joined in advance."""
+
+
+def _piece(added: Sequence[Statement], removed: Sequence[Statement]) -> _Piece:
     return _Section.of_lines(ChangeSet(added).lines()), _Section.of_lines(ChangeSet(removed).lines())
+
+
+def _joined_pieces(pieces: Sequence[_Piece]) -> _Piece:
+    added, removed = ([piece[kind] for piece in pieces if piece[kind].lines] for kind in (0, 1))
+    return _Section.joined(added), _Section.joined(removed)
 
 
 _ZLIB_HEADER: Final = b"\x78\x01"

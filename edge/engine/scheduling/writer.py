@@ -210,6 +210,7 @@ class Writer:
         self._engine.spus.incremental.first_results.begin()
         work = self._queue.take(self._due)
         began = self._progress()
+        large = False
         if isinstance(work, Task):
             work.run()
             self._queue.charge(work, self._progress() - began)
@@ -217,10 +218,12 @@ class Writer:
             taken, done = self._execute_batch(work, began)
             self._finish(done)
             self._queue.done(taken)
+            large = any(step.encoded is not None for each in done for step in each.executed)
         elif self._durable.urgent:  # subscriptions that begin at the same time share one commit
             self._store_subscriptions()
         self._untidy = self._engine.untidy
-        if self._untidy:
+        # After a large change, which takes long at once, others come first.
+        if self._untidy and not large:
             self._progress()
             self._engine.tidy()
             self._untidy = self._engine.untidy

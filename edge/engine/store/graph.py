@@ -490,7 +490,8 @@ class TripleMerge:
         """Merge. `other` must not be used afterwards. The caller calls `TripleIndex.settle` in pieces next."""
         self.into.settle_at_once()
         self._by_predicate.merge()
-        self.into.take_in(self._other, self._by_subject.merge())
+        self._by_subject.merge()
+        self.into.take_in(self._other, self._by_subject.met())
 
     def release(self) -> Iterator[None]:
         """Free the replaced parts. Yields after each piece."""

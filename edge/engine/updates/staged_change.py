@@ -515,9 +515,9 @@ def _freed(
     indexes: list[TripleIndex],
     statements: list[list[Statement]],
     quads: list[set[Quad]],
-    others: list[object],
+    others: list[set[int] | dict[Quad, bool]],
 ) -> Iterator[None]:
-    """Free the parts of a comparison. Yields after each piece. It empties all lists that it gets."""
+    """Free the parts of a comparison. Yields after each piece. It empties `others`, too."""
     while merges:
         yield from merges.pop().release()
     while indexes:
@@ -539,5 +539,12 @@ def _freed(
             quads.pop()
         yield
     while others:
-        others.pop()
+        if not (other := others[-1]):
+            others.pop()
+        elif isinstance(other, set):
+            for _ in range(min(_PIECE, len(other))):
+                other.pop()
+        else:
+            for _ in range(min(_PIECE, len(other))):
+                other.popitem()
         yield
