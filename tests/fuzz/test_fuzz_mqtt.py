@@ -118,7 +118,7 @@ def test_any_topic(harness, concurrent_client, published):
 def test_sessions_and_subscriptions_end(harness, concurrent_client):
     concurrent_client.check_notification()
     wait_for(lambda: harness.metric('edge_connections{gate="mqtt"}') == 1, what="only the neighbour's session")
-    assert harness.metric('edge_subscriptions{gate="mqtt"}') == 1
+    wait_for(lambda: harness.metric('edge_subscriptions{gate="mqtt"}') == 1, what="only its subscription")
 
 
 @st.composite

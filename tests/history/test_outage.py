@@ -32,7 +32,7 @@ def test_a_day_without_the_receiver_is_replayed(spark: SparkSession, tmp_path: P
         wait_for(lambda: site.metric("edge_outbox_last") == DAY.stop, what="all stored")
         failures = site.metric("edge_offload_failures")
         wait_for(lambda: site.metric("edge_offload_failures") > failures, what="an attempt that fails")
-        assert site.metric("edge_offload_up") == 0
+        wait_for(lambda: site.metric("edge_offload_up") == 0, what="the report of the outage")
         receiver.start(receiver.url.removeprefix("http://"))
         site.await_shipped(DAY.stop)
         site.publish(range(DAY.stop, DAY.stop + 20))

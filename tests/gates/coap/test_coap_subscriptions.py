@@ -18,7 +18,7 @@ def insert(value):
 async def over(gate):
     """Wait until the engine has no subscription left."""
     await eventually(lambda: gate.engine.subscriptions == 0, "the end of the subscription")
-    assert gate.metric("edge_subscriptions") == 0
+    await eventually(lambda: gate.metric("edge_subscriptions") == 0, "the end of the observation")
 
 
 async def test_first_the_result_then_every_change_in_order(gate, client):
