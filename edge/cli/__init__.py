@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "update": ("edge.cli.sparql", "Change the graph of the running gateway with a SPARQL update."),
     "subscribe": ("edge.cli.subscribe", "Subscribe to a SPARQL query and print its notifications."),
     "series": ("edge.cli.series", "Show the recent values of observations, which the gateway keeps."),
+    "set": ("edge.cli.set_value", "Tell a device what one of its values should be: a switch, a dimmer, a set point."),
     "forget": ("edge.cli.forget", "Remove the observations of a device from the graph."),
     "timers": ("edge.cli.timers", "List, show and cancel delayed updates."),
     "rules": ("edge.cli.rules", "Show the rules of the gateway, and try one on recent values."),

@@ -36,7 +36,7 @@ _BLOCK = re.compile(
     r"|^!\[[^\]]*\]\((?P<image>[^)]+)\)$",
     re.MULTILINE | re.DOTALL,
 )
-_REPEATABLE = ("edge query", "edge timers", "edge health", "curl", "ls")
+_REPEATABLE = ("edge query", "edge timers", "edge health", "curl", "ls", "edge set ")
 """Commands that wait for readings that the gateway has yet to process. They are repeated until their output matches."""
 _TIME = re.compile(r"(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?")
 

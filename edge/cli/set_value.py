@@ -1,0 +1,182 @@
+"""`edge set`: tell a device what one of its values should be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+
+from edge.cli.bindings_table import printable
+from edge.cli.devices import Device, devices, find
+from edge.cli.exit_codes import EXIT_CODES, Failure, misused, refused
+from edge.cli.http import post, send
+from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
+
+_TRUTH: Final = {"on": "true", "true": "true", "1": "true", "off": "false", "false": "false", "0": "false"}
+_MOST: Final = 100
+"""Observations in a request."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether the message was acknowledged."""
+
+_SET: Final = """PREFIX edge: <urn:sepa-edge:>
+DELETE {{ <{0}> edge:desired ?old }}
+INSERT {{ <{0}> edge:desired {1} }}
+WHERE {{ OPTIONAL {{ <{0}> edge:desired ?old }} }}"""
+_WAITS: Final = "PREFIX edge: <urn:sepa-edge:> ASK {{ <{0}> edge:desired {1} }}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gateway:
+    """Addresses of the gateway."""
+
+    url: str | None
+    data_dir: Path | None
+    timeout: float
+
+    def at(self, path: str) -> str:
+        """Return the address of a resource."""
+        return http_endpoint(self.url, self.data_dir, path)
+
+    def settable(self, device: Device) -> dict[str, Mapping[str, Any]]:
+        """Return how the values of a device can be set, by IRI of the observation."""
+        found: dict[str, Mapping[str, Any]] = {}
+        observations = sorted(device.observations)
+        for first in range(0, len(observations), _MOST):
+            names = urlencode([("observation", each) for each in observations[first : first + _MOST]])
+            found |= send("GET", f"{self.at('api/settable')}?{names}", None, {}, self.timeout).json()
+        return found
+
+    def update(self, text: str) -> None:
+        """Send an update."""
+        post(self.at("update"), [("update", text)], accept="application/json", timeout=self.timeout)
+
+    def ask(self, text: str) -> bool:
+        """Return the answer to a question."""
+        form = [("query", text)]
+        answer = post(self.at("query"), form, accept="application/sparql-results+json", timeout=self.timeout)
+        return answer.json().get("boolean") is True
+
+
+@click.command("set", epilog=EXIT_CODES)
+@click.argument("device")
+@click.argument("value")
+@click.option(
+    "--wait",
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0, 3600),
+    help="Time for the broker to acknowledge the message; 0: do not wait.",
+)
+@url_option
+@data_dir_option
+@timeout_option
+def set_value(device: str, value: str, wait: float, url: str | None, data_dir: Path | None, timeout: float) -> None:
+    """Tell DEVICE what one of its values should be: VALUE.
+
+    DEVICE is the last part of a sensor's IRI, as in `edge forget`. If several of its values can be set, add the name of
+    one. For a switch, VALUE is on or off. The mapping of the value says how it is set; what can be set has a switch or
+    a slider on the page of its device. The command waits for the acknowledgement of the broker, and not for the device.
+
+    \b
+    edge set lamp on
+    edge set kitchen/lamp/brightness 40
+    """
+    gateway = _Gateway(url, data_dir, timeout)
+    found = find(device, devices(gateway.at("query"), timeout))
+    observation, how = _chosen(found, gateway.settable(found), value)
+    literal = _literal(how, value)
+    gateway.update(_SET.format(observation, literal))
+    name = f"{printable(observation)} to {printable(literal)}"
+    if not wait:
+        click.echo(f"will set {name}")
+    elif _ended(lambda: gateway.ask(_WAITS.format(observation, literal)), wait):
+        click.echo(f"set {name}")
+    else:
+        raise refused(
+            f"the message that sets {name} was not acknowledged within {wait:g} s. It is sent as soon as the broker is"
+            " connected; `edge health` and `edge doctor` say what is wrong"
+        )
+
+
+set = set_value  # noqa: A001  the name of the command
+
+
+def _chosen(device: Device, settable: Mapping[str, Mapping[str, Any]], value: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the observation that is meant, and how it is set. Raises `Failure`."""
+    if not settable:
+        raise refused(
+            f"no value of {printable(device.iri)} can be set: its mapping has no `set`, its actuators are turned off"
+            " (actuation.desired_values), or it has not reported the value yet"
+        )
+    switches = [name for name, how in settable.items() if how.get("kind") == "switch"]
+    if len(settable) == 1:
+        (name,) = settable
+    elif value.lower() in ("on", "off", "true", "false") and len(switches) == 1:
+        (name,) = switches
+    else:
+        names = ", ".join(printable(f"{device.name_of(name)} ({_kind(how)})") for name, how in sorted(settable.items()))
+        raise misused(f"several values of {printable(device.iri)} can be set: {names}; write DEVICE/VALUE-NAME")
+    return name, settable[name]
+
+
+def _literal(how: Mapping[str, Any], value: str) -> str:
+    """Return a value as SPARQL. Raises `Failure`."""
+    kind, problem = how.get("kind"), misused(f"{printable(value)} is not possible; it can be {_kind(how)}")
+    if kind == "switch":
+        if (truth := _TRUTH.get(value.lower())) is None:
+            raise problem
+        return truth
+    if kind == "choice" and value not in how.get("choices", ()):
+        near = [each for each in how.get("choices", ()) if each.lower() == value.lower()]
+        if len(near) != 1:
+            raise problem
+        (value,) = near
+    if kind != "number":
+        return json.dumps(value)
+    return _number(how, value, problem)
+
+
+def _number(how: Mapping[str, Any], value: str, problem: Failure) -> str:
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        raise problem from None
+    low, high = how.get("min"), how.get("max")
+    if (
+        not number.is_finite()
+        or (low is not None and number < Decimal(str(low)))
+        or (high is not None and number > Decimal(str(high)))
+    ):
+        raise problem
+    return f"{number:f}"
+
+
+def _kind(how: Mapping[str, Any]) -> str:
+    """Return the possible values in words."""
+    kind = how.get("kind")
+    if kind == "switch":
+        return "on or off"
+    if kind == "choice":
+        return "one of " + ", ".join(map(str, how.get("choices", ())))
+    if kind != "number":
+        return "a text"
+    limits = [f"{word} {how[key]:g}" for word, key in (("from", "min"), ("to", "max")) if how.get(key) is not None]
+    return " ".join(["a number", *limits])
+
+
+def _ended(waits: Callable[[], bool], seconds: float) -> bool:
+    """Return whether something ends within some seconds."""
+    deadline = time.monotonic() + seconds
+    while waits():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK)
+    return True
