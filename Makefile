@@ -67,6 +67,9 @@ docs: $(VENV)/.test-ready  ## build the documentation site into build/site, afte
 screenshots: $(VENV)/.test-ready  ## take the pictures of the tutorial again; needs Chromium and mosquitto-clients
 	SCREENSHOTS=1 $(BIN)/python -m pytest tests/documentation/test_tutorial.py
 
+release: $(VENV)/.run-ready  ## make everything that users download, in build/release (ARGS="--key KEY" signs it)
+	$(BIN)/python -m images.release --out build/release $(ARGS)
+
 lock:  ## regenerate the locked requirements; needs uv (docs/development.md)
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
