@@ -122,7 +122,8 @@ def test_values_in_variables(variable, text, value):
         (
             '[mappings]\npacks = ["tasmota", "nuki"]',
             'mappings.packs: "nuki" is not a mapping pack; the packs are '
-            "zigbee2mqtt, tasmota, shelly, esphome, senml, pepoli",
+            "zigbee2mqtt, tasmota, shelly, esphome, senml, pepoli, "
+            "chirpstack, thethingsstack, openmqttgateway, rtl_433, rtl_433_devices",
         ),
         (
             '[issuer]\nurl = "http://auth.example.org"',

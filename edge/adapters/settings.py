@@ -10,10 +10,13 @@ from pydantic import field_validator
 from edge.section import KIB, MIB, Section, fixed, key
 from edge.section_types import BindHost, OptionalPath, Port, TopicFilter
 
-PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
-"""Names of the mapping packs that come with the gateway."""
-_DEFAULT_PACKS: Final = PACKS[:-1]
-"""Those of devices; the last one is an example of the SEPA paper."""
+_DEFAULT_PACKS: Final = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml")
+"""Those that apply without configuration."""
+PACKS: Final = (
+    *_DEFAULT_PACKS,
+    *("pepoli", "chirpstack", "thethingsstack", "openmqttgateway", "rtl_433", "rtl_433_devices"),
+)
+"""Names of the mapping packs that come with the gateway. Those that are not named in `mappings.packs` are not read."""
 
 
 class MqttSettings(Section):
