@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Final
 
 from edge.mapping.errors import BadKeyError
@@ -22,7 +23,10 @@ def compile_regex(text: str) -> re.Pattern[str]:
     if len(text) > _LONGEST:
         raise BadKeyError(f"A regular expression has at most {_LONGEST} characters.")
     try:
-        compiled = re.compile(text)
+        with warnings.catch_warnings():
+            # Of "[[" Python says that it may mean something else one day. It is a bracket in a set.
+            warnings.simplefilter("ignore", FutureWarning)
+            compiled = re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadKeyError(f"Not a regular expression: {error}.") from None
     if _repeats_repetition(text):

@@ -159,3 +159,8 @@ def test_odd_names_have_words_of_their_own():
     keys = ["a b", "a-b", "a-b-", "a%20b", "!", "!!", "é", "a!b"]
     words = [word for _, word in payload_leaves._words(keys)]
     assert words == ["a-b", "a-b-", "a-b--", "a-20b", "%21", "%21%21", "%C3%A9", "a%21b"]
+
+
+@pytest.mark.parametrize("regex", ["a/[[]+", "a/[^[]+", "a/[+--]", "a/[a||b]", "a/[a&&b]", "a/[a~~b]"])
+def test_a_set_that_a_later_python_may_read_in_another_way_can_be_used(regex):
+    assert faults(HEAD + f"topic_regex = '{regex}'\n") == []
