@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from edge.mapping.captures import TOPIC
-from edge.mapping.jsonpath import MEMBER, JsonPath
+from edge.mapping.jsonpath import MEMBER, JsonPath, Place
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
@@ -51,9 +51,7 @@ class BoundMapping:
     captures: dict[str, str]
     rules: list[BoundRule]
     members: dict[str, list[BoundRule]] = field(default_factory=dict)
-    """Rules for one member of a JSON object, by member name."""
-    deeper: list[BoundRule] = field(default_factory=list)
-    """The other rules for JSON."""
+    """Rules for one member of a JSON object, by member name. `CompiledMapping.members` finds the others."""
     required: list[tuple[Rule, JsonPath]] = field(default_factory=list)
     """Rules for values that JSON must have, with their paths."""
 
@@ -76,8 +74,6 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
         bound.rules.append(ready)
         if rule.path is not None and rule.path.single is not None:
             bound.members.setdefault(rule.path.single, []).append(ready)
-        else:
-            bound.deeper.append(ready)
         if rule.path is not None and rule.required:
             bound.required.append((rule, rule.path))
     return bound
@@ -136,7 +132,7 @@ class MessageEvaluation:
             captures[name] = plain_text(value)
         # Places (identity of the parent, key) that a rule has used, so that wildcard rules after it skip them. A rule
         # with `ignore` has no terms but uses its place as well, which hides the value from the wildcards.
-        taken: set[tuple[int, str | int | None]] = set()
+        taken: set[Place] = set()
         # One pass over the payload with a look-up for each member: mappings may have many rules.
         if bound.members and isinstance(document, dict):
             for key, value in document.items():
@@ -146,8 +142,7 @@ class MessageEvaluation:
                         continue
                     taken.add((id(document), key))
                     self._json_value(ready, value, document, captures)
-        for ready in bound.deeper:
-            self._deeper(ready, document, captures, taken)
+        self._deeper(bound, document, captures, taken)
         for rule, path in bound.required:
             if not path.leads_somewhere(document):
                 self.out.problem(rule.mapping, rule.what, "the payload has no such value")
@@ -158,18 +153,20 @@ class MessageEvaluation:
             return parent
         return self.message.whole if path.absolute else self.message.document
 
-    def _deeper(
-        self, ready: BoundRule, document: object, captures: dict[str, str], taken: set[tuple[int, str | int | None]]
-    ) -> None:
-        path = ready.rule.path
-        if path is None or (ready.rule.when and not ready.rule.applies(self.message)):
-            return
-        for hit in path.walk(document, taken if path.wild else ()):
-            place = (id(hit.parent), hit.key)
-            if (path.wild and place in taken) or (ready.rule.local_when and not ready.rule.takes(hit.parent)):
+    def _deeper(self, bound: BoundMapping, document: object, captures: dict[str, str], taken: set[Place]) -> None:
+        for number, hits in bound.mapping.members.by_rule(document, taken):
+            ready = bound.rules[number]
+            rule = ready.rule
+            if rule.path is None or (rule.when and not rule.applies(self.message)):
                 continue
-            taken.add(place)
-            self._json_value(ready, hit.value, hit.parent, {**captures, **hit.captures})
+            for hit in hits:
+                place = (id(hit.parent), hit.key)
+                if (rule.path.wild and place in taken) or (rule.local_when and not rule.takes(hit.parent)):
+                    continue
+                taken.add(place)
+                self._json_value(
+                    ready, hit.value, hit.parent, {**captures, **hit.captures} if captures else hit.captures
+                )
 
     def _json_value(self, ready: BoundRule, value: object, parent: object, captures: dict[str, str]) -> None:
         """Read one value; `parent` contains it."""

@@ -24,6 +24,9 @@ _STEP = re.compile(
 MEMBER: Final = "member"
 """Built-in capture of JSON readings: the last member name on the path to the value."""
 
+Place = tuple[int, str | int | None]
+"""Identity of the object or list that contains a value, and its key there."""
+
 
 @dataclass(slots=True)
 class Hit:
@@ -79,6 +82,8 @@ class JsonPath:
     """The last fixed member name on the path, if no captured one follows."""
     has_member: bool = field(init=False)
     """Whether the path contains a member name."""
+    by_names: bool = field(init=False)
+    """Whether all its steps are member names, or patterns for them."""
 
     def __post_init__(self) -> None:
         only = self.steps[0] if len(self.steps) == 1 else None
@@ -89,6 +94,7 @@ class JsonPath:
             "single": only.name if isinstance(only, _Key) else None,
             "member": last.name if isinstance(last, _Key) else None,
             "has_member": bool(named),
+            "by_names": bool(self.steps) and len(named) == len(self.steps),
         }
         # The class is frozen; these attributes are computed once here because the evaluation reads them for each
         # message.
@@ -113,7 +119,13 @@ class JsonPath:
             return isinstance(document, dict) and self.single in document
         return next(self.walk(document), None) is not None
 
-    def walk(self, document: object, taken: Container[tuple[int, str | int | None]] = ()) -> Iterator[Hit]:
+    def captured(self, at: int, key: str, captures: dict[str, str]) -> dict[str, str] | None:
+        """Return the captures after the step at `at`, which leads to the member `key`; None if it does not."""
+        for _, _, found in _children(self.steps[at], {key: None}, captures, None, 0):
+            return found
+        return None
+
+    def walk(self, document: object, taken: Container[Place] = ()) -> Iterator[Hit]:
         """Yield the positions in `document` in its order, without those `taken` (identity of the parent, key)."""
         if not self.steps:
             yield Hit(document, None, None, {})
@@ -126,7 +138,7 @@ def _walk(
     at: int,
     node: object,
     captures: dict[str, str],
-    taken: Container[tuple[int, str | int | None]],
+    taken: Container[Place],
 ) -> Iterator[Hit]:
     last = at == len(steps) - 1
     parent = id(node)
@@ -141,7 +153,7 @@ def _children(
     step: _AnyStep,
     node: object,
     captures: dict[str, str],
-    taken: Container[tuple[int, str | int | None]] | None,
+    taken: Container[Place] | None,
     parent: int,
 ) -> Iterator[tuple[str | int, object, dict[str, str]]]:
     if isinstance(node, dict):

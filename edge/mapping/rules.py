@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 from edge.mapping.binary import PayloadLayout
 from edge.mapping.decode import Decoder
 from edge.mapping.jsonpath import JsonPath
+from edge.mapping.member_paths import MemberPath, MemberPaths
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.pick import Pick
 from edge.mapping.reading import Event
@@ -156,6 +157,11 @@ class Rule:
     setter: Setter | None = None
     """Sets the value at its device; None: it cannot be set."""
 
+    @property
+    def always(self) -> bool:
+        """Whether it has no conditions."""
+        return not self.when and not self.local_when
+
     def applies(self, message: PayloadMessage) -> bool:
         """Whether the reading's own conditions hold."""
         return all(condition.holds(message) for condition in self.when)
@@ -202,3 +208,12 @@ class CompiledMapping:
     """Selects one of these items; None: all."""
     decode: Decoder | None
     rules: tuple[Rule, ...]
+    members: MemberPaths = field(init=False)
+    """Look-up of the rules for members of JSON objects, except those for one member of the document."""
+
+    def __post_init__(self) -> None:
+        paths = [(number, rule, rule.path) for number, rule in enumerate(self.rules) if rule.path is not None]
+        taken = frozenset(path.single for _, rule, path in paths if path.single is not None and rule.always)
+        deeper = [MemberPath(number, path, rule.always) for number, rule, path in paths if path.single is None]
+        # The class is frozen.
+        object.__setattr__(self, "members", MemberPaths(deeper, taken))
