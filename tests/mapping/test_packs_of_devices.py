@@ -76,3 +76,25 @@ def test_an_own_file_goes_before_the_packs():
     mapped = mapper.map("zigbee2mqtt/lamp", b'{"state": "ON"}')
     assert mapped.ignored
     assert mapped.mappings == ("own/quiet",)
+
+
+@pytest.mark.parametrize(
+    ("message", "value", "unit"),
+    [
+        ({"pressure": 1013.2}, "1013.2", "Millibar"),
+        ({"pressure": 300}, "300", "Millibar"),
+        ({"pressure": 101.3}, "101.3", "KiloPascal"),
+        ({"pressure": 53}, "53", "KiloPascal"),
+        ({"pressure": 2.5}, "2.5", "Unitless"),
+        ({"temperature_f": 68}, "68", "DegreeFahrenheit"),
+        ({"temperature_2": 20}, "20", "DegreeCelsius"),
+        ({"tilt": 35}, "35", "Percent"),
+        ({"tilt": False}, "false", "Unitless"),
+        ({"voc": 120}, "120", "Unitless"),
+    ],
+)
+def test_zigbee2mqtt_values_with_several_definitions(message, value, unit):
+    mapped = Mapper([load_builtin("zigbee2mqtt")]).map("zigbee2mqtt/device", json.dumps(message).encode())
+    (reading,) = mapped.readings
+    assert (reading.value, (reading.unit or "").rpartition("#")[2]) == (value, unit)
+    assert not mapped.problems

@@ -14,6 +14,7 @@ Messages of `samples/` that name a codec, a phase, units or heating are put toge
 """
 
 import json
+import re
 
 import pytest
 
@@ -136,3 +137,74 @@ def test_a_normalized_quantity_is_not_read_again_from_the_decoded_payload(mapper
     message = {"end_device_ids": {"application_ids": {"application_id": "app1"}}, "uplink_message": uplink}
     readings = observations(mapper, "v3/app1@ttn/devices/dev1/up", message)
     assert sorted(name.partition("dev1/")[2] for name in readings) == ["battery", "normalized/air/temperature"]
+
+
+RTL = "rtl_433/attic/events"
+BLE = "home/G/BTtoMQTT/AABBCCDDEEFF"
+ACCELERATION = {"type": "ACEL", "accz": 1015}
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "name", "unit"),
+    [
+        (RTL, {"model": "IKEA-Sparsnas", "id": 1, "pulses_per_kWh": 1000}, "pulses_per_kWh", "Unitless"),
+        (RTL, {"model": "IKEA-Sparsnas", "id": 1, "cumulative_kWh": 12.5}, "cumulative", "Kilowatthour"),
+        (RTL, {"model": "IKEA-Sparsnas", "id": 1, "pulses": 1000}, "pulses", "Unitless"),
+        (RTL, {"model": "Revolt-NC5462", "id": 1, "power_factor_VA": 0.9}, "power_factor_VA", "Unitless"),
+        (RTL, {"model": "Revolt-ZX7717", "id": 1, "apparentpower_VA": 90}, "apparentpower", "V-A"),
+        ("rtl_433/attic/devices/IKEA-Sparsnas/1/pulses_per_kWh", 1000, "pulses_per_kWh", "Unitless"),
+        ("rtl_433/attic/devices/IKEA-Sparsnas/1/cumulative_kWh", 12.5, "cumulative", "Kilowatthour"),
+        ("rtl_433/attic/devices/Revolt-NC5462/1/power_factor_VA", 0.9, "power_factor_VA", "Unitless"),
+        (RTL, {"model": "Auriol-4LD5661", "id": 1, "rain_mm": 3.9, "rain": 13}, "rain", "Millimeter"),
+        (RTL, {"model": "Auriol-4LD5661", "id": 1, "rain_mm": 3.9, "rain": 13}, "rain_count", "Unitless"),
+        ("rtl_433/attic/devices/Auriol-4LD5661/1/rain", 13, "rain_count", "Unitless"),
+        ("rtl_433/attic/devices/Auriol-4LD5661/1/rain_mm", 3.9, "rain", "Millimeter"),
+        (BLE, {"model_id": "RuuviTag_RAWv2", **ACCELERATION}, "accz", "M-PER-SEC2"),
+        (BLE, {"model_id": "K6P", "tempc": 21}, "tempc", "DegreeCelsius"),
+        (BLE, {"model_id": "K9", **ACCELERATION}, "accz", "Unitless"),
+        (BLE, {"model_id": "KSensor", **ACCELERATION}, "accz", "Unitless"),
+    ],
+)
+def test_the_unit_is_that_of_the_decoder_of_the_device(mapper, topic, message, name, unit):
+    readings = observations(mapper, topic, message)
+    (reading,) = [each for each in readings.values() if each.observation.endswith(f"/{name}")]
+    assert re.split("[/#]", reading.unit or "")[-1] == unit
+
+
+def test_a_meter_with_a_type_is_a_device_and_no_tyre(mapper):
+    message = {"model": "Wireless-MBus", "id": 12345678, "type": 7, "inst_volume_0": "12.345 m3"}
+    assert observations(mapper, RTL, message).keys() == {
+        "urn:sepa-edge:rf433:Wireless-MBus/12345678/inst_volume_0",
+    }
+
+
+def test_a_dimmer_reports_its_direction_and_its_steps(mapper):
+    message = {"servicedata": "4000073c0203", "servicedatauuid": "fcd2"}
+    readings = observations(mapper, BLE, message)
+    assert {name.rpartition("/")[2]: (each.value, each.event) for name, each in readings.items()} == {
+        "dimmer": ("right", Event("7")),
+        "dimmer_steps": ("3", None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("missing", "names"),
+    [
+        ({}, {"batteryLevel", "margin"}),
+        ({"batteryLevelUnavailable": True}, {"margin"}),
+        ({"externalPowerSource": True}, {"externalPowerSource", "margin"}),
+        ({"externalPowerSource": False}, {"batteryLevel", "externalPowerSource", "margin"}),
+    ],
+)
+def test_a_battery_without_a_level_is_not_empty(mapper, missing, names):
+    message = {**DEVICE, "margin": 10, "batteryLevel": 0, **missing}
+    readings = observations(mapper, UP.replace("/up", "/status"), message)
+    assert {name.rpartition("/")[2] for name in readings} == names
+
+
+@pytest.mark.parametrize(
+    ("event", "matched", "ignored"), [("up", False, False), ("join", True, True), ("log", True, True)]
+)
+def test_an_uplink_in_another_format_is_reported_as_unmapped(mapper, event, matched, ignored):
+    mapped = mapper.map(UP.replace("/up", f"/{event}"), b"\x0a\x10\xff\xfe")
+    assert (mapped.matched, mapped.ignored) == (matched, ignored)
