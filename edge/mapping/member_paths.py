@@ -44,7 +44,7 @@ class _Node:
     """A member, by the names on the way to it."""
 
     ends: tuple[_Match, ...] = ()
-    """Paths to this member, in the order of the rules, without those whose member is taken already."""
+    """Paths to this member, in the order of the rules. Patterns end at the first rule that always takes it."""
     passing: tuple[_Match, ...] = ()
     """Paths to members of this member."""
     children: dict[str, _Node] = field(default_factory=dict)

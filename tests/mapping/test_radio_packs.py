@@ -208,3 +208,25 @@ def test_a_battery_without_a_level_is_not_empty(mapper, missing, names):
 def test_an_uplink_in_another_format_is_reported_as_unmapped(mapper, event, matched, ignored):
     mapped = mapper.map(UP.replace("/up", f"/{event}"), b"\x0a\x10\xff\xfe")
     assert (mapped.matched, mapped.ignored) == (matched, ignored)
+
+
+@pytest.mark.parametrize(
+    ("values", "stored"),
+    [
+        ({"battery_voltage": 3.6}, {"battery_voltage": "3.6"}),
+        ({"battery_voltage": 3600}, {}),
+        ({"barometric_pressure": 1013.2}, {"barometric_pressure": "1013.2"}),
+        ({"barometric_pressure": 101320}, {}),
+        ({"pressure": 1013, "humidity": 40}, {"pressure": "1013", "humidity": "40"}),
+        ({"pressure": 101.3, "humidity": 40}, {"humidity": "40"}),
+    ],
+)
+def test_a_lorawan_value_in_another_unit_is_refused(mapper, values, stored):
+    uplink = {
+        "end_device_ids": {"application_ids": {"application_id": "a"}},
+        "uplink_message": {"decoded_payload": values},
+    }
+    for topic, message in ((UP, {**DEVICE, "object": values}), ("v3/a@ttn/devices/d/up", uplink)):
+        mapped = mapper.map(topic, json.dumps(message).encode())
+        assert {each.observation.rpartition("/")[2]: each.value for each in mapped.readings} == stored
+        assert len(mapped.problems) == len(values) - len(stored)
