@@ -91,6 +91,8 @@ def test_an_own_file_goes_before_the_packs():
         ({"tilt": 35}, "35", "Percent"),
         ({"tilt": False}, "false", "Unitless"),
         ({"voc": 120}, "120", "Unitless"),
+        ({"overload_protection": 2300}, "2300", "Watt"),
+        ({"overload_protection": "Alarm Active"}, "Alarm Active", "Unitless"),
     ],
 )
 def test_zigbee2mqtt_values_with_several_definitions(message, value, unit):
