@@ -454,7 +454,9 @@ class World:
     def _rest(self) -> None:
         """Stop the faults, finish all waiting work, and run all delayed updates."""
         DISK.heal()
-        self.clock.advance(3 * 3600 * SECOND)
+        # A clock that was set back several times reaches the last due time much later.
+        due = max((timer.when.microseconds for timer in self.timers if isinstance(timer.when, At)), default=0)
+        self.clock.advance(max(3 * 3600 * SECOND, due - self.clock.at))
         if self.reads:
             self.readings.rest(self._turn)
         while self.scheduler.pending_updates or self.scheduler._queue.oldest_seconds:
