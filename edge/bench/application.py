@@ -7,6 +7,7 @@ The gateway is a process with observations that SPARQL updates change. The page 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -133,20 +134,22 @@ async def _cost(gateway: BenchGateway, client: SparqlConnection, seconds: float)
 
 
 async def _changes(chromium: Chromium, page: Page, client: SparqlConnection, seconds: float) -> dict[str, float]:
-    renderer = _renderer(chromium)
     await page.evaluate(_FRAMES)
-    before = renderer.cpu_times()
+    before = _page_seconds(chromium)
     await _change(client, seconds, updates=1000 // _BATCH, size=_BATCH)
-    after = renderer.cpu_times()
-    cpu = after.user + after.system - before.user - before.system
+    cpu = _page_seconds(chromium) - before
     return {"core_percent": 100 * cpu / seconds, "frame_ms": float(await page.evaluate("longest"))}
 
 
-def _renderer(chromium: Chromium) -> psutil.Process:
-    """Return the process of the page: the one of its kind that has worked most."""
-    children = psutil.Process(chromium.process.pid).children(recursive=True)
-    renderers = [child for child in children if "--type=renderer" in child.cmdline()]
-    return max(renderers, key=lambda child: child.cpu_times().user)
+def _page_seconds(chromium: Chromium) -> float:
+    """Return the CPU time of all processes that run pages. Those other than the measured one are empty and idle."""
+    seconds = 0.0
+    for child in psutil.Process(chromium.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "--type=renderer" in child.cmdline():
+                times = child.cpu_times()
+                seconds += times.user + times.system
+    return seconds
 
 
 async def _growth(page: Page, client: SparqlConnection, changes: int) -> float:
