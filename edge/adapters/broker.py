@@ -107,7 +107,7 @@ class EmbeddedBroker:
             },
         )
         self._closing = False
-        self._broker = GuardedBroker(config)
+        self._broker = GuardedBroker(config, self._settings.max_queued_bytes)
         await self._broker.start()
         self._own = await asyncio.start_server(
             self._own_connected, "127.0.0.1", self._own_port, start_serving=False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from amqtt.contexts import Action, BrokerConfig
@@ -10,6 +13,7 @@ from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
 from edge.adapters.broker_auth import ConnectedClient
+from edge.adapters.broker_sessions import UnfinishedBudget, UnfinishedMessages
 from edge.adapters.broker_streams import BoundedWriter
 from edge.compat.amqtt import HookedBroker
 
@@ -19,10 +23,16 @@ _CLIENT: Final = "edge.client"
 """Key of the session's client, among the attributes that amqtt leaves to applications."""
 _LOGGED: Final = "edge.logged"
 """Key of the refused actions that were logged: each action is logged once per session, to bound the log."""
+_FILTERS: Final = "edge.filters"
+"""Key of the filters of the session's subscriptions."""
 _SUBSCRIPTIONS: Final = 1000
-"""Maximum subscriptions of one session: each message is compared with all of them."""
+"""Maximum subscriptions of one session."""
+_ALL_SUBSCRIPTIONS: Final = 5000
+"""Maximum subscriptions of all sessions: each message is compared with all of them."""
 _LONGEST_FILTER: Final = 1024
 """Maximum length of a filter in characters; filters are stored while their client is connected."""
+_LEVELS: Final = 64
+"""Maximum levels of a filter: each comparison may look at all of them."""
 _REFUSED: Final = 0x80
 """Failure code of SUBACK."""
 
@@ -50,14 +60,36 @@ class Delivery:
 class GuardedBroker(HookedBroker):
     """amqtt's broker with access control."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, max_unfinished: int) -> None:
+        """`max_unfinished`: bytes of the messages of QoS 2 that devices have not released."""
         super().__init__(config)
         self.refused = 0
         """Number of refused messages and subscriptions."""
+        self._unfinished = UnfinishedBudget(max_unfinished)
+        self._subscribed = 0
+        """Number of subscriptions."""
+        self._subscribing = asyncio.Lock()
 
-    def session_begins(self, session: Session, writer: BoundedWriter) -> None:
-        """Note the client of a session."""
+    def session_begins(self, session: Session, writer: BoundedWriter) -> Callable[[], None]:
+        """Note the client of a session, and limit what is kept for it. Returns what to do at its end."""
         session.attributes[_CLIENT] = writer.client
+        session.attributes.setdefault(_FILTERS, set())
+        unfinished = UnfinishedMessages(self._unfinished, writer.refuse_unfinished)
+        unfinished.adopt(session.inflight_in)
+        session.inflight_in = unfinished
+
+        def end() -> None:
+            unfinished.release()
+            self.unsubscribed(session, tuple(session.attributes[_FILTERS]))
+
+        return end
+
+    def unsubscribed(self, session: Session, filters: Iterable[str]) -> None:
+        """Uncount subscriptions of a session."""
+        known: set[str] = session.attributes[_FILTERS]
+        before = len(known)
+        known.difference_update(filters)
+        self._subscribed -= before - len(known)
 
     def delivery(self, handler: BrokerProtocolHandler) -> Delivery:
         """Return the bounded delivery to a client."""
@@ -72,14 +104,30 @@ class GuardedBroker(HookedBroker):
         return _client(session).may_leave(session.will_topic)
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
-        """Add a subscription. Returns the code for SUBACK."""
-        if (
-            len(subscription[0]) > _LONGEST_FILTER
-            or subscription[1] > 2  # amqtt would accept QoS 3, and fail with each message (MQTT 3.1.1, section 3.8.3)
-            or self.count_subscriptions(session) >= _SUBSCRIPTIONS
-        ):
-            return _REFUSED
-        return int(await super().add_subscription(subscription, session))
+        """Add a subscription. Returns the code for SUBACK.
+
+        One at a time, each followed by a pause of the same length: it is compared with all retained messages, and
+        clients that subscribe without end must not take more than half of the time.
+        """
+        topic_filter, qos = subscription
+        async with self._subscribing:
+            began = time.perf_counter()
+            known: set[str] = session.attributes[_FILTERS]
+            if topic_filter not in known and (
+                len(topic_filter) > _LONGEST_FILTER
+                or topic_filter.count("/") >= _LEVELS
+                or len(known) >= _SUBSCRIPTIONS
+                or self._subscribed >= _ALL_SUBSCRIPTIONS
+            ):
+                return _REFUSED
+            if qos > 2:  # amqtt would accept QoS 3, and fail with each message (MQTT 3.1.1, section 3.8.3)
+                return _REFUSED
+            code = int(await super().add_subscription(subscription, session))
+            if code != _REFUSED and topic_filter not in known:
+                known.add(topic_filter)
+                self._subscribed += 1
+            await asyncio.sleep(time.perf_counter() - began)
+        return code
 
     def permits(self, session: Session, topic: str, action: Action) -> bool:
         """Return whether a client may do this. The first refusal of each action is logged."""

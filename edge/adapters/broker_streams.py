@@ -129,6 +129,12 @@ class BoundedWriter(TransportWriter):
         if self._backlog is not None:
             self._backlog.add(length)
 
+    def refuse_unfinished(self) -> None:
+        """Close the connection of a client with too many messages of QoS 2 that it has not released."""
+        if not self.is_closed:
+            _log.warning("broker.client_cut", extra={"client": self.session or self.client.name, "unfinished": True})
+            self.cut()
+
     def cut(self) -> None:
         """Close the connection at once."""
         self.is_closed = True

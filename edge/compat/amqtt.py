@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from amqtt.adapters import StreamWriterAdapter
 from amqtt.broker import Broker
-from amqtt.contexts import Action
+from amqtt.contexts import Action, BrokerConfig
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
@@ -23,11 +24,26 @@ _LOOK: Final = 0.001
 """Seconds between two checks for messages that are not passed on yet."""
 
 
+class _Subscriptions(dict[str, list[tuple[Session, int]]]):
+    """Subscriptions by filter. amqtt makes a text of all of them after each SUBSCRIBE, for a log that is off."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} filters"
+
+
 class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     """amqtt's broker without these defects, and with methods to override for permissions and delivery."""
 
-    def session_begins(self, session: Session, writer: Any) -> None:  # noqa: ANN401 - of the caller's type
-        """A client has a session. `writer`: as passed to `external_connected`."""
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config)
+        self._subscriptions = _Subscriptions()
+
+    def session_begins(self, session: Session, writer: Any) -> Callable[[], None]:  # noqa: ANN401 - of the caller's type
+        """A client has a session. `writer`: as passed to `external_connected`. Returns what to do at its end."""
+        raise NotImplementedError
+
+    def unsubscribed(self, session: Session, filters: Iterable[str]) -> None:
+        """A client has ended subscriptions, or some that it does not have."""
 
     def permits(self, session: Session, topic: str, action: Action) -> bool:
         """Return whether a client may publish to, subscribe to, or receive messages of a topic."""
@@ -44,10 +60,6 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     def violated(self, handler: BrokerProtocolHandler) -> None:
         """A client has violated the protocol: its connection must end."""
 
-    def count_subscriptions(self, session: Session) -> int:
-        """Return the number of subscriptions of a session."""
-        return sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
-
     @property
     def delivering(self) -> bool:
         """Whether messages are not handed over to all their subscribers yet."""
@@ -56,8 +68,11 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     async def _handle_client_session(
         self, reader: object, writer: object, client_session: Session, *others: object
     ) -> None:
-        self.session_begins(client_session, writer)
-        await super()._handle_client_session(reader, writer, client_session, *others)
+        end = self.session_begins(client_session, writer)
+        try:
+            await super()._handle_client_session(reader, writer, client_session, *others)
+        finally:
+            end()
 
     async def _client_message_loop(self, client_session: Session, handler: BrokerProtocolHandler) -> None:
         """Wait for messages in delivery: after a disconnect, amqtt drops acknowledged messages that are not passed on
@@ -105,6 +120,7 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     ) -> None:
         """Remove filters without subscribers, which amqtt keeps."""
         await super()._handle_unsubscription(client_session, handler, unsubscribe_waiter)
+        self.unsubscribed(client_session, unsubscribe_waiter.result().topics)
         for topic_filter in unsubscribe_waiter.result().topics:
             if not self._subscriptions.get(topic_filter, True):
                 del self._subscriptions[topic_filter]

@@ -12,11 +12,13 @@ from adapter_parts import Gateway, Publisher, value_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.adapters import broker_core
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_packets import PacketBoundaries
 from edge.adapters.settings import MqttSettings
+from tests.faults.bare_mqtt import BareDevice
 from tests.support.examples import examples
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import PATIENCE, eventually, wait_for
 
 
 @pytest.fixture
@@ -212,6 +214,60 @@ async def test_the_broker_stops_with_connected_clients_and_starts_again(broker):
     await broker.open()
     with socket.create_connection(("127.0.0.1", broker.port)):
         pass
+
+
+async def test_unreleased_messages_of_qos_2_are_bounded_in_bytes():
+    """The connection with most of them is closed; its messages are freed, and another client's are delivered."""
+    broker = EmbeddedBroker(MqttSettings(port=0, max_queued_bytes=64 * 1024))
+    await broker.start()
+    await broker.open()
+    honest = await BareDevice.connect("honest", broker.port)
+    await honest.publish_unreleased("a/b", b"1", 1)
+    greedy = await BareDevice.connect("greedy", broker.port)
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        for number in range(1, 200):
+            await greedy.publish_unreleased("a/b", bytes(4096), number)
+    assert number < 32
+    budget = broker._broker._unfinished
+    await eventually(lambda: budget._total < 4096, "the end of its messages")
+    await honest.release(1)
+    await eventually(lambda: budget._total == 0, "the end of all messages")
+    for device in (honest, greedy):
+        device.vanish()
+    await broker.stop()
+
+
+async def test_identifiers_of_unreleased_messages_are_counted_once(broker):
+    device = await BareDevice.connect("again", broker.port)
+    for _ in range(3):
+        await device.publish_unreleased("a/b", bytes(1000), 7)
+    budget = broker._broker._unfinished
+    await eventually(lambda: 1000 < budget._total < 4000, "one message")
+    device.vanish()
+    await eventually(lambda: budget._total == 0, "nothing that is left")
+
+
+async def test_subscriptions_of_all_clients_are_limited(broker, monkeypatch):
+    monkeypatch.setattr(broker_core, "_ALL_SUBSCRIPTIONS", 5)
+    codes: list[int] = []
+
+    def subscribe(publisher: Publisher, *filters: str) -> list[int]:
+        codes.clear()
+        publisher.client.on_subscribe = lambda *arguments: codes.extend(each.value for each in arguments[3])
+        publisher.client.subscribe([(each, 1) for each in filters])
+        wait_for(lambda: len(codes) == len(filters))
+        return list(codes)
+
+    def use() -> None:
+        with Publisher(broker.port) as one:
+            with Publisher(broker.port) as other:
+                assert subscribe(one, "a", "b", "a", "+/" * 63 + "c", "+/" * 64 + "c") == [1, 1, 1, 1, 0x80]
+                assert subscribe(other, "a", "b", "c") == [1, 1, 0x80]
+            wait_for(lambda: broker._broker._subscribed == 3, "the end of the other client")
+            assert subscribe(one, "d", "e", "f") == [1, 1, 0x80]
+        wait_for(lambda: broker._broker._subscribed == 0, "the end of both clients")
+
+    await asyncio.to_thread(use)
 
 
 async def test_subscriptions_of_a_client_are_limited_and_end_with_it(broker):

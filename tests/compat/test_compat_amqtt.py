@@ -46,7 +46,6 @@ async def test_the_broker_has_the_queues_of_messages_in_delivery():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not broker.delivering
-    assert broker.count_subscriptions(Session()) == 0
 
 
 def test_a_session_begins_its_state_with_the_replaced_method(monkeypatch):

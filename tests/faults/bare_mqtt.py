@@ -50,6 +50,20 @@ class BareDevice:
         self._send(PacketTypes.PUBACK, body[topic : topic + 2])
         return json.loads(body[topic + 2 :])["notification"]
 
+    async def publish_unreleased(self, topic: str, payload: bytes, number: int) -> None:
+        """Publish with QoS 2, and wait for PUBREC."""
+        self._send(PacketTypes.PUBLISH, _text(topic) + number.to_bytes(2) + payload, 4)
+        await self._answer(PacketTypes.PUBREC, number)
+
+    async def release(self, number: int) -> None:
+        """Release such a message, and wait for PUBCOMP."""
+        self._send(PacketTypes.PUBREL, number.to_bytes(2), 2)
+        await self._answer(PacketTypes.PUBCOMP, number)
+
+    async def _answer(self, kind: int, number: int) -> None:
+        while await self._packet() != (kind, number.to_bytes(2)):
+            pass
+
     def pause(self) -> None:
         """Stop reading."""
         self._writer.transport.pause_reading()
