@@ -7,12 +7,13 @@ import time
 import uuid
 
 from edge.gates.engine_interface import SessionEngine
-from edge.gates.guard import Guard
+from edge.gates.guard import Guard, check
 from edge.gates.loop_dispatcher import LoopDispatcher
-from edge.gates.rate_limit import RateLimit
+from edge.gates.rate_limit import RateLimit, client_of
 from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import LimitSettings, SessionLimits
 from edge.metrics import Metrics
+from edge.protocol.access import Access, Action
 from edge.protocol.errors import EdgeError
 from edge.protocol.messages import MAX_ALIAS
 
@@ -59,6 +60,20 @@ class Sessions:
         """Notifications that the metric does not contain yet."""
         self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)
+
+    def admit(self, authorization: str | None, peer: str, action: Action) -> Access:
+        """Return the permissions of a client, and count its request, even if it is unauthenticated.
+
+        `authorization` and `peer`: its token and its origin. Raises `Unauthorized`, `Forbidden`, `TooManyRequests`.
+        """
+        who = peer
+        try:
+            access = self.guard.access(authorization)
+            who = client_of(access, peer)
+        finally:
+            self.rate_limit.request(who, time.monotonic())
+        check(access, action)
+        return access
 
     def notified(self) -> None:
         """Count a notification, by the end of this turn of the event loop."""

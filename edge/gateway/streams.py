@@ -219,7 +219,12 @@ class RunningStreams:
             with suppress(RuntimeError):  # the loop is closed: the gateway has stopped
                 loop.call_soon_threadsafe(wake)
 
-        return await self._wait(self._service.follow(name, access, charge, wake_loop))
+        future = self._service.follow(name, access, charge, wake_loop)
+        try:
+            return await self._wait(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_close_follower)  # it begins nevertheless, and nobody takes its reports
+            raise
 
     def _observer(self, observer: StoredObserver) -> Mapping[str, object]:
         found: dict[str, object] = {
@@ -300,6 +305,11 @@ def _retrieve_exception(future: asyncio.Future[T]) -> None:
     """Retrieve the exception: with the client gone nobody else does, and asyncio would log it."""
     if not future.cancelled():
         future.exception()
+
+
+def _close_follower(future: Future[FollowedReports]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()
 
 
 def _stream(processor: Processor, stream: Stream) -> Mapping[str, object]:

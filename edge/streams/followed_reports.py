@@ -6,17 +6,13 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from edge.engine.admission.byte_quota import Charge
 from edge.protocol.errors import EdgeError, NotFound
 from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport, iso_time
 from edge.streams.report import RESULTS, Report, content_type
-from edge.streams.report_merge import bounded
-
-_OVERHEAD: Final = 300
-"""Approximate bytes of a waiting report in memory, without its body."""
+from edge.streams.report_merge import OVERHEAD, bounded, size_of
 
 
 class FollowedReports:
@@ -46,26 +42,38 @@ class FollowedReports:
         self._lock = threading.Lock()
         self._waiting: deque[StoredReport] = deque()
         self._bytes = 0
-        """Size of their bodies."""
+        """Size of the waiting reports, and of those that are being merged."""
+        self._sending = 0
+        """Size of the report that `take` has returned last."""
         self._error: EdgeError | None = None
 
     def put(self, report: StoredReport) -> None:
-        """Add a report. If the client may not hold more bytes, this ends the queue with the reason."""
+        """Add a report. If the client may not hold more bytes, this ends the queue with the reason.
+
+        Reports that were made before the queue are ignored: the last of them may become durable only now.
+        """
         with self._lock:
-            if self._error is not None:
+            if self._error is not None or report.number <= self.number:
                 return
             self._waiting.append(report)
-            self._bytes += len(report.body)
-            if self._size > self._most:
-                # Their bodies get that part of the limit that they have of the size.
-                most = self._most * self._bytes // self._size
-                self._waiting = deque(bounded(tuple(self._waiting), self._operator, most).reports)
-                self._bytes = sum(len(each.body) for each in self._waiting)
-            try:
-                self._charge.set(self._size)
-            except EdgeError as error:
-                self._end(error)
+            self._bytes += size_of([report], OVERHEAD)
+            too_large = self._bytes > self._most
+            if not too_large:
+                self._account()
+        if too_large:
+            self._merge()
         self._wake()
+
+    def _merge(self) -> None:
+        # Not under the lock: it can take long, and `take` may not stop the event loop. Only this thread adds reports.
+        with self._lock:
+            waiting, self._waiting = tuple(self._waiting), deque()
+        kept = bounded(waiting, self._operator, self._most, overhead=OVERHEAD).reports
+        with self._lock:
+            if self._error is None:
+                self._waiting.extend(kept)
+                self._bytes = size_of(kept, OVERHEAD)
+                self._account()
 
     def end(self, reason: str) -> None:
         """Take no more reports. Those that wait are still sent."""
@@ -74,14 +82,17 @@ class FollowedReports:
         self._wake()
 
     def take(self) -> str | None:
-        """Remove the next report, and return it as a message; None: none waits."""
+        """Remove the next report, and return it as a message; None: none waits. It counts for the client until the
+        next call, because it stays in memory until the client has accepted it.
+        """
         with self._lock:
-            if not self._waiting:
-                return None
-            report = self._waiting.popleft()
-            self._bytes -= len(report.body)
-            self._charge.set(self._size)
-        return _message(self.query, report)
+            self._sending = 0
+            report = self._waiting.popleft() if self._waiting else None
+            if report is not None:
+                self._sending = size_of([report], OVERHEAD)
+                self._bytes -= self._sending
+            self._charge.set(self._bytes + self._sending, check=False)
+        return None if report is None else _message(self.query, report)
 
     @property
     def error(self) -> EdgeError | None:
@@ -91,18 +102,21 @@ class FollowedReports:
     def close(self) -> None:
         """Forget what waits: nobody sends it any more."""
         with self._lock:
+            self._sending = 0
             self._end(self._error or NotFound("The follower is gone"))
         self._closed(self)
+
+    def _account(self) -> None:
+        try:
+            self._charge.set(self._bytes + self._sending)
+        except EdgeError as error:
+            self._end(error)
 
     def _end(self, error: EdgeError) -> None:
         self._error = error
         self._waiting.clear()
         self._bytes = 0
-        self._charge.release()
-
-    @property
-    def _size(self) -> int:
-        return self._bytes + _OVERHEAD * len(self._waiting)
+        self._charge.set(self._sending, check=False)
 
 
 def stored(report: Report) -> StoredReport:

@@ -241,6 +241,8 @@ class StreamService:
 
         def begin(processor: Processor, _now: int) -> FollowedReports:
             found = processor.owned(name, access)
+            if found.is_late:
+                raise NotReady(f'The query "{name}" has not begun yet: {found.failure}; try again later')
             if found.failure:
                 raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
             most = self._settings.max_reports

@@ -266,9 +266,11 @@ class StreamStore:
         )
         return [ReportRow(*row) for row in found]
 
-    def report_bytes(self, query: str) -> int:
-        """Return the size of the stored reports of a query."""
-        ((size,),) = self._select("SELECT coalesce(sum(length(body)), 0) FROM reports WHERE query = ?", query)
+    def report_bytes(self, query: str, overhead: int) -> int:
+        """Return the size of the stored reports of a query. `overhead`: bytes of a report in addition to its body."""
+        ((size,),) = self._select(
+            "SELECT coalesce(sum(length(body) + ?), 0) FROM reports WHERE query = ?", overhead, query
+        )
         return int(size)
 
     def drop_reports(self, query: str, until: int) -> None:

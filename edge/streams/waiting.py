@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport
 from edge.streams.report import Report, content_type, is_correction
-from edge.streams.report_merge import bounded
+from edge.streams.report_merge import OVERHEAD, bounded
 from edge.streams.store import StreamStore
 from edge.streams.stored import ReportRow, StoredObserver
 
@@ -110,16 +110,16 @@ class WaitingReports:
             return None
         body = report.body()
         if report.query in self._sizes:
-            self._sizes[report.query] += len(body)
+            self._sizes[report.query] += len(body) + OVERHEAD
         return body
 
     def bound(self, query: str, operator: StreamOperator) -> None:
         """Merge the waiting reports of a query if they are too large."""
         if query not in self._sizes:
-            self._sizes[query] = self._store.report_bytes(query)
+            self._sizes[query] = self._store.report_bytes(query, OVERHEAD)
         if self._sizes[query] > self._most:
             self._merge(query, operator)
-            self._sizes[query] = self._store.report_bytes(query)
+            self._sizes[query] = self._store.report_bytes(query, OVERHEAD)
 
     def _drop(self, query: str, numbers: Iterable[int]) -> None:
         """Remove the reports that all observers have. `numbers`: the last one of each."""
@@ -131,7 +131,7 @@ class WaitingReports:
         rows = self._store.reports(query, 0, -1)
         kinds = {row.number: row.kind for row in rows}
         positions = [observer.acknowledged for observer in self.of(query)]
-        merged = bounded([_stored(row) for row in rows], operator, self._most, positions)
+        merged = bounded([_stored(row) for row in rows], operator, self._most, positions, overhead=OVERHEAD)
         with self._store.transaction():
             self._store.replace_reports(
                 query,

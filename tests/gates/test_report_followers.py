@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import quote
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.support.stream_client import StreamGateway
+from tests.support.stream_client import FORM, StreamGateway
 from tests.support.waiting import wait_for
 
 SELECT = """REGISTER RSTREAM <urn:q> AS SELECT ?o FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:s> [ELEMENTS 1]
@@ -28,6 +28,10 @@ class FollowedGateway(StreamGateway):
     def follower(self, name="urn:q", **options):
         with connect(f"{self.ws}/queries/{quote(name, safe='')}", **options) as socket:
             yield Follower(socket)
+
+    def metric(self, name):
+        lines = self.http.get("/metrics").text.splitlines()
+        return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
     def put(self, value):
         self.add("s", f'<urn:a> <urn:p> "{value}"')
@@ -123,7 +127,52 @@ def test_a_query_that_ends_ends_its_followers(gateway):
         assert follower.end() == (404, 'The query "urn:q" has been ended', 1008)
 
 
-@pytest.mark.parametrize("name", ["urn:other", "", "a\r\nb", "../queries", "é%"])
+def test_a_paused_query_goes_on_for_its_followers(gateway):
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        gateway.ok("POST", "/queries/urn%3Aq", "action=pause", FORM)
+        gateway.put(1)
+        gateway.ok("POST", "/queries/urn%3Aq", "action=restart", FORM)
+        gateway.put(2)
+        assert follower.values() == (1, ["2"])
+
+
+def test_a_stream_that_ends_with_its_query_leaves_no_follower(gateway):
+    gateway.query("urn:q", SELECT.replace("SELECT ?o", "CONSTRUCT { ?s ?p ?o }"))
+    with gateway.follower() as follower:
+        gateway.end_all()
+        assert follower.end()[::2] == (404, 1008)
+    gateway.stream("s")
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        gateway.put(1)
+        assert follower.values() == (1, ["1"])
+
+
+def test_a_gateway_that_stops_ends_its_followers(gateway):
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        gateway.process.stop()
+        with pytest.raises(ConnectionClosed) as closed:
+            follower.socket.recv(20)
+    assert closed.value.rcvd.code == 1001
+    gateway.http.close()
+    gateway.start()
+
+
+def test_many_followers_of_one_query_get_each_report_and_leave_nothing(gateway):
+    gateway.query("urn:q", SELECT)
+    with ExitStack() as stack:
+        followers = [stack.enter_context(gateway.follower()) for _ in range(50)]
+        assert gateway.metric('edge_subscriptions{gate="ws"}') == 50
+        for number in (1, 2, 3):
+            gateway.put(number)
+        for follower in followers:
+            assert [follower.values()[0] for _ in range(3)] == [1, 2, 3]
+    wait_for(lambda: not gateway.metric('edge_subscriptions{gate="ws"}'), what="no follower")
+
+
+@pytest.mark.parametrize("name", ["urn:other", "", "a\r\nb", "../queries", "é%", "x" * 4_000, "\0", "q?x=1"])
 def test_an_unknown_query_is_an_error(gateway, name):
     with connect(f"{gateway.ws}/queries/{quote(name, safe='')}") as socket:
         error = json.loads(socket.recv(20))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pyoxigraph as ox
 import pytest
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.protocol.errors import NotFound, TooManyRequests
+from edge.streams import followed_reports, report_merge
 from edge.streams.followed_reports import FollowedReports, stored
 from edge.streams.model import QueryForm, StreamOperator
 from edge.streams.report import Report
@@ -102,6 +104,62 @@ def test_changes_are_added_up_and_the_oldest_are_dropped_beyond_the_limit(size):
     assert covered == list(range(covered[0], 1_008))
     values = [row["v"]["value"] for report in reports for row in report["content"]["results"]["bindings"]]
     assert values == [f"{number}" + "x" * size for number in covered]
+
+
+@pytest.mark.parametrize("operator", [StreamOperator.RSTREAM, StreamOperator.ISTREAM])
+def test_reports_without_content_are_merged_beyond_the_limit_too(operator):
+    queue = Queue(operator, most=20_000)
+    for number in range(8, 1_008):
+        queue.reports.put(stored(Report("q", number, 0, QueryForm.CONSTRUCT, ("s", "p", "o"), ())))
+        assert queue.quota.total <= 20_000
+    reports = queue.all()
+    assert sum(report["merged"] for report in reports) == 1_000
+    assert numbers(reports)[-1][0] == 1_007
+
+
+def test_a_report_counts_until_the_client_has_accepted_it():
+    queue = Queue()
+    queue.put(8, 9, size=1_000)
+    queue.take()
+    assert queue.quota.total > 2_000
+    queue.take()
+    assert 1_000 < queue.quota.total < 2_000
+    assert queue.take() is None
+    assert queue.quota.total == 0
+
+
+def test_a_report_that_is_being_sent_counts_also_after_the_client_holds_too_much():
+    queue = Queue(most=10**6, quota=ByteQuota(5_000, 5_000))
+    queue.put(8, size=500)
+    queue.take()
+    queue.put(*range(9, 30), size=500)
+    assert isinstance(queue.reports.error, TooManyRequests)
+    assert 500 < queue.quota.total < 1_500
+    queue.reports.close()
+    assert queue.quota.total == 0
+
+
+def test_reports_that_were_made_before_are_ignored():
+    """The last report of the query may become durable only after the queue has begun."""
+    queue = Queue()
+    queue.put(6, 7, 8)
+    assert numbers(queue.all()) == [(8, 1)]
+
+
+def test_reports_can_be_taken_while_others_are_merged(monkeypatch):
+    queue = Queue(StreamOperator.ISTREAM, most=5_000)
+    taken = []
+
+    def bounded(*arguments, **options):
+        with ThreadPoolExecutor(1) as other:
+            taken.append(other.submit(queue.reports.take).result(20))
+        return report_merge.bounded(*arguments, **options)
+
+    monkeypatch.setattr(followed_reports, "bounded", bounded)
+    queue.put(*range(8, 20), size=1_000)
+    assert set(taken) == {None}
+    assert numbers(queue.all())[-1][0] == 19
+    assert queue.quota.total == 0
 
 
 def test_a_client_that_holds_too_much_gets_no_more_reports():

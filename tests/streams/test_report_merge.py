@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.protocol.results import results_to_json
 from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport
 from edge.streams.report_merge import bounded, merged
@@ -150,3 +151,30 @@ def test_results_that_cannot_be_added_up_are_replaced(content_type: str, body: b
     earlier, later = rows(1, "a"), StoredReport(2, 2, content_type, body)
     assert merged(earlier, later) == later._replace(merged=2)
     assert merged(later._replace(number=1), later).body == body
+
+
+TRICKY = ["", "a", '"results":{"bindings":[', "]}}", ']},"removed":{"bindings":[', '{"x":1},', "\\", "é\n"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(TRICKY), max_size=4), min_size=2, max_size=2),
+    st.sampled_from([("x",), ("removed",), ("x", "bindings")]),
+)
+def test_the_text_of_own_results_is_joined_without_parsing(
+    contents: list[list[str]], variables: tuple[str, ...]
+) -> None:
+    rest = (None,) * (len(variables) - 1)
+    bodies = [results_to_json(variables, [(ox.Literal(value), *rest) for value in values]) for values in contents]
+    both = merged(*(StoredReport(number, 0, JSON, body.encode()) for number, body in enumerate(bodies, 1)))
+    parsed = [json.loads(body) for body in bodies]
+    assert json.loads(both.body) == {
+        "head": {"vars": list(variables)},
+        "results": {"bindings": [row for result in parsed for row in result["results"]["bindings"]]},
+    }
+    assert both.merged == 2
+
+
+def test_results_with_other_variables_are_parsed() -> None:
+    bodies = [results_to_json((name,), [(ox.Literal("a"),)]) for name in ("x", "y")]
+    both = merged(*(StoredReport(number, 0, JSON, body.encode()) for number, body in enumerate(bodies, 1)))
+    assert [set(row) for row in json.loads(both.body)["results"]["bindings"]] == [{"x"}, {"y"}]

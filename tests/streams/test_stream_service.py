@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,12 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.requests import ActiveSubscription, Delta, SubscriberNotification
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import Access
-from edge.protocol.errors import Forbidden, InvalidClient, InvalidRequest, NotFound
+from edge.protocol.errors import Forbidden, InvalidClient, InvalidRequest, NotFound, NotReady
 from edge.streams.processor import NewElement
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
@@ -282,4 +286,86 @@ def test_a_query_of_a_client_that_was_revoked_meanwhile_does_not_start_again(liv
     service.open()
     found = service.call(lambda processor, _now: processor.query("q", OWNER))
     assert (found.state, found.number) == ("failed", 0)
+    service.close()
+
+
+class Followed:
+    """A follower of the query "q" in the process."""
+
+    def __init__(self, service: Service) -> None:
+        charge = ByteQuota().charge("owner")
+        self.future = service.service.follow("q", OWNER, charge, lambda: None)
+
+    def numbers(self) -> list[int]:
+        reports = self.future.result(20)
+        return [json.loads(text)["report"]["number"] for text in iter(reports.take, None)]
+
+
+def test_a_follower_does_not_get_the_report_whose_number_it_got_at_the_begin(service):
+    """The window closes in the turn in which the follower begins, before its report is durable."""
+    service.register("q")
+    service.clock.now += 60 * SECOND
+    follower = Followed(service)
+    assert follower.future.result(20).number > 0
+    service.wait(0)
+    assert follower.numbers() == []
+    last = follower.future.result(20).number
+    service.wait(10)
+    assert follower.numbers() == [last + 1]
+
+
+def test_a_follower_of_a_query_that_is_replaced_ends(service):
+    service.register("q")
+    follower = Followed(service)
+    service.service.unregister("q", OWNER).result(20)
+    service.register("q")
+    service.wait(60)
+    assert follower.numbers() == []
+    assert "has been ended" in str(follower.future.result(20).error)
+    follower.future.result(20).close()
+    service.wait(0)
+
+
+def test_a_query_that_has_failed_cannot_be_followed(service):
+    service.register("q")
+    service.rights.now["1"] = REVOKED
+    service.wait(120)
+    with pytest.raises(InvalidRequest, match="has failed"):
+        Followed(service).future.result(20)
+
+
+class BusyGraph:
+    """An empty live graph that can be busy."""
+
+    busy = False
+
+    def subscribe(self, query, sink):
+        if self.busy:
+            raise NotReady("The live graph is busy; try again later")
+        future = Future()
+        sink(SubscriberNotification("live", None, 0, Delta(("o",), (), ())))
+        future.set_result(ActiveSubscription("live", None))
+        return future
+
+    def unsubscribe(self, spuid):
+        return Future()
+
+
+def test_a_query_that_begins_late_can_be_followed_when_it_has_begun(tmp_path):
+    graph = BusyGraph()
+    service = Service(graph, tmp_path)
+    service.stream("rooms")
+    service.register("q", "SELECT ?o FROM <urn:live>")
+    service.close()
+    graph.busy = True
+    service.open()
+    service.clock.now += SECOND
+    with pytest.raises(NotReady, match="has not begun yet"):
+        Followed(service).future.result(20)
+    graph.busy = False
+    service.wait(120)
+    follower = Followed(service)
+    last = follower.future.result(20).number
+    service.wait(10)
+    assert follower.numbers() == [last + 1]
     service.close()

@@ -132,3 +132,14 @@ def test_no_report_is_merged_or_dropped_before_its_acknowledgement_is_stored(sto
     waiting.bound("q", StreamOperator.ISTREAM)
     assert [row.number for row in store.reports("q", 0, -1)] == [2]
     assert [each.acknowledged for each in WaitingReports(store, 1).observers] == [2, 1]
+
+
+def test_reports_without_content_are_merged_for_an_observer_that_does_not_answer(store: CountedStore) -> None:
+    waiting = observed(store)
+    with store.transaction():
+        for number in range(3, 10_003):
+            store.report("q", ReportRow(number, number, "graph", 1, b""))
+    waiting.bound("q", StreamOperator.RSTREAM)
+    reports = waiting.waiting("a", -1)
+    assert len(reports) < 10
+    assert sum(report.merged for report in reports) == 10_002

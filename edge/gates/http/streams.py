@@ -24,11 +24,12 @@ from edge.gates.http.body import CHARGE, FORM, content_type, parse_parameters, r
 from edge.gates.http.documents import Endpoint, to_json
 from edge.gates.http.inbox_address import inbox_link
 from edge.gates.http.rdf_body import read_graph
+from edge.gates.report_following import ReportSource
 from edge.gates.settings import HttpGateSettings
 from edge.gates.stream_charge import request_size
 from edge.protocol.access import Access
 from edge.protocol.due_time import read_delay, read_time
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound
+from edge.protocol.errors import InvalidRequest, NotFound
 
 _CALLBACK: Final = ("callback", "callbackUrl", "callback_url")
 """Names of the form field with a callback URL."""
@@ -42,29 +43,7 @@ _LONGEST_QUERY: Final = 256 * 1024
 """Bytes of a body with a query or a callback URL."""
 
 
-class FollowedQuery(Protocol):
-    """The reports of a query that wait for one client."""
-
-    @property
-    def query(self) -> str:
-        """Name of the query."""
-
-    @property
-    def number(self) -> int:
-        """Number of the last report before those that follow."""
-
-    @property
-    def error(self) -> EdgeError | None:
-        """Why no reports follow those that wait; None: some may."""
-
-    def take(self) -> str | None:
-        """Remove the next report, and return it as a JSON message; None: none waits."""
-
-    def close(self) -> None:
-        """End following."""
-
-
-class Streams(Protocol):
+class Streams(ReportSource, Protocol):
     """The processor of RDF streams. Its methods raise `EdgeError`."""
 
     async def put_stream(self, identifier: str, lateness: int | None, access: Access) -> str:
@@ -117,11 +96,6 @@ class Streams(Protocol):
 
     async def end_observer(self, name: str, observer: str, access: Access) -> None:
         """End an observer."""
-
-    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedQuery:
-        """Follow a query of the client from its next report on. `charge` counts the reports that wait. `wake` is called
-        on the event loop when there are some, or no more follow.
-        """
 
 
 class StreamResources:

@@ -12,12 +12,12 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from edge.gates.authorization_watch import AuthorizationWatch
-from edge.gates.http.streams import FollowedQuery, Streams
+from edge.gates.http.streams import Streams
+from edge.gates.report_following import ReportFollowing
 from edge.gates.sessions import Sessions
 from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.stream_handshake import StreamHandshake
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooManyRequests
+from edge.protocol.errors import EdgeError, InvalidRequest, NotReady, TooManyRequests
 
 PATH: Final = "/queries/"
 _PRIMITIVE: Final = "follow"
@@ -37,53 +37,54 @@ class ReportFollower:
         self._shared = sessions
         self._socket = socket
         self._connection = connection
-        self._streams = streams
-        self._request = StreamHandshake(sessions, socket, PATH)
+        self._request = request = StreamHandshake(sessions, socket, PATH)
         self._woken = asyncio.Event()
-        self._error: EdgeError | None = None
-        """Why the gate ends the connection; None: it does not."""
+        self._following = ReportFollowing(sessions, streams, request.authorization, request.peer, self._woken.set)
         self._gone = False
         """Whether the client has disconnected."""
 
     async def serve(self) -> None:
         """Send reports until the client disconnects, may not read them any more, or the query ends."""
         started = time.perf_counter()
-        try:
-            access = self._request.access("query")
-            charge = self._shared.rate_limit.bytes.charge(self._request.client(access))
-            streams = self._streams()
-            if streams is None:
-                raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
-            followed = await streams.follow(self._request.name, access, charge, self._woken.set)
-        except EdgeError as error:
-            await self._refuse(error, started)
-            return
-        except Exception as error:  # noqa: BLE001  logged under an incident number
-            await self._refuse(self._shared.as_error(error, None), started)
-            return
-        self._shared.answered(_PRIMITIVE, 200, started)
-        watch = AuthorizationWatch(self._shared.guard, access, self._request.authorization, self._end)
         reading = asyncio.create_task(self._read())
         try:
-            await self._send(followed)
+            if (head := await self._begin(reading, started)) is not None:
+                self._shared.answered(_PRIMITIVE, 200, started)
+                await self._send(head)
         finally:
-            watch.end()
+            self._following.close()
             reading.cancel()
             await asyncio.wait([reading])
-            followed.close()
 
-    async def _send(self, followed: FollowedQuery) -> None:
-        head = {"query": followed.query, "number": followed.number}
+    async def _begin(self, reading: asyncio.Task[None], started: float) -> dict[str, object] | None:
+        """Follow the query. Returns the content of the first message; None: the client is gone, or got the reason.
+
+        Not longer than the client is there: a slow processor must not keep a lost connection, or the gate that stops.
+        """
+        beginning = asyncio.create_task(self._following.begin(self._request.name))
+        await asyncio.wait((beginning, reading), return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():
+            beginning.cancel()
+            await asyncio.wait([beginning])
+        failure = self._following.error if beginning.cancelled() else beginning.exception()
+        if failure is not None:
+            await self._refuse(self._shared.as_error(failure, None), started)
+        return None if failure is not None or beginning.cancelled() else beginning.result()
+
+    async def _send(self, head: dict[str, object]) -> None:
+        following = self._following
         if not await self._connection.write_and_wait(json.dumps({"following": head})):
             return
         while True:
             self._woken.clear()
-            while self._error is None and (message := followed.take()) is not None:
-                if not await self._connection.write_and_wait(message):
+            while (message := following.take()) is not None:
+                sending = self._connection.write_and_wait(message)
+                del message  # the connection holds its own copy
+                if not await sending:
                     return
             if self._gone:
                 return
-            if (error := self._error or followed.error) is not None:
+            if (error := following.error) is not None:
                 await self._refuse(error, time.perf_counter())
                 return
             await self._woken.wait()
@@ -96,17 +97,15 @@ class ReportFollower:
             self._gone = True
             self._woken.set()
         else:
-            self._end(InvalidRequest('This WebSocket only sends reports; send requests over the path "/subscribe"'))
-
-    def _end(self, error: EdgeError) -> None:
-        self._error = self._error or error
-        self._woken.set()
+            self._following.end(
+                InvalidRequest('This WebSocket only sends reports; send requests over the path "/subscribe"')
+            )
 
     async def _refuse(self, error: EdgeError, started: float) -> None:
         self._shared.answered(_PRIMITIVE, error.status_code, started)
         if not await self._connection.write_and_wait(error.to_json()):
             return
-        if isinstance(error, TooManyRequests):
-            self._connection.close(CloseCode.TRY_AGAIN_LATER, "too many requests or unread reports; try again later")
+        if isinstance(error, TooManyRequests | NotReady):
+            self._connection.close(CloseCode.TRY_AGAIN_LATER, "the gateway cannot serve this now; try again later")
         else:
             self._connection.close(CloseCode.POLICY_VIOLATION, "no more reports follow")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from urllib.parse import unquote
 
 from websockets.asyncio.server import ServerConnection
 
-from edge.gates.guard import check
 from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access, Action
@@ -25,22 +23,13 @@ class StreamHandshake:
         """The stream or query."""
         headers = request.headers.get_all("Authorization")
         self.authorization = headers[0] if len(headers) == 1 else None
-        self._peer = peer_of(*socket.remote_address[:2])
+        self.peer = peer_of(*socket.remote_address[:2])
+        """Origin of the connection, for the limits."""
 
     def access(self, action: Action) -> Access:
-        """Return the permissions of the client, and count the request, even if it is unauthenticated.
-
-        Raises `Unauthorized`, `Forbidden`, `TooManyRequests`.
-        """
-        who = self._peer
-        try:
-            access = self._shared.guard.access(self.authorization)
-            who = client_of(access, who)
-        finally:
-            self._shared.rate_limit.request(who, time.monotonic())
-        check(access, action)
-        return access
+        """See `Sessions.admit`."""
+        return self._shared.admit(self.authorization, self.peer, action)
 
     def client(self, access: Access) -> str:
         """Return the client that the limits count: without security, its address."""
-        return client_of(access, self._peer)
+        return client_of(access, self.peer)

@@ -1,0 +1,123 @@
+"""A client that follows the reports of a registered query, over any gate: its permissions, limits and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from edge.engine.admission.byte_quota import Charge
+from edge.gates.authorization_watch import AuthorizationWatch
+from edge.gates.rate_limit import client_of
+from edge.gates.sessions import Sessions
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, NotFound
+
+
+class FollowedQuery(Protocol):
+    """The reports of a query that wait for one client."""
+
+    @property
+    def query(self) -> str:
+        """Name of the query."""
+
+    @property
+    def number(self) -> int:
+        """Number of the last report before those that follow."""
+
+    @property
+    def error(self) -> EdgeError | None:
+        """Why no reports follow those that wait; None: some may."""
+
+    def take(self) -> str | None:
+        """Remove the next report, and return it as a JSON message; None: none waits. It counts for the client until
+        the next call.
+        """
+
+    def close(self) -> None:
+        """End following."""
+
+
+class ReportSource(Protocol):
+    """The registered queries."""
+
+    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedQuery:
+        """Follow a query of the client from its next report on. `charge` counts the reports that wait. `wake` is called
+        on the event loop when there are some, or no more follow. Raises `EdgeError`.
+        """
+
+
+class ReportFollowing:
+    """One client and one query. All methods are called on the event loop."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        streams: Callable[[], ReportSource | None],
+        authorization: str | None,
+        peer: str,
+        wake: Callable[[], None],
+    ) -> None:
+        """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams. `authorization`
+        and `peer`: token and origin of the request. `wake` is called when `take` or `error` may have changed.
+        """
+        self._shared = sessions
+        self._streams = streams
+        self._authorization = authorization
+        self._peer = peer
+        self._wake = wake
+        self._who = ""
+        self._followed: FollowedQuery | None = None
+        self._watch: AuthorizationWatch | None = None
+        self._error: EdgeError | None = None
+
+    async def begin(self, name: str) -> dict[str, object]:
+        """Count the request, and follow a query. Returns the name of the query and the number of its last report.
+
+        Raises `EdgeError`.
+        """
+        shared = self._shared
+        access = shared.admit(self._authorization, self._peer, "query")
+        streams = self._streams()
+        if streams is None:
+            raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
+        self._who = client_of(access, self._peer)
+        shared.rate_limit.subscribe(self._who)
+        try:
+            charge = shared.rate_limit.bytes.charge(self._who)
+            followed = self._followed = await streams.follow(name, access, charge, self._wake)
+        except BaseException:
+            shared.rate_limit.unsubscribe(self._who)
+            raise
+        shared.active.inc()
+        self._watch = AuthorizationWatch(shared.guard, access, self._authorization, self.end)
+        return {"query": followed.query, "number": followed.number}
+
+    def take(self) -> str | None:
+        """Remove the next report, and return it as a JSON message; None: none waits."""
+        if self._followed is None or self._error is not None:
+            return None
+        text = self._followed.take()
+        if text is not None:
+            self._shared.notified()
+        return text
+
+    @property
+    def error(self) -> EdgeError | None:
+        """Why no reports follow those that wait; None: some may."""
+        return self._error or (None if self._followed is None else self._followed.error)
+
+    def end(self, error: EdgeError) -> None:
+        """Take no more reports, for a reason of the gate or of the permissions."""
+        self._error = self._error or error
+        self._wake()
+
+    def close(self) -> None:
+        """End following. Idempotent; does nothing if it did not begin."""
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
+        followed, self._followed = self._followed, None
+        if followed is not None:
+            followed.close()
+            self._shared.active.dec()
+            self._shared.rate_limit.unsubscribe(self._who)
