@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from edge.engine.admission.byte_quota import Charge
@@ -10,7 +11,12 @@ from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotFound
+from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
+
+
+def no_streams() -> NotFound:
+    """Return the error of requests for streams and registered queries without them."""
+    return NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
 
 
 class FollowedQuery(Protocol):
@@ -40,9 +46,15 @@ class FollowedQuery(Protocol):
 class ReportSource(Protocol):
     """The registered queries."""
 
-    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedQuery:
+    async def query(self, name: str, access: Access) -> Mapping[str, object]:
+        """Return a description of a query. Raises `EdgeError`."""
+
+    async def follow(
+        self, name: str, access: Access, charge: Charge, wake: Callable[[], object], largest: int | None = None
+    ) -> FollowedQuery:
         """Follow a query of the client from its next report on. `charge` counts the reports that wait. `wake` is called
-        on the event loop when there are some, or no more follow. Raises `EdgeError`.
+        on the event loop when there are some, or no more follow. `largest`: bytes beyond which waiting reports are not
+        added up to one; None: the default. Raises `EdgeError`.
         """
 
 
@@ -56,35 +68,50 @@ class ReportFollowing:
         authorization: str | None,
         peer: str,
         wake: Callable[[], None],
+        largest: int | None = None,
     ) -> None:
         """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams. `authorization`
         and `peer`: token and origin of the request. `wake` is called when `take` or `error` may have changed.
+        `largest`: bytes of the largest message of the gate; None: it has no limit. A longer report is an error.
         """
         self._shared = sessions
         self._streams = streams
         self._authorization = authorization
         self._peer = peer
         self._wake = wake
+        self._largest = largest
+        self._access: Access | None = None
         self._who = ""
         self._followed: FollowedQuery | None = None
         self._watch: AuthorizationWatch | None = None
         self._error: EdgeError | None = None
+        self.stopping = asyncio.Event()
+        """Set by `end`: not even the reports that wait may be sent."""
+
+    def admit(self) -> str:
+        """Count the request, and return its client for the limits. Raises `EdgeError`."""
+        self._access = self._shared.admit(self._authorization, self._peer, "query")
+        self._who = client_of(self._access, self._peer)
+        return self._who
 
     async def begin(self, name: str) -> dict[str, object]:
-        """Count the request, and follow a query. Returns the name of the query and the number of its last report.
-
-        Raises `EdgeError`.
+        """Follow a query; `admit` is called first if it was not. Returns the name of the query and the number of its
+        last report. Raises `EdgeError`.
         """
         shared = self._shared
-        access = shared.admit(self._authorization, self._peer, "query")
+        if self._access is None:
+            self.admit()
+        access = self._access
+        assert access is not None  # noqa: S101
         streams = self._streams()
         if streams is None:
-            raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
-        self._who = client_of(access, self._peer)
+            raise no_streams()
+        # Half of the largest message: in JSON, the text of graphs has escape sequences.
+        largest = None if self._largest is None else self._largest // 2
         shared.rate_limit.subscribe(self._who)
         try:
             charge = shared.rate_limit.bytes.charge(self._who)
-            followed = self._followed = await streams.follow(name, access, charge, self._wake)
+            followed = self._followed = await streams.follow(name, access, charge, self._wake, largest)
         except BaseException:
             shared.rate_limit.unsubscribe(self._who)
             raise
@@ -97,8 +124,13 @@ class ReportFollowing:
         if self._followed is None or self._error is not None:
             return None
         text = self._followed.take()
-        if text is not None:
-            self._shared.notified()
+        if text is None:
+            return None
+        if self._largest is not None and len(text.encode()) > self._largest:
+            limit = f"{self._largest} bytes ({self._shared.section}.max_result)"
+            self.end(ResultTooLarge(f"A report is larger than {limit}; let the query report less"))
+            return None
+        self._shared.notified()
         return text
 
     @property
@@ -109,6 +141,7 @@ class ReportFollowing:
     def end(self, error: EdgeError) -> None:
         """Take no more reports, for a reason of the gate or of the permissions."""
         self._error = self._error or error
+        self.stopping.set()
         self._wake()
 
     def close(self) -> None:

@@ -152,6 +152,7 @@ class Gates:
                 own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
                 plain=plain,
                 query_timeout=self._settings.engine.query_timeout,
+                streams=lambda: self._views.streams() if self._views.ready() else None,
             )
 
         found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)

@@ -211,7 +211,9 @@ class RunningStreams:
         await self._wait(self._service.end_observer(name, observer, access))
         self._callbacks.remove(observer)
 
-    async def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], object]) -> FollowedReports:
+    async def follow(
+        self, name: str, access: Access, charge: Charge, wake: Callable[[], object], largest: int | None = None
+    ) -> FollowedReports:
         """Follow a query of the client from its next report on."""
         loop = asyncio.get_running_loop()
 
@@ -219,7 +221,7 @@ class RunningStreams:
             with suppress(RuntimeError):  # the loop is closed: the gateway has stopped
                 loop.call_soon_threadsafe(wake)
 
-        future = self._service.follow(name, access, charge, wake_loop)
+        future = self._service.follow(name, access, charge, wake_loop, largest)
         try:
             return await self._wait(future)
         except asyncio.CancelledError:

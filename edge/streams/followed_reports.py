@@ -24,18 +24,20 @@ class FollowedReports:
         number: int,
         operator: StreamOperator,
         most: int,
+        largest: int | None,
         charge: Charge,
         wake: Callable[[], None],
         closed: Callable[[FollowedReports], object],
     ) -> None:
-        """`number`: of the last report. `most`: bytes of the waiting reports, beyond which they are merged. `charge`:
-        counts them for the client. `wake` is called on the thread of the streams when there is something to send, and
-        `closed` by `close`.
+        """`number`: of the last report. `most`: bytes of the waiting reports, beyond which they are merged. `largest`:
+        see `bounded`. `charge`: counts them for the client. `wake` is called on the thread of the streams when there is
+        something to send, and `closed` by `close`.
         """
         self.query = query
         self.number = number
         self._operator = operator
         self._most = most
+        self._largest = largest
         self._charge = charge
         self._wake = wake
         self._closed = closed
@@ -68,7 +70,7 @@ class FollowedReports:
         # Not under the lock: it can take long, and `take` may not stop the event loop. Only this thread adds reports.
         with self._lock:
             waiting, self._waiting = tuple(self._waiting), deque()
-        kept = bounded(waiting, self._operator, self._most, overhead=OVERHEAD).reports
+        kept = bounded(waiting, self._operator, self._most, overhead=OVERHEAD, largest=self._largest).reports
         with self._lock:
             if self._error is None:
                 self._waiting.extend(kept)
@@ -137,5 +139,5 @@ def _message(query: str, report: StoredReport) -> str:
         head["correction"] = True
     head["content_type"] = report.content_type
     text = report.body.decode()
-    content = text if report.content_type == RESULTS else json.dumps(text)
+    content = text if report.content_type == RESULTS else json.dumps(text, ensure_ascii=False)
     return f'{{"report":{json.dumps(head)[:-1]},"content":{content}}}}}'

@@ -49,10 +49,12 @@ def bounded(
     positions: Iterable[int] = (),
     *,
     overhead: int = 0,
+    largest: int | None = None,
 ) -> Bounded:
     """Merge waiting reports of one query, in ascending order, if they exceed `most` bytes.
 
     `overhead`: bytes of a report in addition to its body. Without it, empty graphs would have no size and no bound.
+    `largest`: bytes beyond which reports are not added up to one; None: an eighth of `most`.
     `positions`: numbers of the last reports that observers have acknowledged. The next report of each observer is not
     merged, because it may be on its way: a merged one would repeat its rows. The newest report is never dropped, so its
     size may exceed the bound.
@@ -69,7 +71,8 @@ def bounded(
         return _without_oldest(current if size(current) <= most else _current(reports, ()), most, overhead)
     # One piece stays free, so that not each of the next reports exceeds the bound again.
     piece = most // _PIECES
-    return _without_oldest(_pieces(reports, fixed, piece, overhead), most - piece, overhead)
+    pieces = _pieces(reports, fixed, piece if largest is None else min(piece, largest), overhead)
+    return _without_oldest(pieces, most - piece, overhead)
 
 
 def size_of(reports: Iterable[StoredReport], overhead: int) -> int:
@@ -169,7 +172,7 @@ def _union_of_rows(earlier: bytes, later: bytes) -> bytes:
 
 
 def _is_plain(body: bytes, begin: bytes) -> bool:
-    """Return whether a result of this gateway has this beginning, then only rows, and is no correction."""
+    """Return whether a result of this gateway has this beginning and then only rows. Corrections have more."""
     # No string contains these members: the quotation marks in it have backslashes.
     return body.startswith(begin) and body.endswith(_END) and _REMOVED not in body
 

@@ -236,7 +236,9 @@ class StreamService:
 
         return self.call(begin)
 
-    def follow(self, name: str, access: Access, charge: Charge, wake: Callable[[], None]) -> Future[FollowedReports]:
+    def follow(
+        self, name: str, access: Access, charge: Charge, wake: Callable[[], None], largest: int | None = None
+    ) -> Future[FollowedReports]:
         """Follow a query of the client without an observer. See `FollowedReports`."""
 
         def begin(processor: Processor, _now: int) -> FollowedReports:
@@ -247,7 +249,7 @@ class StreamService:
                 raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
             most = self._settings.max_reports
             operator = found.query.operator
-            reports = FollowedReports(found.name, found.number, operator, most, charge, wake, self._unfollow)
+            reports = FollowedReports(found.name, found.number, operator, most, largest, charge, wake, self._unfollow)
             found.followers[reports] = Follower(lambda report: reports.put(self._stored(report)), reports.end)
             return reports
 

@@ -19,12 +19,12 @@ from edge.streams.report import Report
 class Queue:
     """A queue with its quota and its calls."""
 
-    def __init__(self, operator=StreamOperator.RSTREAM, most=10_000, quota=None):
+    def __init__(self, operator=StreamOperator.RSTREAM, most=10_000, quota=None, largest=None):
         self.quota = quota or ByteQuota()
         self.woken = 0
         self.closed = []
         charge = self.quota.charge("client")
-        self.reports = FollowedReports("q", 7, operator, most, charge, self._wake, self.closed.append)
+        self.reports = FollowedReports("q", 7, operator, most, largest, charge, self._wake, self.closed.append)
 
     def _wake(self):
         self.woken += 1
@@ -104,6 +104,16 @@ def test_changes_are_added_up_and_the_oldest_are_dropped_beyond_the_limit(size):
     assert covered == list(range(covered[0], 1_008))
     values = [row["v"]["value"] for report in reports for row in report["content"]["results"]["bindings"]]
     assert values == [f"{number}" + "x" * size for number in covered]
+
+
+def test_reports_are_not_added_up_beyond_the_largest_message():
+    queue = Queue(StreamOperator.ISTREAM, most=100_000, largest=3_000)
+    queue.put(*range(8, 1_008), size=300)
+    queue.put(1_008, size=5_000)
+    reports = queue.all()
+    assert 1 < max(report["merged"] for report in reports) < 10
+    assert max(len(json.dumps(report["content"])) for report in reports[:-1]) < 3_100
+    assert numbers(reports)[-1] == (1_008, 1)
 
 
 @pytest.mark.parametrize("operator", [StreamOperator.RSTREAM, StreamOperator.ISTREAM])

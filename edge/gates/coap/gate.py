@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard, SecurityContexts
 from edge.gates.coap.observe import ObserveRegistry
+from edge.gates.coap.observer import Notifier
 from edge.gates.coap.oscore_site import OscoreSite
+from edge.gates.coap.quota import Quota
+from edge.gates.coap.report_observer import ReportObservers
 from edge.gates.coap.site import Readings, Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.rate_limit import RateLimit
+from edge.gates.report_following import ReportSource
 from edge.gates.sessions import Sessions
 from edge.gates.settings import QUERY_TIMEOUT, CoapGateSettings, SessionLimits
 from edge.metrics import Metrics
@@ -39,11 +44,12 @@ class CoapGate:
         own_topics: str = "",
         plain: bool = True,
         query_timeout: float = QUERY_TIMEOUT,
+        streams: Callable[[], ReportSource | None] = lambda: None,
     ) -> None:
         """`contexts`: OSCORE contexts of clients. Without OSCORE, tokens are accepted on loopback addresses only.
 
         `own_topics`: topic prefix of the MQTT gate, if there is one. `plain`: whether requests without OSCORE are
-        accepted.
+        accepted. `streams`: returns the RDF streams; None while the gateway starts, or without them.
         """
         self._engine = engine
         self._settings = settings
@@ -55,8 +61,10 @@ class CoapGate:
         self._own_topics = own_topics
         self._plain = plain
         self._query_timeout = query_timeout
+        self._streams = streams
         self._endpoint: Endpoint | None = None
         self._observations: ObserveRegistry
+        self._reports: ReportObservers
         self._all_blocks: list[Blocks] = []
 
     async def start(self) -> int:
@@ -92,16 +100,14 @@ class CoapGate:
             own_topics=self._own_topics,
             max_pending=settings.max_pending_requests,
             protected=shared is not None,
+            streams=self._streams,
         )
         endpoint = Endpoint(site if shared is None else self._protected(site, sessions, shared))
-        site.observations = self._observations = ObserveRegistry(
-            sessions,
-            endpoint,
-            blocks,
-            limit=settings.max_subscriptions,
-            patience=settings.follow_within,
-            ping=settings.ping_interval,
-        )
+        notifier = Notifier(endpoint, blocks, settings.ping_interval)
+        quota = Quota(settings.max_subscriptions, "subscriptions", "coap.max_subscriptions")
+        self._observations = ObserveRegistry(sessions, notifier, quota, patience=settings.follow_within)
+        self._reports = ReportObservers(sessions, notifier, quota, self._streams)
+        site.observations, site.reports = self._observations, self._reports
         port = await endpoint.open(settings.host, settings.port)
         self._endpoint = endpoint
         return port
@@ -120,7 +126,7 @@ class CoapGate:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
-        await self._observations.stop()
+        await asyncio.gather(self._observations.stop(), self._reports.stop())
         await endpoint.close()
         while self._all_blocks:
             self._all_blocks.pop().close()

@@ -8,26 +8,20 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from aiocoap import Code, Message, Reliable
+from aiocoap import Message
 from aiocoap.pipe import Pipe
 
-from edge.gates.coap.blocks import Blocks
-from edge.gates.coap.formats import answer, failed, refused
+from edge.gates.coap.formats import failed, refused
+from edge.gates.coap.observer import Notifier, Observer
 from edge.gates.coap.quota import Quota
-from edge.gates.coap.transfers import BlockTransfer
-from edge.gates.coap.transport import Endpoint
 from edge.gates.rate_limit import client_of
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
 from edge.protocol.errors import NotFound, NotReady, TooManyRequests
 
-_NUMBERS = 1 << 24
-"""Observe numbers have 24 bits (RFC 7641, section 3.4)."""
 _NOTIFY_TIMEOUT = 1.0
 """Seconds to notify all observers during shutdown."""
-_DAY = 86_400
-"""Max-Age of notifications in seconds. A notification reports a change, which does not become stale."""
 
 
 class ObservedSubscription:
@@ -125,22 +119,17 @@ class ObservedSubscription:
 class ObserveRegistry:
     """The subscriptions of the gate."""
 
-    def __init__(
-        self, sessions: Sessions, endpoint: Endpoint, blocks: Blocks, *, limit: int, patience: float, ping: float
-    ) -> None:
-        """Times in seconds. `patience`: how long a subscription waits for an observer; `ping`: interval of checks for
-        observers.
+    def __init__(self, sessions: Sessions, notifier: Notifier, quota: Quota, *, patience: float) -> None:
+        """`quota`: of the subscriptions of all clients. `patience`: seconds for which a subscription waits for an
+        observer.
         """
         self.sessions = sessions
-        self.endpoint = endpoint
-        self.blocks = blocks
+        self.notifier = notifier
         self.patience = patience
-        self.ping = ping
         self.observers: set[asyncio.Task[Any]] = set()
         """The tasks that serve observers."""
-        self._quota = Quota(limit, "subscriptions", "coap.max_subscriptions")
+        self._quota = quota
         self._followed: dict[str, ObservedSubscription] = {}
-        self._number = 0
 
     async def create(
         self, message: dict[str, Any], access: Access, peer: str
@@ -180,29 +169,15 @@ class ObserveRegistry:
             # Without a limit, an unreachable observer would delay the stop by the retransmissions of CoAP.
             await asyncio.wait(self.observers, timeout=_NOTIFY_TIMEOUT)
 
-    def number(self) -> int:
-        """Return the next observe number. Numbers increase over all observers, so that a new registration gets a
-        larger one.
-        """
-        self._number = (self._number + 1) % _NUMBERS
-        return self._number
-
 
 class _Line:
-    """Connection from a session to an observer, which confirms notifications; implements `ClientConnection` of
-    `edge.gates.outgoing`.
-
-    A blockwise notification counts as accepted when its last block was requested: the acknowledgement is for the
-    first.
-    """
+    """Connection from a session to an observer; implements `ClientConnection` of `edge.gates.outgoing`."""
 
     def __init__(self, registry: ObserveRegistry) -> None:
         self.first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._registry = registry
-        self._pipe: Pipe | None = None
+        self._observer: Observer | None = None
         self._came = asyncio.Event()
-        self._transfer: BlockTransfer | None = None
-        """The last notification, if it is blockwise."""
         self._over: asyncio.Future[Callable[[Message], Message] | None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -210,7 +185,7 @@ class _Line:
         """Whether the observer has accepted everything sent so far."""
         if not self.first.done():
             return True
-        return self._pipe is not None and self._free(self._pipe.request)
+        return self._observer is not None and self._observer.free
 
     @property
     def unsent(self) -> int:
@@ -224,8 +199,8 @@ class _Line:
             self.first.set_result(content)
         elif "error" in content:
             self._finish(lambda request: failed(request, content))
-        elif self._pipe is not None:
-            self._notify(self._pipe, content)
+        elif self._observer is not None:
+            self._notify(self._observer, content)
 
     async def write_and_wait(self, text: str) -> bool:
         """Send when the observer has accepted everything. False: it did not, and the subscription restarts."""
@@ -238,7 +213,7 @@ class _Line:
         """Wait until there is an observer that has accepted everything. False: as in `write_and_wait`."""
         while not self.writable:
             await self._came.wait()
-            if self._pipe is not None and not await self._freed(self._pipe.request):
+            if self._observer is not None and not await self._observer.freed():
                 self._finish(None)
                 return False
         return True
@@ -260,58 +235,30 @@ class _Line:
 
         Returns the final response; None if the subscription restarts.
         """
-        self._pipe = pipe
-        self._notify(pipe, self.first.result())
+        notifier = self._registry.notifier
+        observer = self._observer = Observer(notifier, pipe)
+        self._notify(observer, self.first.result())
         self._came.set()
-        endpoint, remote = self._registry.endpoint, pipe.request.remote
         while not self._over.done():
-            await asyncio.wait([self._over], timeout=self._registry.ping)
-            # A message in flight proves reachability by itself: its acknowledgement or timeout comes anyway.
-            if not (self._over.done() or endpoint.busy(remote)):
-                endpoint.ping(remote)
+            await asyncio.wait([self._over], timeout=notifier.ping)
+            if not self._over.done():
+                observer.ping()
         last = self._over.result()
         return None if last is None else last(pipe.request)
 
     def leave(self, pipe: Pipe) -> None:
         """Forget an observer that is gone."""
-        if self._pipe is pipe:
-            self._pipe = None
+        if self._observer is not None and self._observer.pipe is pipe:
+            self._observer.leave()
+            self._observer = None
             self._came.clear()
-            if self._transfer is not None:
-                self._transfer.forget()
 
-    def _free(self, request: Message) -> bool:
-        """Whether no message is in flight to the observer, and it has received the last notification completely."""
-        moving = self._registry.blocks.transfer(request)
-        return not (
-            self._registry.endpoint.busy(request.remote)
-            or (moving is not None and moving.moves)
-            or (self._transfer is not None and not self._transfer.whole)
-        )
-
-    async def _freed(self, request: Message) -> bool:
-        """Wait until the observer is free. False: it stopped requesting blocks, or they are not stored any more."""
-        await self._registry.endpoint.free(request.remote)
-        moving = self._registry.blocks.transfer(request)
-        if moving is not None:
-            await moving.end()
-        return self._transfer is None or await self._transfer.end()
-
-    def _notify(self, pipe: Pipe, content: dict[str, Any]) -> None:
-        message = answer(pipe.request, content["notification"], Code.CONTENT)
-        # Ordered by this number; the sequence of the subscription is in the payload.
-        message.opt.observe = self._registry.number()
-        message.opt.max_age = _DAY
+    def _notify(self, observer: Observer, content: dict[str, Any]) -> None:
         try:
-            message = self._registry.blocks.first(pipe.request, message)
+            observer.notify(content["notification"])
         except TooManyRequests as error:
             failure = error
             self._finish(lambda request: refused(request, failure))
-            return
-        self._transfer = None if message.opt.block2 is None else self._registry.blocks.transfer(pipe.request)
-        # Confirmable: a lost notification would leave a gap in the deltas (RFC 7641 allows either kind).
-        message.transport_tuning = Reliable()
-        pipe.add_response(message, is_last=False)
 
     def _finish(self, last: Callable[[Message], Message] | None) -> None:
         if not self._over.done():

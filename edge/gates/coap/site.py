@@ -35,10 +35,12 @@ from edge.gates.coap.formats import (
 )
 from edge.gates.coap.observe import ObservedSubscription, ObserveRegistry
 from edge.gates.coap.quota import Quota
+from edge.gates.coap.report_observer import ReportObservers
 from edge.gates.coap.requests import Primitive, check_options, peer, read_message, token
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.rate_limit import client_of
+from edge.gates.report_following import ReportSource, no_streams
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
@@ -55,6 +57,8 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
 
     observations: ObserveRegistry
     """Set before the first request arrives."""
+    reports: ReportObservers
+    """Set before the first request arrives."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         own_topics: str,
         max_pending: int,
         protected: bool,
+        streams: Callable[[], ReportSource | None] = lambda: None,
     ) -> None:
         """`own_topics`: prefix of topics that cannot hold readings; empty for none.
 
@@ -72,6 +77,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         """
         super().__init__()
         self._sessions = sessions
+        self._streams = streams
         self._blocks = blocks
         self._readings = readings
         self._own_topics = own_topics
@@ -127,10 +133,12 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
                 found = {Code.POST: self._subscribe}
             case ("subscribe", _):
                 found = {Code.GET: self._follow, Code.DELETE: self._unsubscribe}
+            case ("queries", _, *_):
+                found = {Code.GET: self._registered}
             case ("reading", _, *_):
                 found = {Code.POST: self._read}
             case _:
-                paths = "/query, /update, /subscribe, /reading/TOPIC, /.well-known/core"
+                paths = "/query, /update, /subscribe, /queries/NAME, /reading/TOPIC, /.well-known/core"
                 raise NotFound(f'There is nothing at "/{"/".join(path)}"; the paths are {paths}')
         if request.code not in found:
             methods = ", ".join(code.name for code in found)
@@ -196,6 +204,22 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         access = self._sessions.guard.access(token(request))
         check(access, "subscribe")
         return self.observations.find(request.opt.uri_path[1], access.client)
+
+    async def _registered(self, pipe: Pipe) -> Message:
+        """Observe the reports of a registered query, or describe it."""
+        request, started = pipe.request, time.perf_counter()
+        check_acceptable(request)
+        # The slashes of a name may be encoded or not, as over HTTP.
+        name = "/".join(request.opt.uri_path[1:])
+        if request.opt.observe == 0:
+            return await self.reports.observe(pipe, name)
+        access = self._sessions.admit(token(request), peer(request), "query")
+        if (streams := self._streams()) is None:
+            raise no_streams()
+        with self._work(request):
+            described = await streams.query(name, access)
+        self._sessions.answered("query", 200, started)
+        return answer(request, dict(described), Code.CONTENT)
 
     async def _read(self, pipe: Pipe) -> Message:
         request, started = pipe.request, time.perf_counter()

@@ -24,7 +24,7 @@ from edge.gates.http.body import CHARGE, FORM, content_type, parse_parameters, r
 from edge.gates.http.documents import Endpoint, to_json
 from edge.gates.http.inbox_address import inbox_link
 from edge.gates.http.rdf_body import read_graph
-from edge.gates.report_following import ReportSource
+from edge.gates.report_following import ReportSource, no_streams
 from edge.gates.settings import HttpGateSettings
 from edge.gates.stream_charge import request_size
 from edge.protocol.access import Access
@@ -80,9 +80,6 @@ class Streams(ReportSource, Protocol):
     async def pause(self, name: str, access: Access, *, paused: bool) -> None:
         """Pause a query, or let it go on."""
 
-    async def query(self, name: str, access: Access) -> Mapping[str, object]:
-        """Return a description of a query."""
-
     async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of all queries."""
 
@@ -130,7 +127,7 @@ class StreamResources:
     def _get(self) -> Streams:
         streams = self._streams()
         if streams is None:
-            raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
+            raise no_streams()
         return streams
 
     async def _list_streams(self, request: Request) -> Response:

@@ -14,6 +14,7 @@ from websockets.frames import CloseCode
 
 from edge.gates.guard import check
 from edge.gates.http.streams import Streams
+from edge.gates.report_following import no_streams
 from edge.gates.sessions import Sessions
 from edge.gates.stream_charge import request_size
 from edge.gates.ws.bounded import BoundedConnection
@@ -21,7 +22,7 @@ from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.element_lines import read_elements
 from edge.gates.ws.stream_handshake import StreamHandshake
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, TooManyRequests, Unauthorized
+from edge.protocol.errors import EdgeError, InvalidRequest, TooLarge, TooManyRequests, Unauthorized
 
 Counts = Mapping[str, int]
 """Numbers of elements by fate."""
@@ -96,7 +97,7 @@ class StreamSource:
             raise TooLarge(f"The message is longer than {limit} bytes (ws.max_message); send a shorter one")
         streams = self._streams()
         if streams is None:
-            raise NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
+            raise no_streams()
         charge = self._shared.rate_limit.bytes.charge(self._request.client(access), request_size(message))
         try:
             elements = await asyncio.to_thread(read_elements, message)

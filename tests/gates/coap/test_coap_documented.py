@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import cbor2
+import httpx
 import pytest
 from test_coap_gateway import harness  # noqa: F401 - a fixture
 from test_libcoap import PROGRAM
@@ -72,4 +73,25 @@ async def test_documented_subscription_commands(harness, tmp_path):  # noqa: F81
     )
     with contextlib.suppress(ProcessLookupError):  # newer versions end by themselves if there is nothing to observe
         process.kill()
+    await process.communicate()
+
+
+async def test_documented_observation_of_reports(harness, tmp_path):  # noqa: F811
+    query = "REGISTER QUERY warm AS SELECT ?o FROM STREAM <urn:edge:stream:rooms> [TRIPLES 1] { ?s ?p ?o }"
+    async with httpx.AsyncClient(base_url=harness.endpoints["http"], timeout=20) as http:
+        assert (await http.put("/streams/rooms")).status_code == 200
+        assert (await http.put("/queries/warm", content=query)).status_code == 200
+        (observe,) = commands("reports", harness.endpoints["coap"])
+        process = await asyncio.create_subprocess_exec(*observe, stdout=asyncio.subprocess.PIPE)
+
+        async def received():
+            async with asyncio.timeout(30):
+                return json.loads(await process.stdout.readline())
+
+        assert await received() == {"query": "warm", "number": 0}
+        await http.post("/streams/rooms", content="<urn:a> <urn:p> 1 .", headers={"Content-Type": "text/turtle"})
+        report = await received()
+        assert set(report) == {"query", "number", "time", "merged", "content_type", "content"}
+        assert report["number"] == 1
+    process.kill()
     await process.communicate()
