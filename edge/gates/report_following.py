@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from edge.engine.admission.byte_quota import Charge
 from edge.gates.authorization_watch import AuthorizationWatch
@@ -12,6 +12,9 @@ from edge.gates.rate_limit import client_of
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
+
+REPORT: Final = '{"report":{'
+"""Beginning of the message of each report."""
 
 
 def no_streams() -> NotFound:
@@ -35,8 +38,8 @@ class FollowedQuery(Protocol):
         """Why no reports follow those that wait; None: some may."""
 
     def take(self) -> str | None:
-        """Remove the next report, and return it as a JSON message; None: none waits. It counts for the client until
-        the next call.
+        """Remove the next report, and return it as a JSON message that begins with `REPORT`; None: none waits. It
+        counts for the client until the next call.
         """
 
     def close(self) -> None:

@@ -319,6 +319,7 @@ class Gateway:
                 rate_limit=rate_limit,
                 resume_registry=resume_registry,
                 health=self._health_of_clients,
+                streams=self._streams.open,
             )
             await self._mqtt.start(self._stack, tls)
             self.endpoints.update(self._mqtt.endpoints)

@@ -22,6 +22,7 @@ from edge.gates.guard import Guard
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
 from edge.gates.mqtt.query_files import read_queries
 from edge.gates.rate_limit import RateLimit
+from edge.gates.report_following import ReportSource
 from edge.gates.resume import ResumeRegistry
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
@@ -60,8 +61,11 @@ class Mqtt:
         rate_limit: RateLimit,
         resume_registry: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
+        streams: Callable[[], ReportSource | None],
     ) -> None:
-        """`sessions`: engine of the clients of the gate. `health` returns the report that the gate publishes."""
+        """`sessions`: engine of the clients of the gate. `health` returns the report that the gate publishes. `streams`
+        returns the RDF streams; None without them.
+        """
         self._settings = settings
         self._engine = engine
         self._sessions = sessions
@@ -71,6 +75,7 @@ class Mqtt:
         self._rate_limit = rate_limit
         self._resume_registry = resume_registry
         self._health = health
+        self._streams = streams
         self._connection: MqttSettings
         self._strays = UnhandledTopics(settings.mqtt_gate.root)
         self._progress = Progress(engine, "messages")
@@ -233,6 +238,7 @@ class Mqtt:
             strays=self._strays,
             query_timeout=settings.engine.query_timeout,
             stop_timeout=settings.shutdown.timeout * 0.2,
+            streams=self._streams,
         )
         await gate.start()
         self.gate = gate

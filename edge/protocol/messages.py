@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as ascii_quoted
-from typing import Annotated, Any, ClassVar, Final, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -169,11 +169,35 @@ class CancelMessage(_Message):
     client: Name | None = None
 
 
+class FollowMessage(_Message):
+    """Request for the reports of a registered query, over MQTT: `{"follow": {"query": ".."}}`."""
+
+    kind: ClassVar = "follow"
+
+    query: Name
+
+
+class UnfollowMessage(_Message):
+    """Request to end this: `{"unfollow": {"query": ".."}}`."""
+
+    kind: ClassVar = "unfollow"
+
+    query: Name
+
+
 Message = (
     SubscribeMessage | UnsubscribeMessage | UpdateMessage | QueryMessage | TimersMessage | TimerMessage | CancelMessage
 )
 
+Follow = FollowMessage | UnfollowMessage
+"""Messages for reports, which only some gates understand."""
+
+_Kind = TypeVar("_Kind", bound=_Message)
 _MESSAGES: Final[dict[str, type[Message]]] = {message.kind: message for message in get_args(Message)}
+_WITH_FOLLOW: Final[dict[str, type[Message | Follow]]] = {
+    **_MESSAGES,
+    **{message.kind: message for message in get_args(Follow)},
+}
 
 # Only strings without escape sequences: those would need decoding before they equal the client's alias.
 _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
@@ -198,6 +222,20 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
 
     `max_alias`: maximum length of the alias; a gate that adds data to the alias allows more.
     """
+    return _parsed(text, _MESSAGES, max_alias)
+
+
+def parse_with_follow(text: str, max_alias: int = MAX_ALIAS) -> Message | Follow:
+    """Parse a message as `parse_message` does, for a gate that understands `Follow`."""
+    return _parsed(text, _WITH_FOLLOW, max_alias)
+
+
+def may_follow(text: str) -> bool:
+    """Return whether a text can be a message of `Follow`. Most texts cannot, and are parsed once only."""
+    return '"follow"' in text or '"unfollow"' in text
+
+
+def _parsed(text: str | bytes, messages: Mapping[str, type[_Kind]], max_alias: int) -> _Kind:
     try:
         # As in `json.loads`, bytes may be UTF-8, UTF-16 or UTF-32, and may begin with a byte order mark.
         message: Any = _decoded(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
@@ -207,10 +245,10 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
         raise InvalidRequest(json_fault("The message", error), alias=_salvaged_alias(text)) from None
     if not isinstance(message, dict):
         raise InvalidRequest('The message must be a JSON object such as {"subscribe":{"sparql":"SELECT ..."}}')
-    kinds = [kind for kind in _MESSAGES if kind in message]
+    kinds = [kind for kind in messages if kind in message]
     if len(kinds) != 1:
         raise InvalidRequest(
-            f"The message must have exactly one of the members {', '.join(map(json.dumps, _MESSAGES))}",
+            f"The message must have exactly one of the members {', '.join(map(json.dumps, messages))}",
             alias=_only_alias(message),
         )
     kind, body = kinds[0], message[kinds[0]]
@@ -224,7 +262,7 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
         # No alias in the error: the response must not be larger than the request.
         raise InvalidRequest(f'"{kind}": member "alias" has {len(alias)} characters; give it {MAX_ALIAS} at most')
     try:
-        return _MESSAGES[kind].model_validate(body)
+        return messages[kind].model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         member = ".".join(str(part) for part in first["loc"])

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from edge.gates.mqtt.client_output import MqttConnection
 from edge.gates.mqtt.connection import BrokerConnection, IncomingMessage
 from edge.gates.mqtt.correlation import Correlation, Reply
+from edge.gates.mqtt.report_followers import ReportFollowers
 from edge.gates.mqtt.topics import Topics
 from edge.gates.rate_limit import incoming
+from edge.gates.report_following import ReportSource
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
-from edge.protocol.messages import MAX_ALIAS, parse_message
+from edge.protocol.messages import MAX_ALIAS, parse_with_follow
 from edge.task_errors import drop_error
 
 _LONGEST_TOPIC = 1024
@@ -38,8 +40,11 @@ class MqttClient:
         *,
         idle_timeout: float,
         ended: Callable[[str], None],
+        streams: Callable[[], ReportSource | None] = lambda: None,
     ) -> None:
-        """`idle_timeout`: seconds. `ended`: called with the name when the session ends for any reason."""
+        """`idle_timeout`: seconds. `ended`: called with the name when the session ends for any reason. `streams`
+        returns None without streams.
+        """
         self._name = name
         self._topic = topics.response(name)
         self._correlation = correlation
@@ -54,6 +59,7 @@ class MqttClient:
             on_too_large=self._end_subscription,
         )
         self._session = Session(sessions, self._connection, peer=f"mqtt:{name}")
+        self._reports = ReportFollowers(sessions, self._session, self._connection, streams)
         self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
         self._charge = sessions.rate_limit.bytes.charge(incoming(self._session.peer))
@@ -110,6 +116,7 @@ class MqttClient:
         """End the session. A will and a normal goodbye look the same, so the client may resume in both cases."""
         self._idle.cancel()
         self._work.cancel()
+        self._reports.close()
         self._connection.unlink()
         self._charge.release()
         self._session.close(lost=True)
@@ -124,7 +131,7 @@ class MqttClient:
         if not message.response_topic and not message.correlation:
             if len(text) > MAX_ALIAS:
                 # raises if the alias is too long; the limit of this gate's sessions is higher, for encoded aliases
-                parse_message(text)
+                parse_with_follow(text)
             return text
         if not self._may_answer(message.response_topic):
             raise InvalidRequest(f'The response topic must be "{self._topic}" or below it')
@@ -132,7 +139,7 @@ class MqttClient:
             raise InvalidRequest(
                 f"The correlation data has {len(message.correlation)} bytes; send {_LONGEST_CORRELATION} at most"
             )
-        request = parse_message(text)
+        request = parse_with_follow(text)
         return self._correlation.with_alias(request, self._reply(message, request.alias))
 
     def _may_answer(self, topic: str) -> bool:
@@ -153,7 +160,8 @@ class MqttClient:
         while True:
             text = await self._inbox.get()
             self._charge.set(self._charge.size - len(text))
-            self._session.receive(text)
+            if not self._reports.receive(text):
+                self._session.receive(text)
             # Back-pressure: further requests wait in the inbox, whose size is bounded.
             await self._session.room()
 

@@ -12,7 +12,7 @@ import re
 import secrets
 from typing import NamedTuple
 
-from edge.protocol.messages import Message
+from edge.protocol.messages import Follow, Message
 
 
 class Reply(NamedTuple):
@@ -37,7 +37,7 @@ class Correlation:
         # This alphabet needs no escapes in JSON, so that `take` finds the alias in the text of a message.
         return self._mark + base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
 
-    def with_alias(self, request: Message, reply: Reply) -> str:
+    def with_alias(self, request: Message | Follow, reply: Reply) -> str:
         """Return a request as JSON text with the encoded reply as its alias."""
         members = request.model_dump(by_alias=True, exclude_unset=True)
         return json.dumps({request.kind: {**members, "alias": self.alias(reply)}})

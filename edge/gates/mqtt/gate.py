@@ -21,6 +21,7 @@ from edge.gates.mqtt.query_files import read_queries
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.unhandled_topics import UnhandledTopics
 from edge.gates.rate_limit import RateLimit
+from edge.gates.report_following import ReportSource
 from edge.gates.resume import ResumeRegistry
 from edge.gates.sessions import Sessions
 from edge.gates.settings import QUERY_TIMEOUT, MqttGateSettings, SessionLimits
@@ -63,17 +64,20 @@ class MqttGate:
         strays: UnhandledTopics | None = None,
         query_timeout: float = QUERY_TIMEOUT,
         stop_timeout: float = 1.0,
+        streams: Callable[[], ReportSource | None] = lambda: None,
     ) -> None:
         """`health` returns the health report, a JSON object. Without `resume_registry`, subscriptions cannot be
         resumed.
 
         `strays`: shared with other users of the topics, so that each unhandled topic is logged once. `stop_timeout`:
-        seconds for the broker to acknowledge the last messages when the gate stops.
+        seconds for the broker to acknowledge the last messages when the gate stops. `streams`: returns the RDF streams;
+        None without them.
         """
         self._engine = engine
         self._settings = settings
         self._query_timeout = query_timeout
         self._stop_timeout = stop_timeout
+        self._streams = streams
         self._metrics = metrics
         self._make_link = make_link
         self._guard = guard
@@ -208,6 +212,7 @@ class MqttGate:
             self._correlation,
             idle_timeout=self._settings.idle_timeout,
             ended=self._forget,
+            streams=self._streams,
         )
         self._open.inc()
         return client

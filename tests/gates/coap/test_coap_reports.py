@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiocoap import CON, DELETE, GET, Code
+from aiocoap import CON, DELETE, GET, Code, Message
+from aiocoap.numbers.optionnumbers import OptionNumber
 from coap_client import CoapClient, Datagrams, body
+from test_coap_gateway import settings
 
+from edge.gateway import Gateway
+from edge.security.clients import Rights
+from tests.security.secured import Harness
 from tests.support.stream_client import FORM, StreamGateway
 from tests.support.waiting import eventually
 
@@ -289,3 +294,42 @@ async def test_a_report_whose_blocks_are_dropped_is_lost_and_the_number_of_the_n
     assert report["merged"] == 1
     waiting[received].reset(received.result())
     await eventually(lambda: tight.followers == 1, "one follower")
+
+
+async def test_with_security_only_the_client_of_a_query_observes_it_until_its_rights_change(tmp_path):
+    secured = {"enabled": True, "https_port": 0, "wss_port": 0}
+    async with Gateway(settings(tmp_path, mqtt={"enabled": False}, security=secured)) as gateway:
+        harness = Harness(gateway)
+        rights = Rights(frozenset({"query"}), read=frozenset({"urn:edge:stream:s"}))
+        operator, mine, other = [
+            OptionNumber(65000).create_option(value=token.encode())
+            for token in (
+                await harness.member("operator", Rights(frozenset({"query", "update", "administer"}))),
+                await harness.member("mine", rights),
+                await harness.member("other", rights),
+            )
+        ]
+        async with harness.http() as http:
+
+            async def put(path, content, client):
+                headers = {"Authorization": f"Bearer {client.value.decode()}"}
+                assert (await http.put(path, content=content, headers=headers)).status_code == 200
+
+            await put("/streams/s", b"", operator)
+            await put(PATH, SELECT.encode(), mine)
+        async with CoapClient(gateway.endpoints["coap"]) as client:
+            for options, code in (([], Code.UNAUTHORIZED), ([other], Code.FORBIDDEN)):
+                message = Message(code=GET, uri=client.base + PATH, observe=0)
+                for option in options:
+                    message.opt.add_option(option)
+                answer = await client.send(message)
+                assert answer.code == code, answer.payload
+            own = await client.observe(PATH, extra=[mine])
+            assert (await own.notification())["number"] == 0
+            administrators = await client.observe(PATH, extra=[operator])
+            assert (await administrators.notification())["number"] == 0
+            harness.clients.allow("mine", Rights(frozenset({"query"}), read=frozenset()))
+            last = await own.message()
+            assert (last.code, "have changed" in body(last)["error_description"]) == (Code.UNAUTHORIZED, True)
+            harness.clients.revoke("operator")
+            assert (await administrators.message()).code == Code.UNAUTHORIZED

@@ -8,6 +8,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from device import Device
 from mqtt_harness import ROOT, MqttClient, port_of, running_gateway, subscriptions, wait_for_sessions
@@ -80,6 +81,24 @@ def test_documented_requests_are_answered(gateway):
         assert any(each.get("notification", {}).get("sequence") == 1 for each in received)
         run(query)
         assert json.loads(messages(process, 1)[0])["result"]["boolean"] is True
+
+
+def test_documented_requests_for_reports_are_answered(gateway):
+    port = port_of(gateway)
+    (listen,) = commands("listen", port)
+    follow, unfollow = commands("reports", port)
+    query = "REGISTER QUERY warm AS SELECT ?o FROM STREAM <urn:edge:stream:rooms> [TRIPLES 1] { ?s ?p ?o }"
+    with httpx.Client(base_url=gateway.endpoints["http"], timeout=20) as http, listening(listen) as process:
+        assert http.put("/streams/rooms").status_code == 200
+        assert http.put("/queries/warm", content=query).status_code == 200
+        run(follow)
+        (following,) = map(json.loads, messages(process, 1))
+        assert following == {"following": {"alias": "w", "query": "warm", "number": 0}}
+        http.post("/streams/rooms", content="<urn:a> <urn:p> 1 .", headers={"Content-Type": "text/turtle"})
+        (report,) = map(json.loads, messages(process, 1))
+        assert (report["report"]["alias"], report["report"]["number"]) == ("w", 1)
+        run(unfollow)
+        assert json.loads(messages(process, 1)[0]) == {"unfollowed": {"alias": "w", "query": "warm"}}
 
 
 def test_documented_will_ends_the_session(gateway):

@@ -1,0 +1,139 @@
+"""Registered queries that one MQTT client follows: requests `follow` and `unfollow`, and a message for each report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+from edge.gates.mqtt.client_output import MqttConnection
+from edge.gates.report_following import REPORT, ReportFollowing, ReportSource
+from edge.gates.session import Session
+from edge.gates.sessions import Sessions
+from edge.protocol.errors import EdgeError, NotFound, TooManyRequests
+from edge.protocol.messages import (
+    MAX_ENCODED_ALIAS,
+    Follow,
+    FollowMessage,
+    UnfollowMessage,
+    may_follow,
+    parse_with_follow,
+)
+from edge.task_errors import drop_error
+
+
+class ReportFollowers:
+    """The queries of one client. All methods are called on the event loop."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        session: Session,
+        connection: MqttConnection,
+        streams: Callable[[], ReportSource | None],
+    ) -> None:
+        """`session`: of the client; it sends errors. `streams` returns None without streams."""
+        self._shared = sessions
+        self._session = session
+        self._connection = connection
+        self._streams = streams
+        self._followers: dict[str, _Follower] = {}
+
+    def receive(self, text: str) -> bool:
+        """Process a request if it is one of these. Returns whether it is."""
+        if not may_follow(text):
+            return False
+        started = time.perf_counter()
+        try:
+            request = parse_with_follow(text, MAX_ENCODED_ALIAS)
+        except EdgeError as error:
+            self._session.refuse(error, "message", started)
+            return True
+        if isinstance(request, FollowMessage):
+            self._follow(request, started)
+        elif isinstance(request, UnfollowMessage):
+            self._unfollow(request, started)
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End all: the session has ended."""
+        for follower in self._followers.values():
+            follower.task.cancel()
+        self._followers.clear()
+
+    def _follow(self, request: FollowMessage, started: float) -> None:
+        # A client that restarts under its name follows its queries again.
+        earlier = self._followers.pop(request.query, None)
+        if earlier is not None:
+            earlier.task.cancel()
+        limit = self._shared.limits.max_subscriptions
+        if len(self._followers) >= limit:
+            reason = f"This client follows {limit} queries, which is the most it may ({self._shared.section}"
+            self._refuse(TooManyRequests(f"{reason}.max_subscriptions); unfollow some"), request, started)
+            return
+        self._followers[request.query] = _Follower(self, request, started)
+
+    def _unfollow(self, request: UnfollowMessage, started: float) -> None:
+        try:
+            self._shared.admit(request.authorization, self._session.peer, "query")
+            follower = self._followers.pop(request.query, None)
+            if follower is None:
+                raise NotFound(f'This client does not follow the query "{request.query}"')
+        except EdgeError as error:
+            self._refuse(error, request, started)
+            return
+        follower.task.cancel()
+        self._shared.answered(request.kind, 200, started)
+        self._connection.write(json.dumps({"unfollowed": {**_alias(request), "query": request.query}}))
+
+    async def send(self, follower: _Follower, started: float) -> None:
+        """Send the reports of a query until it ends, or the permissions of the client do."""
+        request, woken = follower.request, asyncio.Event()
+        begin = REPORT if request.alias is None else f'{REPORT}"alias": {json.dumps(request.alias)}, '
+        following = ReportFollowing(
+            self._shared,
+            self._streams,
+            request.authorization,
+            self._session.peer,
+            woken.set,
+            self._shared.limits.max_result - len(begin),
+        )
+        try:
+            head = await following.begin(request.query)
+            self._shared.answered(request.kind, 200, started)
+            text = json.dumps({"following": {**_alias(request), **head}})
+            while await self._connection.write_and_wait(text):
+                while (report := following.take()) is None:
+                    if (error := following.error) is not None:
+                        raise error
+                    await woken.wait()
+                    woken.clear()
+                text = begin + report.removeprefix(REPORT)
+        except EdgeError as error:
+            self._refuse(error, request, started)
+        except Exception as error:  # noqa: BLE001  logged under an incident number
+            self._refuse(self._shared.as_error(error, None), request, started)
+        finally:
+            following.close()
+            if self._followers.get(request.query) is follower:
+                del self._followers[request.query]
+
+    def _refuse(self, error: EdgeError, request: Follow, started: float) -> None:
+        # Without an alias, the client learns by the name of the query which one has ended.
+        self._session.refuse(error.with_alias(request.alias or request.query), request.kind, started)
+
+
+class _Follower:
+    """One query that the client follows."""
+
+    def __init__(self, owner: ReportFollowers, request: FollowMessage, started: float) -> None:
+        self.request = request
+        self.task = asyncio.get_running_loop().create_task(owner.send(self, started))
+        self.task.add_done_callback(drop_error)
+
+
+def _alias(request: Follow) -> dict[str, str]:
+    return {} if request.alias is None else {"alias": request.alias}
