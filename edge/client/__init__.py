@@ -16,12 +16,15 @@ from edge.client.options import Options
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
 from edge.client.remedies import explain
+from edge.client.report_feed import ReportFeed
+from edge.client.reports import Report
 from edge.client.results import Rows
 from edge.client.rows import Row, plain
 from edge.client.series import AvailableSeries, Series, SeriesRow
 from edge.client.subscription import Subscription
 from edge.client.sync_agents import SyncConsumer, SyncProducer
 from edge.client.sync_client import SyncClient, SyncObservationFeed, SyncSubscription
+from edge.client.sync_reports import SyncReportFeed
 
 __all__ = [
     "Aggregator",
@@ -45,6 +48,8 @@ __all__ = [
     "PlainPipeline",
     "Producer",
     "Refused",
+    "Report",
+    "ReportFeed",
     "Row",
     "Rows",
     "Scheduled",
@@ -55,6 +60,7 @@ __all__ = [
     "SyncConsumer",
     "SyncObservationFeed",
     "SyncProducer",
+    "SyncReportFeed",
     "SyncSubscription",
     "Timer",
     "Unsupported",

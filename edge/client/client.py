@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
@@ -32,10 +32,12 @@ from edge.client.options import Options
 from edge.client.over_http import OverHttp
 from edge.client.over_socket import OverSocket
 from edge.client.remedies import trying_again
+from edge.client.report_feed import ReportFeed
 from edge.client.results import Result, Rows, of_form
 from edge.client.series import AvailableSeries, Points, Series, series_parameters
 from edge.client.subscription import Subscription
 from edge.client.transport import RequestAttempt, RequestText, Transport
+from edge.client.turn import Turn
 from edge.protocol.series import USUAL_POINTS
 
 T = TypeVar("T")
@@ -87,7 +89,7 @@ class Client:
         self._over = over
         self._gateway = False  # whether the broker is known to be a gateway
         self._asking = asyncio.Lock()  # only one request finds out
-        self._turn = asyncio.Lock()  # held by the update that is being sent
+        self._turn = Turn()
         self._failure = ""  # last logged reason: a reason is logged once, not at each attempt
         self._closed = False
 
@@ -180,7 +182,7 @@ class Client:
         text, due = RequestText(sparql, using, using_named), when(delay, at, id)
         deadline = math.inf if repeat else self._deadline()
         async with AsyncExitStack() as turn:  # send one after the other, so that updates keep their order
-            await turn.enter_async_context(self._in_turn(deadline))
+            await turn.enter_async_context(self._turn.taken(deadline, lambda: self._failure))
 
             async def change(attempt: RequestAttempt) -> Updated | Scheduled:
                 transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
@@ -289,6 +291,15 @@ class Client:
         query = selection(property, sensor, place)
         return ObservationFeed(lambda: self.subscribe(query))
 
+    def reports(self, query: str) -> ReportFeed:
+        """Return an iterator of the reports of a registered continuous query of a gateway, by its name.
+
+        Use `async with` to end it. It follows the query from the next report on; see `ReportFeed`.
+        """
+        if self._closed:
+            raise Closed("the client was closed")
+        return self._connections.reports(self._address, query)
+
     async def publish(
         self,
         value: Published,
@@ -341,20 +352,6 @@ class Client:
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._options.timeout
-
-    @asynccontextmanager
-    async def _in_turn(self, deadline: float) -> AsyncIterator[None]:
-        """Hold back later updates."""
-        try:
-            async with asyncio.timeout_at(None if deadline == math.inf else deadline):
-                await self._turn.acquire()
-        except TimeoutError:
-            # The reason why the earlier update waits is also the reason for this one.
-            raise NoAnswer(self._failure or "an update before it is not answered", sent=False) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     async def _retry(
         self, attempt: Callable[[RequestAttempt], Awaitable[T]], deadline: float | None = None, *, repeat: bool = False

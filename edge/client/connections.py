@@ -8,6 +8,7 @@ from edge.client.authorization import Authorization
 from edge.client.discovery import Address
 from edge.client.options import Options
 from edge.client.over_http import Http
+from edge.client.report_feed import ReportFeed
 from edge.client.subscriptions import ClientSubscriptions
 from edge.client.websocket import WebSocketClient
 
@@ -20,17 +21,27 @@ class Connections:
         self.authorization = Authorization(options.token)
         self.http = Http(options.tls, options.timeout, self.authorization)
         self._sockets: dict[str, ClientSubscriptions] = {}
+        self._feeds: set[ReportFeed] = set()
 
     def socket(self, address: Address) -> ClientSubscriptions:
         """Return the WebSocket for an address, open or not."""
         found = self._sockets.get(address.key)
         if found is None:
-            options = self.options
-            if address.changes and options.locate is None:
-                options = dataclasses.replace(options, locate=address.subscribe_url)
+            options = self._located(address)
             link = WebSocketClient(address.endpoints().subscribe, options, self.authorization)
             found = self._sockets[address.key] = ClientSubscriptions(link, options, self.authorization)
         return found
+
+    def reports(self, address: Address, query: str) -> ReportFeed:
+        """Return a new feed of the reports of a query."""
+        url, options = address.endpoints().subscribe, self._located(address)
+        return ReportFeed(query, url, options, self.authorization, self._feeds)
+
+    def _located(self, address: Address) -> Options:
+        """Return the options, with the look-up of an address that may change."""
+        if address.changes and self.options.locate is None:
+            return dataclasses.replace(self.options, locate=address.subscribe_url)
+        return self.options
 
     @property
     def connected(self) -> bool:
@@ -44,6 +55,8 @@ class Connections:
 
     async def close(self) -> None:
         """Close all connections."""
+        for feed in list(self._feeds):
+            await feed.close()
         for socket in self._sockets.values():
             await socket.link.close()
         await self.http.close()

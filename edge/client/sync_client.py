@@ -26,6 +26,7 @@ from edge.client.results import Result, Rows
 from edge.client.rows import Row
 from edge.client.series import AvailableSeries, Points, Series
 from edge.client.subscription import Subscription
+from edge.client.sync_reports import SyncReportFeed
 from edge.protocol.series import USUAL_POINTS
 
 T = TypeVar("T")
@@ -300,6 +301,12 @@ class SyncClient:
         feed = self._client.follow(property=property, sensor=sensor, place=place)
         self._thread.run(feed.start(), timeout)
         return SyncObservationFeed(self._thread, feed)
+
+    def reports(self, query: str, *, timeout: float | None = None) -> SyncReportFeed:
+        """See `Client.reports`. Raises `TimeoutError` if the gateway does not answer within `timeout` seconds."""
+        feed = self._client.reports(query)
+        self._thread.run(feed.start(), timeout)
+        return SyncReportFeed(self._thread, feed)
 
     def publish(
         self,

@@ -9,30 +9,19 @@ import json
 import logging
 import math
 from collections import deque
-from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from typing import Protocol
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from edge.client.authorization import Authorization, check_encrypted, without_token
+from edge.client.authorization import Authorization, without_token
 from edge.client.errors import RETRY_LATER, BadAnswer, ClientError, Closed, NoAnswer, NoConnection, Refused
+from edge.client.opening import Opening
 from edge.client.options import Options
 from edge.client.pending_requests import Message, PendingRequest
 from edge.client.remedies import trying_again
 
-_OPEN_TIMEOUT: Final = 10.0
-_CLOSE_TIMEOUT: Final = 2.0
-"""Seconds for the closing handshake."""
-
 _log = logging.getLogger("edge.client")
-
-
-class _Connect(connect):
-    """Does not follow redirects: the requests carry a token for the broker only."""
-
-    def process_redirect(self, exc: Exception) -> Exception:
-        return exc
 
 
 class WebsocketListener(Protocol):
@@ -83,7 +72,7 @@ class WebSocketClient:
     """
 
     def __init__(self, url: str, options: Options, authorization: Authorization) -> None:
-        self.url = url
+        self._opening = Opening(url, options, authorization)
         self.listener: WebsocketListener | None = None
         self._reason = "not connected yet"
         self._options = options
@@ -100,6 +89,11 @@ class WebSocketClient:
         self._room = asyncio.Semaphore(options.in_flight)
         self._heard = False  # whether the broker has sent anything but errors on this connection
         self._refusal: Refused | None = None  # last error of this connection that answers no request
+
+    @property
+    def url(self) -> str:
+        """Address of the last attempt to connect."""
+        return self._opening.url
 
     @property
     def connected(self) -> bool:
@@ -132,15 +126,8 @@ class WebSocketClient:
             self.listener.closed()
 
     def continues(self, failure: ClientError) -> bool:
-        """Return whether to recover from a failure. The application decides (`Options.on_failure`)."""
-        handler = self._options.on_failure
-        if handler is None:
-            return True
-        try:
-            return handler(failure)
-        except Exception:  # noqa: BLE001 - it is the application's code
-            _log.exception("on_failure failed")
-            return True
+        """See `Opening.continues`."""
+        return self._opening.continues(failure)
 
     async def request(self, kind: str, members: Message, deadline: float, *, repeat: bool = False) -> Message:
         """Send `{kind: members}` and return the answer. `deadline` in the loop's time (s); infinite: no deadline.
@@ -225,23 +212,12 @@ class WebSocketClient:
 
     async def _connect(self) -> NoConnection:
         """Connect and exchange messages until the connection ends. Returns the reason of the end."""
-        options = self._options
         self._refusal, self._heard = None, False
         connected = False
         try:
-            await self._locate()
-            async with _Connect(
-                self.url,
-                proxy=None,  # brokers are on the local network
-                compression=None,
-                max_size=None,  # results that the client requested may have any size
-                open_timeout=_OPEN_TIMEOUT,
-                close_timeout=_CLOSE_TIMEOUT,
-                ping_interval=options.ping,
-                ping_timeout=options.ping,
-                additional_headers=await self._headers(),
-                **_tls(self.url, options),
-            ) as socket:
+            await self._opening.locate()
+            authorization = await self._opening.authorization()
+            async with self._opening.connect(self.url, authorization) as socket:
                 connected = True
                 await self._serve(socket)
             return NoConnection(self.url, "the broker closed the connection", cause=self._refusal, lost=True)
@@ -256,30 +232,13 @@ class WebSocketClient:
         """Return the cause of a lost connection. A broker that closes it because of an error sends the error before."""
         return error if self._refusal is None or self._heard else self._refusal
 
-    async def _locate(self) -> None:
-        """Look up the address, which may have changed. Raises `NoConnection`."""
-        locate = self._options.locate
-        if locate is None:
-            return
-        try:
-            url = await asyncio.to_thread(locate, self.url)
-            if self._authorization.goes_to(url):
-                check_encrypted(url)
-        except Exception as error:
-            raise NoConnection(self.url, f"no address: {error}", cause=error) from error
-        self.url = url
-
-    async def _headers(self) -> dict[str, str]:
-        value = await self._authorization.value() if self._authorization.goes_to(self.url) else None
-        return {} if value is None else {"Authorization": value}
-
     async def _serve(self, socket: ClientConnection) -> None:
         sender = asyncio.create_task(self._send(socket))
         self._socket = socket
         self._reason = ""
         _log.info("connected to %s", self.url)
         try:
-            self._report(connected=True)
+            self._opening.report(self.url, connected=True)
             if self.listener is not None:
                 self.listener.opened()
             async for text in socket:
@@ -288,7 +247,7 @@ class WebSocketClient:
             self._socket = None
             sender.cancel()
             self._broken()
-            self._report(connected=False)
+            self._opening.report(self.url, connected=False)
             await asyncio.wait({sender})
 
     async def _send(self, socket: ClientConnection) -> None:
@@ -317,14 +276,6 @@ class WebSocketClient:
         # Send the remaining requests on the next connection, in their order. Unsubscribe requests are valid on the
         # lost connection only, and are dropped: the listener resumes a closed subscription, and ends it then.
         self._outgoing = deque(call for call in self._calls.values() if not call.answer.done())
-
-    def _report(self, *, connected: bool) -> None:
-        listener = self._options.on_connection
-        if listener is not None:
-            try:
-                listener(self.url, connected)
-            except Exception:  # noqa: BLE001 - it is the application's code
-                _log.exception("on_connection failed")
 
     def _receive(self, text: str | bytes) -> None:
         try:
@@ -392,8 +343,3 @@ class WebSocketClient:
 
 def _close_reason(error: Exception) -> str:
     return error.rcvd.reason if isinstance(error, ConnectionClosed) and error.rcvd is not None else ""
-
-
-def _tls(url: str, options: Options) -> dict[str, Any]:
-    """Return the TLS argument of `connect`, which allows none for a plain connection."""
-    return {} if options.tls is None or urlsplit(url).scheme != "wss" else {"ssl": options.tls}

@@ -19,7 +19,7 @@ REPORT: Final = '{"report":{'
 
 def no_streams() -> NotFound:
     """Return the error of requests for streams and registered queries without them."""
-    return NotFound("The gateway has no streams: the setting streams.enabled is false, or it is starting")
+    return NotFound("The gateway has no streams: the setting streams.enabled is false, or it runs in rescue mode")
 
 
 class FollowedQuery(Protocol):
@@ -73,9 +73,10 @@ class ReportFollowing:
         wake: Callable[[], None],
         largest: int | None = None,
     ) -> None:
-        """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams. `authorization`
-        and `peer`: token and origin of the request. `wake` is called when `take` or `error` may have changed.
-        `largest`: bytes of the largest message of the gate; None: it has no limit. A longer report is an error.
+        """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams; raises `NotReady`
+        while the gateway starts. `authorization` and `peer`: token and origin of the request. `wake` is called when
+        `take` or `error` may have changed. `largest`: bytes of the largest message of the gate; None: it has no limit.
+        A longer report is an error.
         """
         self._shared = sessions
         self._streams = streams

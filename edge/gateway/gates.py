@@ -14,6 +14,7 @@ from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard, TokenIssuer
 from edge.gates.http import HttpGate, Views
+from edge.gates.http.engine_future import not_ready
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
 from edge.gates.ws import WsGate
@@ -26,6 +27,7 @@ from edge.protocol.addresses import is_loopback
 
 if TYPE_CHECKING:
     from edge.gates.coap.contexts import SecurityContexts
+    from edge.gates.http.streams import Streams
     from edge.security.tls import Tls
 
 _KEYS: Final = {
@@ -101,12 +103,18 @@ class Gates:
                 tls=context,
                 query_timeout=settings.engine.query_timeout,
                 close_timeout=settings.shutdown.timeout * 0.2,
-                streams=lambda: self._views.streams() if self._views.ready() else None,
+                streams=self._streams,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
         path = "/subscribe" if tls is None else "/secure/subscribe"
         self.endpoints[service] = f"{service}://{url_host(host, name)}:{found}{path}"
+
+    def _streams(self) -> Streams | None:
+        """Return the RDF streams; None without them. Raises `NotReady` while the gateway starts or stops."""
+        if not self._views.ready():
+            raise not_ready()
+        return self._views.streams()
 
     async def _open_http(
         self, stack: AsyncExitStack, service: str, host: str, port: int, tls: Tls | None = None
@@ -152,7 +160,7 @@ class Gates:
                 own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
                 plain=plain,
                 query_timeout=self._settings.engine.query_timeout,
-                streams=lambda: self._views.streams() if self._views.ready() else None,
+                streams=self._streams,
             )
 
         found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)

@@ -49,7 +49,7 @@ class CoapGate:
         """`contexts`: OSCORE contexts of clients. Without OSCORE, tokens are accepted on loopback addresses only.
 
         `own_topics`: topic prefix of the MQTT gate, if there is one. `plain`: whether requests without OSCORE are
-        accepted. `streams`: returns the RDF streams; None while the gateway starts, or without them.
+        accepted. `streams`: returns the RDF streams; None without them. Raises `NotReady` while the gateway starts.
         """
         self._engine = engine
         self._settings = settings

@@ -139,7 +139,7 @@ class Views:
     recent: RecentValues | None = None
     """The recent values; None if the gateway keeps none."""
     streams: Callable[[], Streams | None] = lambda: None
-    """The RDF streams; None while the gateway starts, or without them."""
+    """The RDF streams; None without them."""
     features: Sequence[str] = ()
     """Features of the endpoint, by their names in the vocabulary of service descriptions."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped

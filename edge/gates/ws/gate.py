@@ -76,7 +76,7 @@ class WsGate:
         """Without `resume_registry`, subscriptions cannot be resumed. Without `tls`: plain WebSockets.
 
         `close_timeout`: seconds for a client to answer a close frame, also when the gate stops.
-        `streams`: returns the RDF streams; None while the gateway starts, or without them.
+        `streams`: returns the RDF streams; None without them. Raises `NotReady` while the gateway starts.
         """
         self._engine = engine
         self._settings = settings
