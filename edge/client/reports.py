@@ -35,7 +35,7 @@ class Report:
     correction: bool = False
     """Whether it corrects the report of an earlier time, which is its `time`. `result` is then what that one lacks."""
     removed: Rows | Sequence[ox.Triple] = ()
-    """What the corrected report has wrongly."""
+    """Rows or triples that the corrected report should not have."""
 
     @property
     def rows(self) -> Rows:

@@ -59,7 +59,8 @@ class StreamSettings(Section):
     )
     max_reports: int = key(
         4 * MIB,
-        "Reports that wait for the observers of a query. Beyond it, the gateway merges reports for slow observers.",
+        "Reports that wait for the observers of a query, and for each client that follows it. Beyond it, the gateway "
+        "merges them.",
         unit="bytes",
         minimum=64 * 1024,
     )

@@ -35,7 +35,7 @@ def test_examples_run(empty_gateway, tmp_path, number):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
 
 
 def test_examples_are_typed(tmp_path):

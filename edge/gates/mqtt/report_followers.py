@@ -66,9 +66,7 @@ class ReportFollowers:
 
     def _follow(self, request: FollowMessage, started: float) -> None:
         # A client that restarts under its name follows its queries again.
-        earlier = self._followers.pop(request.query, None)
-        if earlier is not None:
-            earlier.task.cancel()
+        self._end(request.query)
         limit = self._shared.limits.max_subscriptions
         if len(self._followers) >= limit:
             reason = f"This client follows {limit} queries, which is the most it may ({self._shared.section}"
@@ -79,15 +77,24 @@ class ReportFollowers:
     def _unfollow(self, request: UnfollowMessage, started: float) -> None:
         try:
             self._shared.admit(request.authorization, self._session.peer, "query")
-            follower = self._followers.pop(request.query, None)
-            if follower is None:
+            if not self._end(request.query):
                 raise NotFound(f'This client does not follow the query "{request.query}"')
         except EdgeError as error:
             self._refuse(error, request, started)
             return
-        follower.task.cancel()
         self._shared.answered(request.kind, 200, started)
         self._connection.write(json.dumps({"unfollowed": {**_alias(request), "query": request.query}}))
+
+    def _end(self, query: str) -> bool:
+        """End following a query. Returns whether the client followed it."""
+        follower = self._followers.pop(query, None)
+        if follower is None:
+            return False
+        follower.task.cancel()
+        if not follower.answered:
+            error = NotFound("This request has ended: the client has sent another one for the same query")
+            self._refuse(error, follower.request, time.perf_counter())
+        return True
 
     async def send(self, follower: _Follower, started: float) -> None:
         """Send the reports of a query until it ends, or the permissions of the client do."""
@@ -103,6 +110,7 @@ class ReportFollowers:
         )
         try:
             head = await following.begin(request.query)
+            follower.answered = True
             self._shared.answered(request.kind, 200, started)
             text = json.dumps({"following": {**_alias(request), **head}})
             while await self._connection.write_and_wait(text):
@@ -131,6 +139,7 @@ class _Follower:
 
     def __init__(self, owner: ReportFollowers, request: FollowMessage, started: float) -> None:
         self.request = request
+        self.answered = False
         self.task = asyncio.get_running_loop().create_task(owner.send(self, started))
         self.task.add_done_callback(drop_error)
 

@@ -161,6 +161,18 @@ def test_a_client_that_follows_again_gets_each_report_once(streams, client):
     assert subscriptions(streams.gateway) == 1
 
 
+def test_each_of_many_requests_at_once_is_answered_and_the_last_one_follows(streams, client):
+    for number in range(100):
+        client.send({"follow": {"query": "urn:q", "alias": str(number)}})
+    answers = [client.receive() for _ in range(100)]
+    aliases = [each["following"]["alias"] if "following" in each else each["alias"] for each in answers]
+    assert sorted(aliases, key=int) == [str(number) for number in range(100)]
+    assert {each["status_code"] for each in answers if "error" in each} <= {404}
+    streams.put(1)
+    assert client.receive()["report"]["alias"] == "99"
+    assert subscriptions(streams.gateway) == 1
+
+
 def test_a_client_follows_a_limited_number_of_queries(streams, client):
     for name in ("urn:r", "urn:t"):
         streams.query(SELECT.replace("urn:q", name), name)
