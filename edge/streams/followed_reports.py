@@ -77,10 +77,10 @@ class FollowedReports:
                 self._bytes = size_of(kept, OVERHEAD)
                 self._account()
 
-    def end(self, reason: str) -> None:
-        """Take no more reports. Those that wait are still sent."""
+    def end(self, reason: str | EdgeError) -> None:
+        """Take no more reports. Those that wait are still sent. `reason`: a text if the query has ended."""
         with self._lock:
-            self._error = self._error or NotFound(reason)
+            self._error = self._error or (NotFound(reason) if isinstance(reason, str) else reason)
         self._wake()
 
     def take(self) -> str | None:

@@ -307,6 +307,11 @@ class StreamService:
         _log.critical(event, exc_info=error, extra={"reason": reason})
         self._broken = NotReady(f"The streams have stopped: {reason}. Restart the gateway")
         self.failing = self._broken.description
+        for query in self._processor.all_queries():
+            for follower in query.followers:
+                if isinstance(follower, FollowedReports):
+                    follower.end(self._broken)  # with a status after which clients try again later
+            query.end_followers(self.failing)
 
     def _pause(self, retry: Retry) -> float:
         """Return the seconds until something is due."""

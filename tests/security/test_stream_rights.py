@@ -385,6 +385,26 @@ def test_a_revoked_client_follows_no_longer(gateway):
     gateway.forget("follower")
 
 
+@pytest.mark.parametrize("rights", [Rights(QUERY), Rights(QUERY, read=frozenset()), Rights(frozenset({"update"}))])
+def test_a_client_whose_permissions_change_follows_no_longer(gateway, rights):
+    name = f"changing-{len(rights.actions)}-{rights.read is None}-{'query' in rights.actions}"
+    with clients_of(gateway.directory) as clients:
+        clients.allow(name, Rights(QUERY, read=frozenset({ROOMS})))
+    gateway.as_client(name).query("q", text_of("q"))
+    with follow(gateway, name) as socket, follow(gateway, "operator") as administrators:
+        assert "following" in json.loads(socket.recv(20))
+        assert "following" in json.loads(administrators.recv(20))
+        with clients_of(gateway.directory) as clients:
+            clients.allow(name, rights)
+        while "report" in (answer := json.loads(socket.recv(20))):
+            pass
+        assert answer["status_code"] == 401
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(20)
+        assert closed.value.rcvd.code == 1008
+        assert "report" in json.loads(administrators.recv(20))
+
+
 async def test_a_subscription_to_a_window_needs_its_stream_and_ends_with_its_client(harness):
     rights = Rights(frozenset({"subscribe"}), read=frozenset({ROOMS}))
     operator, token = await harness.member("operator"), await harness.member("watcher", rights)

@@ -17,7 +17,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import Forbidden, InvalidClient, InvalidRequest, NotFound, NotReady
-from edge.streams.processor import NewElement
+from edge.streams.processor import NewElement, Processor
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
 
@@ -332,6 +332,27 @@ def test_a_query_that_has_failed_cannot_be_followed(service):
     service.wait(120)
     with pytest.raises(InvalidRequest, match="has failed"):
         Followed(service).future.result(20)
+
+
+def test_followers_are_told_when_the_streams_have_stopped(live, monkeypatch):
+    service = Service(live)
+    service.stream("rooms")
+    service.register("q")
+    follower = Followed(service)
+    service.wait(10)
+
+    def broken(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Processor, "advance", broken)
+    service.service.call(lambda _processor, _now: None)
+    with pytest.raises(NotReady):
+        service.wait(0)
+    assert follower.numbers() == [1]
+    error = follower.future.result(20).error
+    assert isinstance(error, NotReady)
+    assert "have stopped: RuntimeError: a fault" in error.description
+    service.close()
 
 
 class BusyGraph:
