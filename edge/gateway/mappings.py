@@ -97,7 +97,7 @@ class Mappings:
         """Process a message that did not arrive over MQTT. Returns the number of its readings."""
         return await asyncio.to_thread(self._take, topic, payload)
 
-    def settable(self, observations: Sequence[str]) -> Mapping[str, object]:
+    def settable(self, observations: Sequence[str]) -> Mapping[str, Mapping[str, object]]:
         """Return how the values of observations can be set, by IRI; see `Setter.describe`. Others are left out."""
         mapper, found = self.files.mapper, {}
         for observation in observations if self._sets_values else ():

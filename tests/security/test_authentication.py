@@ -130,6 +130,12 @@ REQUESTS = [
     ("GET", "/ldes/observations"),
     ("GET", "/ldes/observations/5d0b2c9e71a4-0"),
     ("GET", "/api/settable"),
+    ("GET", "/things"),
+    ("GET", "/things/urn:t"),
+    ("GET", "/properties/urn:t"),
+    ("PUT", "/properties/urn:t"),
+    ("GET", "/search/sparql?query=ASK{}"),
+    ("POST", "/search/sparql"),
     ("GET", "/api/outbox"),
     ("POST", "/api/outbox"),
 ]
@@ -145,10 +151,12 @@ async def test_protected_paths_require_a_token(harness):
 
 async def test_public_paths_are_complete(harness):
     """A new path must be in the lists above, or be meant to be open."""
-    open_paths = {*FILES, "/health", "/api/endpoints", "/api/openapi.json"}
+    open_paths = {*FILES, "/health", "/api/endpoints", "/api/openapi.json", "/.well-known/wot"}
     routes = {route.path for route in _routes(harness)}
     examples = {
         "/timers/t": "/timers/{id:path}",
+        "/things/urn:t": "/things/{id:path}",
+        "/properties/urn:t": "/properties/{observation:path}",
         "/streams/s": "/streams/{id:path}",
         "/queries/q": "/queries/{name:path}",
         "/queries/q/observers": "/queries/{name:path}/observers",

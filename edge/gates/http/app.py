@@ -47,6 +47,7 @@ from edge.gates.http.service_description import GRAPHS, HTML, description, wante
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.streams import StreamResources, Streams
 from edge.gates.http.system_updates import SystemUpdateResources, SystemUpdates
+from edge.gates.http.things import SEARCH, SEARCH_FORMATS, WELL_KNOWN, ThingResources
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
 from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings
@@ -128,7 +129,7 @@ class Views:
     """The clients; None without security."""
     mappings: Callable[[], MappingDocuments | None] = lambda: None
     """The mapping files; None while the gateway starts."""
-    settable: Callable[[Sequence[str]], Mapping[str, object]] = lambda _: {}
+    settable: Callable[[Sequence[str]], Mapping[str, Mapping[str, object]]] = lambda _: {}
     """How the values of observations can be set at their devices, by IRI."""
     rules: Callable[[], RuleDocuments | None] = lambda: None
     """The rules; None while the gateway starts."""
@@ -178,6 +179,9 @@ class Routes:
         )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._profile_slot = asyncio.Semaphore(1)
+        self._things = ThingResources(
+            engine, settings, views.settable, self._access, self._recheck, query_timeout, secured=authority is not None
+        )
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
@@ -218,6 +222,12 @@ class Routes:
                     self._views.streams, self._settings, self._access, self._recheck
                 ).routes()
             ),
+            *(
+                _route(path, "things", self._when_ready(endpoint), methods)
+                for path, endpoint, methods in self._things.routes()
+            ),
+            _route(WELL_KNOWN, "things", self._things.directory, ["GET"]),
+            _route(SEARCH, "query", self._sparql(["query"], preferred=SEARCH_FORMATS), ["GET", "POST"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
         ]
@@ -303,9 +313,17 @@ class Routes:
         return guarded
 
     def _sparql(
-        self, accepted: list[Primitive], *, to_ledger: bool = False, read: _ReadOperation = read_operation
+        self,
+        accepted: list[Primitive],
+        *,
+        to_ledger: bool = False,
+        read: _ReadOperation = read_operation,
+        preferred: str | None = None,
     ) -> _Endpoint:
-        """Return an endpoint for SPARQL operations. With `to_ledger`, updates go to the history, not the graph."""
+        """Return an endpoint for SPARQL operations. With `to_ledger`, updates go to the history, not the graph.
+
+        `preferred`: formats for clients that accept any, as an Accept header.
+        """
 
         async def endpoint(request: Request) -> Response:
             self._check_ready()
@@ -317,7 +335,8 @@ class Routes:
             who = client_of(access, _peer(request))
             if operation.primitive == "update":
                 return await self._update(operation, access, who, to_ledger=to_ledger)
-            return await self._query(operation, access, who, request.headers.get("accept"))
+            accept = request.headers.get("accept", "").strip()
+            return await self._query(operation, access, who, preferred if accept in ("", "*/*") else accept)
 
         return endpoint
 

@@ -128,7 +128,11 @@ class Boundary:
                 headers["Access-Control-Expose-Headers"] = ", ".join(exposed)
 
     def _preflight(self, path: str, headers: Headers) -> Response:
-        others = ", PUT, DELETE" if path.startswith(("/timers/", "/streams/", "/queries/", GRAPH_STORE, INBOX)) else ""
+        others = (
+            ", PUT, DELETE"
+            if path.startswith(("/timers/", "/streams/", "/queries/", "/properties/", GRAPH_STORE, INBOX))
+            else ""
+        )
         if path == GRAPH_STORE:
             others += ", PATCH"
         answer = {
