@@ -143,7 +143,8 @@ async def test_unknown_paths_are_flat_errors(gateway):
 async def test_the_error_for_an_unknown_path_lists_all_paths(gateway):
     async with gateway.http() as http:
         description = (await http.get("/nowhere")).json()["error_description"]
-        assert description.startswith('There is nothing at "/nowhere"; the paths are /, /api/access, /api/backup, ')
+        start = 'There is nothing at "/nowhere"; the paths are /, /.well-known/wot, /api/access, /api/backup, '
+        assert description.startswith(start)
         listed = description.partition("the paths are ")[2].split(", ")
         assert {"/api/openapi.json", "/query", "/timers", "/timers/ID", "/sparql"} < set(listed)
         assert "/app.js" not in listed
