@@ -191,7 +191,7 @@ def test_the_gateway_describes_itself_as_a_directory(home):
     answer = home.http.get("/.well-known/wot").raise_for_status()
     assert answer.headers["content-type"] == "application/td+json"
     found = valid(answer.json())
-    assert found["@type"] == "ThingDirectory"
+    assert (found["@type"], found["id"]) == ("ThingDirectory", f"{home.http.base_url}/.well-known/wot")
     assert found["@context"][-1] == "https://www.w3.org/2022/wot/discovery"
     (form,) = found["properties"]["things"]["forms"]
     listed = httpx.get(found["base"] + form["href"].partition("{")[0], trust_env=False)

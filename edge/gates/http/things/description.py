@@ -56,6 +56,8 @@ class Describer:
         return {
             "@context": [*_CONTEXT, _DISCOVERY],
             "@type": "ThingDirectory",
+            # Clients look up their credentials by the id.
+            "id": f"{self.base}{WELL_KNOWN[1:]}",
             "title": "sepa-edge",
             "description": "A gateway with a SPARQL endpoint, and a directory of the devices in its graph.",
             **self._common(),
