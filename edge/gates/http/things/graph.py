@@ -121,7 +121,7 @@ def read_things(iris: Sequence[str]) -> Callable[[Answer], list[Thing]]:
 
 
 def read_property(iri: str) -> Callable[[Answer], Property | None]:
-    """Return a function that reads an answer to `facts_query` as an observation; None: there is none."""
+    """Return a function that reads an answer to `facts_query` as an observation; None: it is not one."""
 
     def read(answer: Answer) -> Property | None:
         facts = _collected(answer)[0].get(iri, {})
@@ -136,9 +136,7 @@ def _collected(answer: Answer) -> tuple[dict[str, dict[str, list[Term]]], dict[s
     observations: dict[str, dict[str, dict[str, list[Term]]]] = {}
     for number, (iri, observation, key, fact) in enumerate(answer):  # type: ignore[arg-type]  # the rows of a SELECT
         if number >= MOST_ROWS:
-            raise ResultTooLarge(
-                f"The graph has more than {MOST_ROWS:,} facts about these things; ask for fewer of them (limit)"
-            )
+            raise ResultTooLarge(f"The graph has more than {MOST_ROWS:,} facts about this device; query a part of them")
         if observation is None:
             facts = about.setdefault(iri.value, {})
         elif isinstance(observation, ox.NamedNode):

@@ -128,11 +128,11 @@ class ThingResources:
         async with self._slots, self._limited():
             iris = await self._read(request, access, things_query(), read_iris)
             wanted = iris[page.offset : page.offset + page.limit]
-            things = await self._things(request, access, wanted) if wanted else []
+            things, read = await self._fitting(request, access, wanted)
             content = await asyncio.to_thread(self._described, things, access, describer, many=True)
         digest = hashlib.sha256("\n".join(iris).encode()).hexdigest()[:32]
         links = [f'<{THINGS}>; rel="canonical"; etag="{digest}"']
-        following = page.offset + page.limit
+        following = page.offset + read
         if following < len(iris):
             links.append(f'<{THINGS}?offset={following}&limit={page.limit}>; rel="next"')
         paged = page.asked or following < len(iris)
@@ -196,6 +196,20 @@ class ThingResources:
 
     async def _things(self, request: Request, access: Access, iris: Sequence[str]) -> list[Thing]:
         return await self._read(request, access, facts_query(iris), read_things(iris))
+
+    async def _fitting(self, request: Request, access: Access, iris: Sequence[str]) -> tuple[list[Thing], int]:
+        """Return the first things, and how many of the IRIs were read: fewer than all if all are too large together.
+
+        One that is too large alone is left out, so that it does not hide the others.
+        """
+        while iris:
+            try:
+                return await self._things(request, access, iris), len(iris)
+            except ResultTooLarge:
+                if len(iris) == 1:
+                    return [], 1
+                iris = iris[: len(iris) // 2]
+        return [], 0
 
     async def _read(self, request: Request, access: Access, query: str, read: Callable[[Answer], T]) -> T:
         source = client_of(access, _peer(request))
@@ -277,7 +291,7 @@ def _iri(request: Request, name: str) -> str:
         return ox.NamedNode(text).value
     except ValueError:
         raise NotFound(
-            f'The path must end with an IRI, percent-encoded also in its slashes; "{text[:200]}" is none'
+            f'The path must end with an IRI, percent-encoded also in its slashes; "{text[:200]}" is not one'
         ) from None
 
 

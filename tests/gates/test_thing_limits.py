@@ -1,0 +1,81 @@
+"""The work for descriptions of things is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from edge.gates.http.things import graph
+from edge.gates.settings import HttpGateSettings
+
+PREFIX = "PREFIX sosa: <http://www.w3.org/ns/sosa/> "
+
+
+def devices(*names: str, observations: int = 1) -> str:
+    triples = (
+        f"<urn:{name}/{number}> a sosa:Observation ; sosa:madeBySensor <urn:{name}> ."
+        for name in names
+        for number in range(observations)
+    )
+    return f"{PREFIX} INSERT DATA {{ {' '.join(triples)} }}"
+
+
+async def listed(http):
+    """Return the names of all things, part by part."""
+    path, found = "/things", []
+    while path:
+        answer = await http.get(path)
+        assert answer.status_code == 200
+        found += [each["id"].removeprefix("urn:") for each in answer.json()]
+        path = answer.links.get("next", {}).get("url")
+    return found
+
+
+async def test_a_device_with_too_many_observations_does_not_hide_the_others(gateway, monkeypatch):
+    monkeypatch.setattr(graph, "MOST_ROWS", 20)
+    names = [f"n{number}" for number in range(9)]
+    await gateway.update(devices(*names))
+    await gateway.update(devices("big", "n3big", "z", observations=21))
+    async with gateway.http() as http:
+        for name in ("big", "n3big", "z"):
+            answer = await http.get(f"/things/urn:{name}")
+            assert (answer.status_code, answer.json()["error"]) == (413, "result_too_large")
+        assert await listed(http) == names
+
+
+async def test_a_long_response_is_refused_with_the_remedy(serve):
+    async with serve(http=HttpGateSettings(port=0, max_result=1_500)) as gateway, gateway.http() as http:
+        await gateway.update(devices("a", "b", "c"))
+        answer = await http.get("/things")
+        assert (answer.status_code, answer.json()["error"]) == (413, "result_too_large")
+        assert "ask for fewer things (limit)" in answer.json()["error_description"]
+        assert len((await http.get("/things?limit=2")).json()) == 2
+
+
+async def test_reading_ends_after_the_timeout(serve):
+    async with serve(query_timeout=0.000_001) as gateway, gateway.http() as http:
+        await gateway.update(devices("a"))
+        for path in ("/things", "/things/urn:a", "/properties/urn:a/0"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["error"]) == (408, "timeout")
+
+
+async def test_clients_that_disconnect_leave_no_slot_occupied(gateway):
+    await gateway.update(devices("a"))
+
+    async def begin():
+        _, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+        writer.write(b"GET /things HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await writer.drain()
+        writer.transport.abort()
+
+    await asyncio.gather(*(begin() for _ in range(20)))
+    async with gateway.http() as http:
+        assert await listed(http) == ["a"]
+    assert gateway.metric("edge_internal_errors_total") == 0
+
+
+async def test_a_page_of_another_origin_may_set_a_property(serve):
+    async with serve(http=HttpGateSettings(port=0, cors_origins=("*",))) as gateway, gateway.http() as http:
+        asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "PUT"}
+        answer = await http.options("/properties/urn:a", headers=asked)
+        assert "PUT" in answer.headers["access-control-allow-methods"]
