@@ -1,0 +1,39 @@
+"""An unmodified consumer of the Web of Things, node-wot, finds a lamp, reads it and sets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from test_things import LAMP, STATE, Home, thing
+
+from tests.support.node_packages import installed
+from tests.support.waiting import wait_for
+
+CONSUMER = Path(__file__).parent.parent / "clients" / "node-wot"
+
+
+def test_node_wot_finds_reads_and_sets_a_lamp(tmp_path):
+    modules = installed(CONSUMER)
+    home = Home(tmp_path / "home")
+    try:
+        home.report("zigbee2mqtt/kitchen/lamp", STATE)
+        wait_for(lambda: len(home.http.get(thing(LAMP)).json().get("properties", ())) == len(STATE), what="the lamp")
+        command = ["node", str(CONSUMER / "consumer.js"), str(home.http.base_url), LAMP]
+        environment = {**os.environ, "NODE_PATH": str(modules)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        wait_for(lambda: home.told, what="the message")
+    finally:
+        home.close()
+    assert found == {
+        "explored": [LAMP],
+        "search": True,
+        "all": {**STATE, "state": False},
+        "tooBright": "Client error: Bad Request",
+        "readOnly": "ConsumedThing 'kitchen/lamp' did not get suitable form",
+    }
+    assert home.told == [("zigbee2mqtt/kitchen/lamp/set", {"brightness": 77})]
