@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from edge.gates.http.things import graph
+from edge.gates.origins import ANY
 from edge.gates.settings import HttpGateSettings
 
 PREFIX = "PREFIX sosa: <http://www.w3.org/ns/sosa/> "
@@ -79,3 +82,16 @@ async def test_a_page_of_another_origin_may_set_a_property(serve):
         asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "PUT"}
         answer = await http.options("/properties/urn:a", headers=asked)
         assert "PUT" in answer.headers["access-control-allow-methods"]
+
+
+@pytest.mark.parametrize("host", ["a b", "[", 'a"b', "a>b", "x" * 600], ids=ascii)
+async def test_the_address_in_a_description_is_valid_with_any_host(serve, host):
+    async with serve(http=HttpGateSettings(port=0, hosts=(ANY,))) as gateway, gateway.http() as http:
+        await gateway.update(devices("a"))
+        for path in ("/.well-known/wot", "/things/urn:a"):
+            answer = await http.get(path, headers={"Host": host})
+            if answer.status_code == 200:
+                assert answer.json()["base"] == f"{gateway.http_url}/"
+            else:
+                assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    assert gateway.metric("edge_internal_errors_total") == 0

@@ -223,10 +223,10 @@ class Routes:
                 ).routes()
             ),
             *(
-                _route(path, "things", self._when_ready(endpoint), methods)
+                _route(path, "query", self._when_ready(endpoint), methods)
                 for path, endpoint, methods in self._things.routes()
             ),
-            _route(WELL_KNOWN, "things", self._things.directory, ["GET"]),
+            _route(WELL_KNOWN, "api", self._things.directory, ["GET"]),
             _route(SEARCH, "query", self._sparql(["query"], preferred=SEARCH_FORMATS), ["GET", "POST"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
