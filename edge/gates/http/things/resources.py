@@ -125,7 +125,7 @@ class ThingResources:
         access = self._reader(request)
         conditions, media_type = read_conditions(request), _accepted(request, LIST_TYPE, _JSON)
         page, describer = _page(request), self._describer(request)
-        async with self._slots, self._limited():
+        async with self._limited(), self._slots:
             iris = await self._read(request, access, things_query(), read_iris)
             wanted = iris[page.offset : page.offset + page.limit]
             things, read = await self._fitting(request, access, wanted)
@@ -142,7 +142,7 @@ class ThingResources:
         access = self._reader(request)
         conditions, media_type = read_conditions(request), _accepted(request, MEDIA_TYPE, _JSON, LIST_TYPE)
         iri, describer = _iri(request, "id"), self._describer(request)
-        async with self._slots, self._limited():
+        async with self._limited(), self._slots:
             things = await self._things(request, access, [iri])
             if not things:
                 raise _no_thing()
@@ -223,7 +223,7 @@ class ThingResources:
                 yield
         except TimeoutError:
             raise RequestTimeout(
-                f"Reading the graph took longer than {self._timeout:g} s, engine.query_timeout; try again later"
+                f"The response took longer than {self._timeout:g} s, the limit engine.query_timeout; try again later"
             ) from None
 
     def _described(self, things: Sequence[Thing], access: Access, describer: Describer, *, many: bool) -> bytes:
