@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
 from edge.mapping.errors import BadKeyError, nearest, under
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import JsonPath, parse_path
-from edge.mapping.places import DOCUMENTS
+from edge.mapping.model import ReadingSpec
+from edge.mapping.places import DOCUMENTS, PayloadPlace
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import constant
-from edge.mapping.values import KINDS, BadValueError, Converter, literal
+from edge.mapping.values import KINDS, BadValueError, Converter, JsonNumber, literal
 
 _KIND_IRIS: Final = {
     XSD_DECIMAL: "decimal",
@@ -47,6 +49,8 @@ def converter(keys: InheritedKeys, namespaces: dict[str, str], limits: MappingLi
             for name, key in (("scale", "scale"), ("offset", "offset"), ("low", "min"), ("high", "max"))
         },
         decimal_comma=bool(keys.get("decimal_comma")),
+        round=keys.get("round"),  # type: ignore[arg-type]
+        case=keys.get("case"),  # type: ignore[arg-type]
         max_digits=limits.digits,
         max_text=limits.text,
     )
@@ -65,6 +69,19 @@ def factors(keys: InheritedKeys, payload: str) -> tuple[tuple[JsonPath, bool], .
             raise BadKeyError("The reading is scaled; say how a desired value becomes that of the device.", key="set")
         found.append((under(key, parse_path, str(text)), power))
     return tuple(found)
+
+
+def default_value(reading: ReadingSpec, place: PayloadPlace | None) -> object:
+    """Return the raw value for payloads that lack it; None without one. `place`: None if it has faults.
+
+    Raises `BadKeyError`.
+    """
+    default = reading.default
+    if default is None or place is None:
+        return None
+    if place.path is None or place.path.wild:
+        raise BadKeyError("Only the value of a path without wildcards can be missing.", key="default", allowed="path")
+    return JsonNumber(format(default, "f")) if isinstance(default, Decimal) else default
 
 
 def _datatype(namespaces: dict[str, str], word: str) -> tuple[str, str | None]:

@@ -15,6 +15,7 @@ from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
 from edge.mapping.reading import Event, Reading
+from edge.mapping.regexes import group_value, named_groups
 from edge.mapping.rules import CompiledMapping, EventRule, Rule, Terms, TimeRule
 from edge.mapping.senml import SenmlRecord, records
 from edge.mapping.template import CaptureError
@@ -54,6 +55,8 @@ class BoundMapping:
     """Rules for one member of a JSON object, by member name. `CompiledMapping.members` finds the others."""
     required: list[tuple[Rule, JsonPath]] = field(default_factory=list)
     """Rules for values that JSON must have, with their paths."""
+    defaults: list[tuple[BoundRule, JsonPath]] = field(default_factory=list)
+    """Rules with a value for JSON that lacks it, with their paths."""
 
 
 def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> BoundMapping:
@@ -76,6 +79,8 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
             bound.members.setdefault(rule.path.single, []).append(ready)
         if rule.path is not None and rule.required:
             bound.required.append((rule, rule.path))
+        if rule.path is not None and rule.default is not None:
+            bound.defaults.append((ready, rule.path))
     return bound
 
 
@@ -146,6 +151,9 @@ class MessageEvaluation:
         for rule, path in bound.required:
             if not path.leads_somewhere(document):
                 self.out.problem(rule.mapping, rule.what, "the payload has no such value")
+        for ready, path in bound.defaults:
+            if not path.leads_somewhere(document) and ready.rule.applies(self.message):
+                self._json_value(ready, ready.rule.default, document, captures)
 
     def _start(self, path: JsonPath, parent: object) -> object:
         """Return the part of the payload in which a path starts. `parent` contains the value."""
@@ -185,8 +193,8 @@ class MessageEvaluation:
             match = self._search(rule, plain_text(value)) if not isinstance(value, dict | list) else None
             if match is None:
                 return
-            value = _group_value(match)
-            captures = {**captures, **_named(match)}
+            value = group_value(match)
+            captures = {**captures, **named_groups(match)}
             unit_code = match.groupdict().get("unit") or unit_code
         time = None
         if rule.time is not None and rule.time.path is not None:
@@ -265,7 +273,7 @@ class MessageEvaluation:
             time = None
             if rule.time is not None and rule.time.group is not None:
                 time = self._parse_time(rule, rule.time, groups.get(rule.time.group))
-            self._emit(ready, _group_value(match), _named(match), groups.get("unit"), time)
+            self._emit(ready, group_value(match), named_groups(match), groups.get("unit"), time)
 
     def _default_text(self, rule: Rule, text: str) -> str:
         convert = rule.convert
@@ -373,22 +381,6 @@ class MessageEvaluation:
             )
             return fallback
         return unit if isinstance(unit, str) else fallback
-
-
-def _group_value(match: re.Match[str]) -> str | None:
-    groups = match.groupdict()
-    if "value" in groups:
-        return groups["value"]
-    # Without a group "value", the value is the first unnamed group; without unnamed groups, the whole match.
-    unnamed = match.re.groups > len(match.re.groupindex)
-    if not unnamed:
-        return match.group()
-    named = set(match.re.groupindex.values())
-    return next((match.group(index) for index in range(1, match.re.groups + 1) if index not in named), None)
-
-
-def _named(match: re.Match[str]) -> dict[str, str]:
-    return {name: value or "" for name, value in match.groupdict().items()}
 
 
 def _record_names(rule: Rule, record: SenmlRecord) -> dict[str, str] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 
+from edge.mapping.announced import Group, before_ignored, without_taken
 from edge.mapping.evaluate import BoundMapping, BoundRule, MessageEvaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
@@ -17,9 +18,7 @@ from edge.mapping.template import CaptureError
 from edge.mapping.topics import TopicIndex
 from edge.mapping.values import storable
 
-Group = tuple[BoundMapping, ...]
-"""Mappings of equal precedence for one topic."""
-
+_Precedence = tuple[int, tuple[int, ...], bool, bool]
 _LONGEST_TOPIC = 65_535
 _UNMAPPED = Mapped(False)
 
@@ -29,7 +28,8 @@ class Mapper:
 
     Files of the operator (`MappingPack.own`) take precedence over built-in packs, then the most specific topic
     pattern counts. All mappings of the same precedence apply. Less specific ones apply only if the more specific ones
-    do not match the payload (`when`), or have `also`.
+    do not match the payload (`when`), or have `also`. Mappings that devices have announced come last, except that they
+    go before a pack that ignores the topic. Topics on which the gateway itself sends are never theirs.
     """
 
     def __init__(self, packs: Iterable[MappingPack] = (), limits: MappingLimits | None = None) -> None:
@@ -39,17 +39,11 @@ class Mapper:
         self.ports = tuple(port for pack in self.packs for port in pack.ports)
         # Numbered in file order, which decides between mappings of equal precedence.
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
-        order = 0
-        for pack in self.packs:
-            for mapping in pack.mappings:
-                self._index.add(mapping.topic, (order, mapping))
-                order += 1
+        mappings = without_taken(mapping for pack in self.packs for mapping in pack.mappings)
+        for order, mapping in enumerate(mappings):
+            self._index.add(mapping.topic, (order, mapping))
         self._setters = [
-            (mapping.name, rule.setter)
-            for pack in self.packs
-            for mapping in pack.mappings
-            for rule in mapping.rules
-            if rule.setter is not None
+            (mapping, rule.setter) for mapping in mappings for rule in mapping.rules if rule.setter is not None
         ]
         self._routes: dict[str, tuple[Group, ...]] = {}
         self._terms: dict[tuple[object, ...], Terms] = {}
@@ -99,8 +93,10 @@ class Mapper:
         levels = topic.split("/")
         if len(topic) > _LONGEST_TOPIC or not storable(topic):
             return ()
-        groups: dict[tuple[bool, tuple[int, ...], bool, bool], list[tuple[int, BoundMapping]]] = {}
+        groups: dict[_Precedence, list[tuple[int, BoundMapping]]] = {}
         for order, mapping in self._index.find(topic, levels):
+            if mapping.announced and self._sends_on(topic):
+                continue
             captures = mapping.topic.captures(levels)
             if mapping.topic_regex is not None:
                 match = mapping.topic_regex.fullmatch(topic) if len(topic) <= self.limits.regex_text else None
@@ -108,11 +104,12 @@ class Mapper:
                     continue
                 captures.update({name: value or "" for name, value in match.groupdict().items()})
             # Sorts ascending: own files first, then more specific topics, then mappings with `topic_regex`, then those
-            # with conditions.
-            key = (not mapping.own, mapping.topic.specificity, mapping.topic_regex is None, not mapping.when)
+            # with conditions. Announced mappings come last.
+            rank = 2 if mapping.announced else 0 if mapping.own else 1
+            key = (rank, mapping.topic.specificity, mapping.topic_regex is None, not mapping.when)
             groups.setdefault(key, []).append((order, bind(mapping, topic, captures)))
-        routes = tuple(
-            tuple(bound for _, bound in sorted(groups[key], key=lambda each: each[0])) for key in sorted(groups)
+        routes = before_ignored(
+            [tuple(bound for _, bound in sorted(groups[key], key=lambda each: each[0])) for key in sorted(groups)]
         )
         if len(self._routes) >= self.limits.topics:
             self._routes = {}  # replaced as a whole, so that other threads never see it half filled
@@ -155,7 +152,16 @@ class Mapper:
         for actuator in self.actuators:
             if actuator.writes(topic):
                 return actuator.name, actuator.added.topic.text
-        return next(((name, setter.topic.text) for name, setter in self._setters if setter.topic.matches(topic)), None)
+        return next(
+            ((mapping.name, setter.topic.text) for mapping, setter in self._setters if setter.topic.matches(topic)),
+            None,
+        )
+
+    def _sends_on(self, topic: str) -> bool:
+        """Whether an actuator, or a mapping that is not announced, sends messages with this topic."""
+        return any(actuator.writes(topic) for actuator in self.actuators) or any(
+            setter.topic.matches(topic) for mapping, setter in self._setters if not mapping.announced
+        )
 
     def declared(self) -> tuple[Declared, ...]:
         """Return the observations that mappings of a single topic determine completely, in file order."""

@@ -99,6 +99,9 @@ class ReadingKeys(Table):
     values: dict[str, Scalar] | None = Field(
         default=None, description='What texts mean: { "ON" = true, "OFF" = false }.'
     )
+    case: Literal["lower", "upper"] | None = Field(
+        default=None, description="Case to which a text is changed before all other keys."
+    )
     absent: list[str] | None = Field(default=None, description='Texts that mean "no value", such as "nan".')
     scale: Number | None = Field(default=None, description="The value is multiplied by this, exactly.")
     scale_from: str | None = Field(
@@ -109,6 +112,11 @@ class ReadingKeys(Table):
         description="JSON path of an integer in the payload: the value is multiplied by this power of ten.",
     )
     offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
+    round: Annotated[StrictInt, Field(ge=-40, le=40)] | Literal["down"] | None = Field(
+        default=None,
+        description='Decimals to which the value is rounded after scaling (half to even); "down": to a whole number, '
+        "towards zero.",
+    )
     min: Number | None = Field(
         default=None, description="A smaller value (after scaling) is a problem, and no reading."
     )
@@ -163,6 +171,9 @@ class ReadingSpec(ReadingKeys):
     )
     pattern: str | None = Field(default=None, description="Regular expression whose group `value` is the value.")
     required: bool | None = Field(default=None, description="Whether it is a problem when the payload lacks the value.")
+    default: Scalar | None = Field(
+        default=None, description="The value, before its conversion, where the payload does not have the path."
+    )
     when: ConditionSpec | list[ConditionSpec] | None = Field(
         default=None, description="Conditions on the payload; all must hold."
     )

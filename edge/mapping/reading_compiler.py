@@ -8,7 +8,7 @@ from typing import Final
 from edge.mapping.captures import LEVELS, TOPIC
 from edge.mapping.common_parts import CommonParts
 from edge.mapping.conditions import compile_conditions, parted
-from edge.mapping.conversion import converter, factors
+from edge.mapping.conversion import converter, default_value, factors
 from edge.mapping.errors import BadKeyError, FaultsOfTable, under
 from edge.mapping.file_units import FileUnits
 from edge.mapping.inherited_keys import InheritedKeys
@@ -60,6 +60,7 @@ class ReadingCompiler:
         store = attempt(lambda: store_rules(keys.get("store")))
         event = attempt(lambda: event_rule(keys.get("event"), payload))
         when = () if reading is keys.mapping else attempt(lambda: compile_conditions(reading, payload, self._limits))
+        default = attempt(lambda: default_value(reading, place))
         setter = attempt(lambda: self._setter(keys, common, terms, convert))
         if faults.fatal or place is None or convert is None or when is None or not complete:
             return None
@@ -84,6 +85,7 @@ class ReadingCompiler:
             local_captures=common.local_captures,
             factors=scales,
             setter=setter,
+            default=default,
         )
         self._warn(rule, keys, common, faults)
         return rule
@@ -174,4 +176,6 @@ def _is_required(reading: ReadingSpec, place: PayloadPlace, *, only: bool) -> bo
     """
     if reading.required is not None:
         return reading.required
+    if reading.default is not None:
+        return False
     return only and (place.path is None or not place.path.wild)

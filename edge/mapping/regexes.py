@@ -74,3 +74,21 @@ def _class_end(text: str, start: int) -> int:
     while position < len(text) and text[position] != "]":
         position += 2 if text[position] == "\\" else 1
     return position + 1
+
+
+def group_value(match: re.Match[str]) -> str | None:
+    """Return the value that a pattern finds."""
+    groups = match.groupdict()
+    if "value" in groups:
+        return groups["value"]
+    # Without a group "value", the value is the first unnamed group; without unnamed groups, the whole match.
+    unnamed = match.re.groups > len(match.re.groupindex)
+    if not unnamed:
+        return match.group()
+    named = set(match.re.groupindex.values())
+    return next((match.group(index) for index in range(1, match.re.groups + 1) if index not in named), None)
+
+
+def named_groups(match: re.Match[str]) -> dict[str, str]:
+    """Return the named groups; those that are not in the text are empty."""
+    return {name: value or "" for name, value in match.groupdict().items()}

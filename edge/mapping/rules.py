@@ -156,6 +156,8 @@ class Rule:
     """Numbers of the payload by which the value is multiplied; True: the exponent of a power of ten."""
     setter: Setter | None = None
     """Sets the value at its device; None: it cannot be set."""
+    default: object = None
+    """The raw value where the payload lacks it; None: there is none."""
 
     @property
     def always(self) -> bool:
@@ -208,6 +210,8 @@ class CompiledMapping:
     """Selects one of these items; None: all."""
     decode: Decoder | None
     rules: tuple[Rule, ...]
+    announced: bool = False
+    """Whether a device has announced it: files and packs take precedence."""
     members: MemberPaths = field(init=False)
     """Look-up of the rules for members of JSON objects, except those for one member of the document."""
 

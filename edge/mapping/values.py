@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
 
 from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
@@ -60,6 +60,10 @@ class Converter:
     low: Decimal | None = None
     high: Decimal | None = None
     decimal_comma: bool = False
+    round: int | str | None = None
+    """Decimals after scaling, or "down": to a whole number, towards zero."""
+    case: str | None = None
+    """ "lower" or "upper": case of texts."""
     max_digits: int = 64
     max_text: int = 65_536
     _calculated: bool = field(init=False, default=False)
@@ -67,7 +71,7 @@ class Converter:
     """Whether a plain JSON number is the value itself."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_calculated", self.scale is not None or self.offset is not None)
+        object.__setattr__(self, "_calculated", self.calculated or self.round is not None)
         unlimited = self.low is None and self.high is None and not self.absent
         plain = self.kind in ("number", "decimal") and self.datatype is None and self.table is None
         object.__setattr__(self, "_unchanged", plain and unlimited and not self._calculated)
@@ -75,7 +79,7 @@ class Converter:
     @property
     def calculated(self) -> bool:
         """Whether values are scaled."""
-        return self._calculated
+        return self.scale is not None or self.offset is not None
 
     def __call__(self, raw: object) -> tuple[str, str] | None:
         """Return lexical form and datatype IRI; None if the payload has no value. Raises `BadValueError`."""
@@ -86,6 +90,8 @@ class Converter:
             return None
         if isinstance(raw, dict | list):
             raise OtherKindError(f"is {'an object' if isinstance(raw, dict) else 'an array'}, not a value")
+        if self.case is not None and isinstance(raw, str) and not isinstance(raw, JsonNumber):
+            raw = raw.lower() if self.case == "lower" else raw.upper()
         if self.absent and str(raw).strip() in self.absent:
             return None
         if self.table is not None:
@@ -157,6 +163,8 @@ class Converter:
             number = EXACT.multiply(number, self.scale)
         if self.offset is not None:
             number = EXACT.add(number, self.offset)
+        if self.round is not None:
+            number = _rounded(number, self.round)
         if not exponent:
             return format(number, "f"), False
         return f"{_DOUBLE.plus(number):E}", True
@@ -167,6 +175,13 @@ class Converter:
             raise BadValueError(f"{text} is below the minimum {self.low}")
         if self.high is not None and number > self.high:
             raise BadValueError(f"{text} is above the maximum {self.high}")
+
+
+def _rounded(number: Decimal, how: int | str) -> Decimal:
+    places, rounding = (how, ROUND_HALF_EVEN) if isinstance(how, int) else (0, ROUND_DOWN)
+    rounded = number.quantize(Decimal(1).scaleb(-places), rounding, EXACT)
+    # Tens without an exponent; and zero has no sign.
+    return (rounded if places >= 0 else rounded.quantize(Decimal(1), context=EXACT)) or abs(rounded)
 
 
 def payload_factor(raw: object, *, power: bool) -> Decimal | None:

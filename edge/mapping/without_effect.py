@@ -23,7 +23,7 @@ from edge.mapping.values import Converter
 Reasons = Mapping[str, str]
 """Why keys have no effect, by key."""
 
-_ARITHMETIC: Final = ("scale", "offset", "min", "max", "decimal_comma")
+_ARITHMETIC: Final = ("scale", "offset", "min", "max", "round", "decimal_comma")
 _SCALES: Final = ("scale_from", "scale10_from")
 _OF_NUMBERS: Final = ("unit", "unit_from", *_SCALES)
 """Keys that are meant for numbers, but have an effect on other values, too."""
@@ -147,7 +147,9 @@ def _of_values(get: Callable[[str], object], convert: Converter) -> Iterator[tup
     if convert.table is not None or convert.kind in ("boolean", "string"):
         yield from ((key, arithmetic) for key in _ARITHMETIC)
         yield from ((key, scales) for key in _SCALES)
-    elif convert.low is not None and convert.high is not None and convert.low > convert.high:
+    elif convert.kind != "auto":
+        yield "case", f"{_NONE}: a number has no case."
+    if convert.low is not None and convert.high is not None and convert.low > convert.high:
         yield "min", f"No value is between {convert.low} and {convert.high}."
     if textual:
         word = "truth value" if datatypes == {XSD_BOOLEAN} else "text"
