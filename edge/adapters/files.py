@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,9 @@ class MappingFiles:
         self._stopping = threading.Event()
         self._looking = threading.Lock()
         """Held while the files are read: by the watching thread, or by one that has written a file."""
+        self._announced: tuple[MappingPack, ...] = ()
+        self._replacing = threading.Lock()
+        """Held for a moment while the mapper is replaced."""
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
         self.reloads = 0
         """Number of changes since the start."""
@@ -97,30 +100,45 @@ class MappingFiles:
             packs = {known: file.pack for known, file in self._files.items()}
         return self._mapper_of({**packs, path: pack})
 
+    def announce(self, packs: Sequence[MappingPack]) -> None:
+        """Replace the mappings that devices have announced. They apply to the next message; then call `declare`."""
+        with self._replacing:
+            self._announced = tuple(packs)
+            self.mapper = self._mapper()
+
+    def declare(self) -> None:
+        """Report the mapper to `changed`: it has announced mappings. Waits for the engine."""
+        with self._looking:
+            self._report(self.mapper)
+
     def _look(self) -> bool:
         if not self._read():
             return False
-        mapper = self._mapper()
+        announced, mapper = self._announced, self._mapper()
+        self._report(mapper)
+        # After `changed`: the mapper's observations are declared before it maps a message.
+        with self._replacing:
+            self.mapper = mapper if announced is self._announced else self._mapper()
+        self.reloads += 1
+        return True
+
+    def _report(self, mapper: Mapper) -> None:
         try:
             self._changed(mapper)
         except EdgeError as error:  # the engine is not available now; the first value reports the same error
             _log.warning("mappings.not_declared", extra={"reason": error.description})
-        # After `changed`: the mapper's observations are declared before it maps a message.
-        self.mapper = mapper
-        self.reloads += 1
-        return True
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._interval):
             self.look()
 
     def _mapper(self) -> Mapper:
-        return self._mapper_of({path: file.pack for path, file in self._files.items()})
+        return self._mapper_of({path: file.pack for path, file in list(self._files.items())})
 
     def _mapper_of(self, packs: Mapping[Path, MappingPack | None]) -> Mapper:
         # The operator's files come first, so they take precedence over the included packs.
         own = [pack for path in sorted(packs) if (pack := packs[path]) is not None]
-        return Mapper([*own, *self._packs], self.limits)
+        return Mapper([*own, *self._packs, *self._announced], self.limits)
 
     def _read(self) -> bool:
         found = self._stamps()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from paho.mqtt.client import Client, topic_matches_sub
 from paho.mqtt.properties import Properties
@@ -28,6 +29,20 @@ _LOOK = 0.5
 _TICK = timedelta(microseconds=1)
 
 
+class Announcements(Protocol):
+    """Announcements of devices, which become mappings."""
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of their topics."""
+
+    def take(self, topic: str, payload: bytes) -> bool:
+        """Note a message. False: it is not an announcement."""
+
+    def apply(self) -> None:
+        """Apply what was taken to the messages that are mapped next."""
+
+
 class MqttAdapter:
     """One connection to one broker, and the thread that receives, maps and submits its messages.
 
@@ -44,6 +59,7 @@ class MqttAdapter:
         receipts: bytes = b"",
         own: Callable[[str], None] = lambda _: None,
         own_topics: str = "",
+        announcements: Announcements | None = None,
     ) -> None:
         """`receipts`: receipts in the journal. `own`: called with the topics of messages whose topics begin with
         `own_topics`: those of the gateway, which hold no readings. Empty: none.
@@ -52,6 +68,10 @@ class MqttAdapter:
         """
         self._own = own
         self._own_topics = own_topics
+        self._announcements = announcements
+        prefix = "" if announcements is None else announcements.prefix
+        self._set_aside: str | tuple[str, ...] = (own_topics, prefix) if own_topics and prefix else own_topics or prefix
+        """Beginnings of topics whose messages are not mapped, or perhaps not."""
         self._settings = settings
         self._ingest = ingest
         self._client = make_client(settings)
@@ -159,10 +179,10 @@ class MqttAdapter:
 
     def _work(self) -> float:
         """Submit what has arrived. Returns the seconds until the next call is necessary."""
-        pause = self._writer.turn()
+        pause = self._turn()
         if self._held:
             self._take_held()
-            pause = self._writer.turn()
+            pause = self._turn()
         if self._inbox.closed and self._writer.idle:
             self._drained.set()
         if self.connected and not self._forgetting:
@@ -175,6 +195,12 @@ class MqttAdapter:
                     self._look_again = time.monotonic() + _LOOK
                     self._follow_declared_topics()
         return pause
+
+    def _turn(self) -> float:
+        # First: the values of a device come after its announcements, often at once.
+        if self._announcements is not None:
+            self._announcements.apply()
+        return self._writer.turn()
 
     def _begin(self) -> None:
         # Answers to requests of the previous connection will not arrive any more.
@@ -245,11 +271,9 @@ class MqttAdapter:
 
         `confirmed` receives identifier and QoS of a message to be acknowledged at once.
         """
-        if self._own_topics and message.topic.startswith(self._own_topics):
-            # Messages of the gateway itself need no commit.
+        if self._set_aside and message.topic.startswith(self._set_aside) and self._takes_aside(message):
             if message.qos:
                 confirmed.append((message.mid, message.qos))
-            self._own(message.topic)
             return True
         if not message.qos:
             # QoS 0 has no acknowledgement, so the broker cannot be slowed down: the message is dropped.
@@ -274,6 +298,13 @@ class MqttAdapter:
             self._replaying = self._replaying and again
             self._pending[receipt] = message
             return True
+
+    def _takes_aside(self, message: MqttMessage) -> bool:
+        """Take a message that needs no commit: one of the gateway itself, or an announcement."""
+        if self._own_topics and message.topic.startswith(self._own_topics):
+            self._own(message.topic)
+            return True
+        return self._announcements is not None and self._announcements.take(message.topic, message.payload)
 
     # The engine's writer thread, or that of the connection for messages without readings
 

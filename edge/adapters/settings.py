@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -193,6 +194,32 @@ class MappingsSettings(Section):
     def _known_packs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [name for name in value if name not in PACKS]:
             raise ValueError(f'"{unknown[0]}" is not a mapping pack; the packs are {", ".join(PACKS)}')
+        return value
+
+
+class DiscoverySettings(Section):
+    """Devices that announce themselves: Home Assistant MQTT discovery."""
+
+    home_assistant: bool = key(
+        False,
+        "Whether announcements of devices (Home Assistant MQTT discovery) become mappings. Let only trusted clients "
+        "publish them.",
+    )
+    prefix: str = key("homeassistant", "First level of the topics of announcements.")
+    commands: bool = key(True, "Whether clients can set the values of announced entities (edge:desired).")
+    max_entities: int = key(2000, "Announced entities of all devices.", minimum=1, maximum=100_000)
+    max_bytes: int = key(4 * MIB, "Size of all announcements.", unit="bytes", minimum=KIB)
+    max_device_entities: int = key(200, "Announced entities of one device.", minimum=1, maximum=100_000)
+    max_device_bytes: int = key(256 * KIB, "Size of the announcements of one device.", unit="bytes", minimum=KIB)
+    max_announcement: int = key(
+        64 * KIB, "Largest announcement. The gateway ignores and lists larger ones.", unit="bytes", minimum=KIB
+    )
+
+    @field_validator("prefix")
+    @classmethod
+    def _level(cls, value: str) -> str:
+        if not re.fullmatch(r"[^+#$\x00-\x1f/][^+#\x00-\x1f]*(?<!/)", value):
+            raise ValueError("must be a topic without wildcards, and without a slash at its end")
         return value
 
 

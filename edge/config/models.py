@@ -7,6 +7,7 @@ from typing import Literal
 
 from edge.adapters.settings import (
     ActuationSettings,
+    DiscoverySettings,
     HostSettings,
     MappingsSettings,
     MqttSettings,
@@ -114,6 +115,7 @@ class Settings(Section):
     engine: EngineSettings = EngineSettings()
     serial: SerialSettings = SerialSettings()
     mappings: MappingsSettings = MappingsSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()
     automation: AutomationSettings = AutomationSettings()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from edge.adapters import actuation
 from edge.adapters.actuation import Actuation
@@ -26,6 +26,13 @@ from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
 from edge.mapping.serial_ports import SerialPort
 from edge.metrics import Metrics
+
+if TYPE_CHECKING:
+    from edge.discovery.registry import HomeAssistantDiscovery
+
+
+_ANNOUNCEMENTS: Final = "home-assistant.json"
+"""File in the data directory with the announcements of devices."""
 
 
 class SerialPorts(actuation.Ports, Protocol):
@@ -57,7 +64,23 @@ class Mappings:
         except MappingError as error:
             raise StartError(f"mappings.packs: {error}") from error
         self.documents = MappingDocuments(self.files, settings.mappings_dir, settings.data_dir)
+        self.discovery = self._discovery(settings)
         self._changed(self.files.mapper)
+
+    def _discovery(self, settings: Settings) -> HomeAssistantDiscovery | None:
+        if not (settings.discovery.home_assistant and settings.mqtt.enabled):
+            return None
+        # Imported here: without discovery, the gateway saves the memory and start-up time.
+        from edge.discovery.registry import HomeAssistantDiscovery
+
+        return HomeAssistantDiscovery(
+            settings.discovery,
+            self.files.limits,
+            settings.data_dir / _ANNOUNCEMENTS,
+            announce=self.files.announce,
+            declare=self.files.declare,
+            own_topics=(f"{settings.mqtt_gate.root}/",) if settings.serves_mqtt_clients else (),
+        )
 
     def serve(self, ports: SerialPorts) -> None:
         """Attach the serial ports: they follow the files, and commands for them go there. Call before `start`."""
@@ -87,11 +110,16 @@ class Mappings:
         """Follow changes of the files; `stack` stops it."""
         self.files.start()
         stack.push_async_callback(asyncio.to_thread, self.files.stop)
+        if self.discovery is not None:
+            self.discovery.start()
+            stack.push_async_callback(asyncio.to_thread, self.discovery.stop)
 
     async def prove(self) -> None:
         """Raises `StandsStill` if changes of the files are no longer detected."""
         if self.files.watches and not self.files.alive:
             raise StandsStill("its thread has ended")
+        if self.discovery is not None and not self.discovery.alive:
+            raise StandsStill("the thread of announcements has ended")
 
     async def take(self, topic: str, payload: bytes) -> int:
         """Process a message that did not arrive over MQTT. Returns the number of its readings."""
@@ -107,9 +135,10 @@ class Mappings:
         return found
 
     def faults(self) -> list[dict[str, object]]:
-        """Mapping files, actuators and serial ports that cannot be used."""
+        """Mapping files, announcements, actuators and serial ports that cannot be used."""
         ports = [] if self._ports is None else self._ports.faults()
-        return self.files.faults() + self.actuation.faults() + ports
+        announced = [] if self.discovery is None else self.discovery.faults()
+        return self.files.faults() + announced + self.actuation.faults() + ports
 
     def _take(self, topic: str, payload: bytes) -> int:
         arrivals = self.ingest.read(topic, payload, datetime.now(UTC))

@@ -171,7 +171,11 @@ class Mqtt:
         else:
             address = {"broker": broker.own_url, "username": "gateway", "password": broker.own_secret}
         client_id = settings.mqtt.client_id or _client_id(settings.data_dir)
-        return settings.mqtt.model_copy(update={**address, "client_id": client_id})
+        topics = settings.mqtt.topics
+        if settings.discovery.home_assistant:
+            # First: brokers send the retained announcements in this order, before the values that need them.
+            topics = (f"{settings.discovery.prefix}/+/+/config", f"{settings.discovery.prefix}/+/+/+/config", *topics)
+        return settings.mqtt.model_copy(update={**address, "client_id": client_id, "topics": topics})
 
     async def _new_adapter(self) -> MqttAdapter:
         # Read again for each new adapter: the previous one has stored more since the start.
@@ -179,7 +183,12 @@ class Mqtt:
         settings = self._settings
         own_topics = f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else ""
         self.adapter = adapter = MqttAdapter(
-            self._connection, self._mappings.ingest, receipts, self._strays.check, own_topics
+            self._connection,
+            self._mappings.ingest,
+            receipts,
+            self._strays.check,
+            own_topics,
+            self._mappings.discovery,
         )
         adapter.start()
         return adapter

@@ -1,0 +1,285 @@
+"""Compiles entities of announcements with the compiler of mapping files: an announcement becomes a pack of mappings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from edge.discovery.announcement import Announcement, BadAnnouncement, Entity, clean, encoded, is_announcement
+from edge.discovery.device_classes import NUMERIC, PROPERTIES, unit_of
+from edge.discovery.entities import KINDS, Keys, Observed, observed_by
+from edge.discovery.value_template import UnsupportedTemplate, compile_template
+from edge.mapping.compiling import MappingCompiler
+from edge.mapping.errors import FaultsOfTable
+from edge.mapping.file_units import FileUnits
+from edge.mapping.model import MappingSpec, ReadingKeys
+from edge.mapping.rules import CompiledMapping
+from edge.mapping.settings import MappingLimits
+from edge.mapping.terms import NAMESPACES
+
+NAMESPACE: Final = "urn:sepa-edge:discovered:"
+"""Beginning of the IRIs of announced observations and devices."""
+_PLACES: Final = "urn:sepa-edge:place:"
+_LONGEST_TOPIC: Final = 1000
+_VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
+_SERIAL: Final = "serial/"
+"""Topics of commands for serial ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """A topic that tells whether devices are available."""
+
+    topic: str
+    available: str
+    not_available: str
+    template: str
+    device: str
+    """Identifier of a device of which it tells that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """An announcement as mappings."""
+
+    mappings: tuple[CompiledMapping, ...]
+    availability: tuple[Availability, ...]
+    faults: tuple[str, ...]
+    entities: int
+    devices: frozenset[str]
+
+
+class AnnouncementCompiler:
+    """Compiles announcements."""
+
+    def __init__(self, limits: MappingLimits, *, commands: bool, own_topics: tuple[str, ...], prefix: str) -> None:
+        """`commands`: whether values can be set. `own_topics`: beginnings of topics of the gateway itself, which no
+        announcement can name. `prefix`: beginning of the topics of announcements.
+        """
+        self._limits = limits
+        self._commands = commands
+        self._own_topics = own_topics
+        self._prefix = prefix
+
+    def compile(self, announcement: Announcement) -> Compiled:
+        """Compile an announcement. Parts that cannot be used are faults, and the others are used."""
+        faults = [*announcement.faults]
+        mappings: list[CompiledMapping] = []
+        availability: dict[Availability, None] = {}
+        for entity in announcement.entities:
+            for observed in observed_by(entity):
+                mappings += self._mapping(entity, observed, faults)
+            if entity.component in KINDS:
+                availability.update(dict.fromkeys(_availability(entity)))
+        devices = frozenset(entity.device.id or entity.id for entity in announcement.entities)
+        return Compiled(tuple(mappings), tuple(availability), tuple(faults), len(announcement.entities), devices)
+
+    def availability(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:
+        """Compile the mapping of a topic, and return it with its faults. `devices`: those of which it tells."""
+        faults: list[str] = []
+        name = "/".join(encoded(level) if level not in ("", ".", "..") else "-" for level in topic.topic.split("/"))
+        iri = f"{NAMESPACE}available/{name}"
+        keys: Keys = {
+            "observation": iri,
+            "property": f"{PROPERTIES}available",
+            "label": _literal(f"available: {clean(topic.topic)}"),
+            "values": {topic.not_available: False, topic.available: True},
+        }
+        if len(devices) == 1:
+            keys["sensor"] = keys["location"] = f"{NAMESPACE}device/{next(iter(devices))}"
+        try:
+            keys |= self._topic(topic.topic) | _place(topic.template)
+        except (BadAnnouncement, UnsupportedTemplate) as error:
+            return None, [f"availability: {error}"]
+        found = self._compiled(keys, f"available/{topic.topic}", faults)
+        return found, faults
+
+    def _mapping(self, entity: Entity, observed: Observed, faults: list[str]) -> Iterator[CompiledMapping]:
+        what = "/".join(filter(None, (entity.component, entity.name or entity.id, observed.part)))
+        try:
+            keys = {**observed.keys, **self._topic(observed.topic), **_described(entity, observed)}
+            if observed.path:
+                keys["path"] = "".join(f'["{name}"]' for name in observed.path)
+            else:
+                keys |= _place(observed.template)
+            keys |= _measured(entity, observed, keys, what, faults)
+        except (BadAnnouncement, UnsupportedTemplate) as error:
+            faults.append(f"{what}: {error}")
+            return
+        if "path" in keys:
+            keys["required"] = False
+        if self._commands and observed.command is not None:
+            try:
+                keys["set"] = self._setter(observed.command, keys)
+            except BadAnnouncement as error:
+                faults.append(f"{what}: it cannot be set: {error}")
+        found = self._compiled(keys, what, faults)
+        if found is not None:
+            yield found
+
+    def _topic(self, topic: str) -> Keys:
+        """Return the key of a topic. Raises `BadAnnouncement`."""
+        self._check(topic)
+        levels = topic.split("/")
+        if "#" in topic or levels[-1] == "+" or any("+" in level and level != "+" for level in levels):
+            raise BadAnnouncement(f'the topic "{clean(topic)}" stands for too many topics')
+        return {"topic": _literal(topic)}
+
+    def _check(self, topic: str) -> None:
+        if (
+            len(topic) > _LONGEST_TOPIC
+            or topic.startswith(("$", *self._own_topics))
+            or clean(topic, len(topic)) != topic
+        ):
+            raise BadAnnouncement(f'the topic "{clean(topic)}" cannot be announced')
+
+    def _setter(self, command: Keys, keys: Keys) -> Keys:
+        """Return the key `set`. Raises `BadAnnouncement`."""
+        setter = {key: value for key, value in command.items() if key != "template"}
+        topic = setter["topic"]
+        self._check(topic)
+        wild = "+" in topic or "#" in topic
+        if wild or topic.startswith(_SERIAL) or is_announcement(topic, self._prefix):
+            raise BadAnnouncement(f'the topic "{clean(topic)}" is not one of commands')
+        setter["topic"] = _literal(topic)
+        if {"scale", "offset"} & keys.keys():
+            raise BadAnnouncement("its value is converted by the template")
+        template = command.get("template")
+        if template is not None:
+            setter["payload"] = _command_payload(template)
+        return setter
+
+    def _compiled(self, keys: Mapping[str, Any], name: str, faults: list[str]) -> CompiledMapping | None:
+        """Compile a mapping as one of a file."""
+        found = FaultsOfTable()
+        try:
+            spec = MappingSpec.model_validate({**keys, "name": clean(name)})
+        except ValidationError as error:
+            details = error.errors(include_input=False, include_url=False)
+            faults.extend(f"{name}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:3])
+            return None
+        units = FileUnits({}, NAMESPACES, strict=True, faults=found)
+        compiler = MappingCompiler("discovery", NAMESPACES, units, ReadingKeys(), own=False, limits=self._limits)
+        mapping = compiler.compile(spec, found)
+        faults.extend(f"{name}: {clean(str(error.fault))}" for error in found.found if not error.warning)
+        return None if mapping is None else replace(mapping, announced=True)
+
+
+def _literal(text: str) -> str:
+    """Return a text without captures for the mapping language."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _place(template: str) -> Keys:
+    """Return the keys for a template. Raises `UnsupportedTemplate`."""
+    if not template.strip():
+        return {}
+    try:
+        return compile_template(template).keys()
+    except UnsupportedTemplate as error:
+        raise UnsupportedTemplate(f'the template "{clean(template)}" is not supported: {error}') from None
+
+
+def _described(entity: Entity, observed: Observed) -> Keys:
+    """Return the terms of a value."""
+    device = entity.device
+    name = _without(entity.name, device.name)
+    words = observed.part.replace("_", " ")
+    own = f"{words} of {name}" if words and name else name or words
+    label = f"{own} of {device.name}" if own and device.name else own or device.name or entity.id
+    keys: Keys = {
+        "observation": f"{NAMESPACE}{encoded(entity.component)}/{entity.id}"
+        + (f"/{observed.part}" if observed.part else ""),
+        "property": PROPERTIES + _property(observed.part or entity.text("device_class") or name or entity.component),
+        "label": _literal(label),
+        "comment": _literal(device.about) or None,
+    }
+    if device.id:
+        keys["sensor"] = f"{NAMESPACE}device/{device.id}"
+    place = device.area or device.name
+    if place:
+        keys["location"] = _PLACES + quote(place, safe=":")
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _without(name: str, device: str) -> str:
+    """Return the name of an entity without that of its device, with which many firmwares begin it."""
+    rest = name.removeprefix(device)
+    return name if rest[:1].isalnum() and device else rest.strip(" -_:")
+
+
+def _property(words: str) -> str:
+    known = NUMERIC.get(words)
+    if known is not None:
+        return known.property
+    return quote(re.sub(r"\W+", "_", words.lower()).strip("_") or "state", safe=":")
+
+
+def _measured(entity: Entity, observed: Observed, keys: Keys, what: str, faults: list[str]) -> Keys:
+    """Return unit and property of a number, and its scale if QUDT lacks the unit."""
+    kind = NUMERIC.get(observed.device_class)
+    unit = observed.unit
+    found: Keys = {}
+    if kind is not None and unit is None and len(kind.units) == 1 and keys.get("datatype") is None:
+        unit = kind.units[0]  # Home Assistant allows no other
+    measures = observed.part in ("", "current_temperature", "current_humidity")
+    if kind is not None and measures and keys.get("values") is None:
+        # A unit of another class, such as kWh of a power, shows that the class is wrong.
+        if unit is None or unit in kind.units or not kind.units or unit_of(unit, "") is None:
+            found["property"] = PROPERTIES + kind.property
+        else:
+            found["property"] = PROPERTIES + _property(entity.name or entity.component)
+            faults.append(f'{what}: the unit "{clean(unit)}" is not one of the class "{observed.device_class}"')
+    if unit is None:
+        return found
+    scaled = unit_of(unit, observed.device_class)
+    if scaled is None:
+        faults.append(f'{what}: the unit "{clean(unit)}" is not known, so its values have none')
+        return found
+    found["unit"] = scaled.iri
+    factor = Decimal(scaled.scale)
+    if factor != 1:
+        found["scale"] = keys.get("scale", Decimal(1)) * factor
+        if "offset" in keys:
+            found["offset"] = keys["offset"] * factor
+    return found
+
+
+def _command_payload(template: str) -> str:
+    """Return the payload for a command template: a text with `{{ value }}`. Raises `BadAnnouncement`."""
+    parts = _VALUE.split(template)
+    if (
+        len(parts) == 1
+        or len(template) > _LONGEST_TOPIC
+        or any(re.search(r"\{\{|\}\}|\{%|\{#", part) for part in parts)
+    ):
+        raise BadAnnouncement(f'the command template "{clean(template)}" is not supported')
+    return "{value}".join(map(_literal, parts))
+
+
+def _availability(entity: Entity) -> Iterator[Availability]:
+    """Yield the topics that tell whether an entity is available."""
+    device = entity.device.id
+    several = entity.config.get("availability")
+    for each in several if isinstance(several, list) else ():
+        one = replace(entity, config=each)
+        if one.topic("topic"):
+            yield _of_topic(one, "topic", "value_template", device)
+    if entity.topic("availability_topic"):
+        yield _of_topic(entity, "availability_topic", "availability_template", device)
+
+
+def _of_topic(entity: Entity, topic: str, template: str, device: str) -> Availability:
+    return Availability(
+        entity.topic(topic),
+        entity.text("payload_available", "online"),
+        entity.text("payload_not_available", "offline"),
+        entity.text(template),
+        device,
+    )

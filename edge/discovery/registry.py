@@ -1,0 +1,340 @@
+"""Announcements of devices over MQTT, and the mappings that they become. Stored, so that they apply after a restart."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from edge import durable
+from edge.discovery.announcement import BadAnnouncement, clean, is_announcement, read_announcement
+from edge.discovery.mappings import AnnouncementCompiler, Availability, Compiled
+from edge.mapping.pack import MappingPack
+from edge.mapping.rules import CompiledMapping
+from edge.mapping.settings import MappingLimits
+
+_log = logging.getLogger(__name__)
+
+_NAME: Final = "discovery"
+_SHARE: Final = 0.2
+"""Share of the time that the connection may spend on announcements, after a burst of `_BURST` seconds."""
+_BURST: Final = 5.0
+_PAUSE: Final = 0.2
+"""Seconds in which changes are collected before observations are declared and announcements stored."""
+_MOST_WAITING: Final = 256
+"""Announcements that wait. A device that announces without end loses the oldest ones."""
+_SHOWN: Final = 3
+"""Faults of an announcement that are logged and listed."""
+_MOST_REFUSED: Final = 100
+"""Refused announcements that are listed."""
+
+
+class Limits(Protocol):
+    """Settings of discovery."""
+
+    @property
+    def prefix(self) -> str:
+        """First level of the topics of announcements."""
+
+    @property
+    def commands(self) -> bool:
+        """Whether values of announced entities can be set."""
+
+    @property
+    def max_announcement(self) -> int:
+        """Bytes of an announcement."""
+
+    @property
+    def max_entities(self) -> int:
+        """Entities of all devices."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of all announcements."""
+
+    @property
+    def max_device_entities(self) -> int:
+        """Entities of one device."""
+
+    @property
+    def max_device_bytes(self) -> int:
+        """Bytes of the announcements of one device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    text: str
+    size: int
+    """Bytes."""
+    compiled: Compiled
+
+
+class HomeAssistantDiscovery:
+    """Announcements by their topics. `take` and `apply` belong to the thread of the connection, which they do not
+    block: another thread declares observations and stores the announcements.
+    """
+
+    def __init__(
+        self,
+        settings: Limits,
+        limits: MappingLimits,
+        file: Path,
+        *,
+        announce: Callable[[Sequence[MappingPack]], None],
+        declare: Callable[[], None],
+        own_topics: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`announce` receives the mappings, which apply to the next message; `declare` adds their observations to the
+        graph, and may block. `own_topics`: beginnings of topics of the gateway.
+        """
+        self.prefix = f"{settings.prefix}/"
+        self._settings = settings
+        self._file = file
+        self._announce = announce
+        self._declare = declare
+        self._clock = clock
+        self._compiler = AnnouncementCompiler(
+            limits, commands=settings.commands, own_topics=own_topics, prefix=self.prefix
+        )
+        self._lock = threading.Lock()
+        """Guards all attributes below, except that `take` adds to `_pending` without it."""
+        self._pending: deque[tuple[str, bytes]] = deque(maxlen=_MOST_WAITING)
+        self._stored: dict[str, _Stored] = {}
+        self._faults: dict[str, tuple[str, ...]] = {}
+        self._conflicts: dict[str, tuple[str, ...]] = {}
+        self._availability: dict[tuple[Availability, frozenset[str]], tuple[CompiledMapping | None, list[str]]] = {}
+        self._budget = _BURST
+        self._budgeted = clock()
+        self._unstored = False
+        """Whether announcements have changed since they were stored."""
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="edge-discovery", daemon=True)
+        self._restore()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def entities(self) -> int:
+        """Announced entities."""
+        return sum(each.compiled.entities for each in list(self._stored.values()))
+
+    def start(self) -> None:
+        """Start the thread that declares and stores."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Store what has changed, and stop."""
+        self._stopping.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def faults(self) -> list[dict[str, object]]:
+        """Announcements, or parts of them, that cannot be used: `file` (the topic), `reason`."""
+        with self._lock:
+            found = [*self._faults.items(), *self._conflicts.items()]
+        return [
+            {"file": topic, "reason": reason, "previous_version_applies": False}
+            for topic, reasons in found
+            for reason in reasons
+        ]
+
+    def take(self, topic: str, payload: bytes) -> bool:
+        """Note a message. False: it is not an announcement."""
+        if not is_announcement(topic, self.prefix):
+            return False
+        # Of a payload that is too long, its length is enough for the fault.
+        self._pending.append((topic, payload[: self._settings.max_announcement + 1]))
+        return True
+
+    def apply(self) -> None:
+        """Apply what was taken: the mappings are those of the next message."""
+        if not self._pending:
+            return
+        with self._lock:
+            began = self._clock()
+            self._budget = min(_BURST, self._budget + _SHARE * (began - self._budgeted))
+            self._budgeted = began
+            # A device that announces without end must not stop the readings of others.
+            if self._budget > 0:
+                self._apply_pending()
+                self._budget -= self._clock() - began
+            if self._pending:
+                self._changed.set()
+
+    def _apply_pending(self) -> None:
+        changed = False
+        for _ in range(len(self._pending)):
+            topic, payload = self._pending.popleft()
+            changed |= self._put(topic, payload)
+        if changed:
+            self._announce([self._pack()])
+            self._unstored = True
+            self._changed.set()
+
+    def _put(self, topic: str, payload: bytes) -> bool:
+        """Add, replace or remove an announcement. Returns whether mappings have changed."""
+        known = self._stored.get(topic)
+        if not payload:
+            self._faults.pop(topic, None)
+            return self._stored.pop(topic, None) is not None
+        if known is not None and known.text.encode() == payload:
+            return False
+        try:
+            found = self._read(topic, payload)
+        except BadAnnouncement as error:
+            self._report(topic, (str(error),))
+            return self._stored.pop(topic, None) is not None
+        self._stored[topic] = found
+        self._report(topic, found.compiled.faults)
+        return True
+
+    def _read(self, topic: str, payload: bytes) -> _Stored:
+        limits = self._settings
+        if len(payload) > limits.max_announcement:
+            raise BadAnnouncement(f"it has more than {limits.max_announcement} bytes (discovery.max_announcement)")
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            raise BadAnnouncement("the payload is not UTF-8 text") from None
+        announcement = read_announcement(topic, self.prefix, text)
+        if len(announcement.entities) > limits.max_device_entities:
+            raise BadAnnouncement(
+                _too_many("the device", "entities", limits.max_device_entities, "max_device_entities")
+            )
+        try:
+            compiled = self._compiler.compile(announcement)
+        except Exception as error:
+            # A defect must not end the thread of the connection, and this announcement comes again.
+            _log.exception("discovery.failed", extra={"topic": topic})
+            raise BadAnnouncement(f"it cannot be read: {type(error).__name__}") from error
+        self._check_limits(topic, compiled, len(payload))
+        return _Stored(text, len(payload), compiled)
+
+    def _check_limits(self, topic: str, new: Compiled, size: int) -> None:
+        """Raise `BadAnnouncement` if the limits do not allow one more announcement."""
+        limits = self._settings
+        entities, total, of_device, bytes_of_device = new.entities, size, new.entities, size
+        for other, stored in self._stored.items():
+            if other == topic:
+                continue
+            entities += stored.compiled.entities
+            total += stored.size
+            if stored.compiled.devices & new.devices:
+                of_device += stored.compiled.entities
+                bytes_of_device += stored.size
+        for who, what, found, name in (
+            ("the device", "entities", of_device, "max_device_entities"),
+            ("the device", "bytes", bytes_of_device, "max_device_bytes"),
+            ("all devices", "entities", entities, "max_entities"),
+            ("all devices", "bytes", total, "max_bytes"),
+        ):
+            limit = getattr(limits, name)
+            if found > limit:
+                raise BadAnnouncement(_too_many(who, what, limit, name))
+
+    def _report(self, topic: str, faults: Sequence[str]) -> None:
+        """List the faults of an announcement, and log them if they are new."""
+        shown = tuple(faults[:_SHOWN])
+        if len(faults) > _SHOWN:
+            shown += (f"{len(faults) - _SHOWN} further problems",)
+        if not shown:
+            self._faults.pop(topic, None)
+        elif self._faults.get(topic) != shown:
+            self._faults[topic] = shown
+            _log.warning("discovery.unusable", extra={"topic": clean(topic), "reason": "; ".join(shown)})
+            refused = [each for each in self._faults if each not in self._stored]
+            if len(refused) > _MOST_REFUSED:
+                self._faults.pop(refused[0])
+
+    def _pack(self) -> MappingPack:
+        """Return all mappings. Of several for one observation, the first applies."""
+        owners: dict[str, str] = {}
+        mappings: list[CompiledMapping] = []
+        conflicts: dict[str, tuple[str, ...]] = {}
+        topics: dict[Availability, set[str]] = {}
+        for topic, stored in self._stored.items():
+            for mapping in stored.compiled.mappings:
+                observation = _observation(mapping)
+                if observation not in owners:
+                    owners[observation] = topic
+                    mappings.append(mapping)
+                else:
+                    conflicts[topic] = (f"{owners[observation]} has announced {observation} before",)
+            for each in stored.compiled.availability:
+                topics.setdefault(replace(each, device=""), set()).add(each.device)
+        available: Counter[str] = Counter()
+        for each, devices in topics.items():
+            available[each.topic] += 1
+            if available[each.topic] == 1:
+                mappings += self._available(each, frozenset(devices - {""}))
+        self._conflicts = conflicts
+        return MappingPack(_NAME, tuple(mappings), own=False)
+
+    def _available(self, topic: Availability, devices: frozenset[str]) -> list[CompiledMapping]:
+        key = (topic, devices if len(devices) == 1 else frozenset())
+        if key not in self._availability:
+            if len(self._availability) >= 2 * self._settings.max_entities:
+                self._availability.clear()
+            self._availability[key] = self._compiler.availability(topic, key[1])
+            for fault in self._availability[key][1]:
+                _log.warning("discovery.unusable", extra={"topic": clean(topic.topic), "reason": fault})
+        mapping = self._availability[key][0]
+        return [] if mapping is None else [mapping]
+
+    # The thread that declares and stores
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._changed.wait()
+            self._stopping.wait(_PAUSE)
+            self._changed.clear()
+            self.apply()  # what was left over by a burst
+            if self._unstored:
+                self._unstored = False
+                self._declare()
+                self._store()
+
+    def _store(self) -> None:
+        with self._lock:
+            announcements = {topic: stored.text for topic, stored in self._stored.items()}
+        content = json.dumps({"announcements": announcements}, ensure_ascii=False).encode()
+        try:
+            durable.write(self._file, content)
+        except OSError as error:
+            _log.error("discovery.not_stored", extra={"file": str(self._file), "reason": str(error)})
+
+    def _restore(self) -> None:
+        try:
+            document = json.loads(self._file.read_bytes())
+            announcements = document["announcements"].items()
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+            _log.error("discovery.unreadable", extra={"file": str(self._file), "reason": str(error)})
+            return
+        for topic, text in announcements:
+            if isinstance(text, str) and is_announcement(topic, self.prefix):
+                self._put(topic, text.encode())
+        if self._stored:
+            self._announce([self._pack()])
+
+
+def _observation(mapping: CompiledMapping) -> str:
+    terms = mapping.rules[0].terms
+    return (terms.observation.constant or "") if terms is not None else ""
+
+
+def _too_many(who: str, what: str, limit: int, name: str) -> str:
+    return f"{who} would have more than {limit} {what} (discovery.{name})"
