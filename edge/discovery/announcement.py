@@ -27,6 +27,10 @@ _SHARED: Final = (
     *("payload_not_available", "command_topic", "state_topic", "qos", "encoding"),
 )
 """Options of a device that its entities inherit."""
+LONGEST_TOPIC: Final = 1000
+"""Characters of a topic that can be announced."""
+_MOST_TOPICS: Final = 8
+"""Availability topics of an entity that are read."""
 _LONGEST: Final = 200
 """Characters of a name or identifier."""
 _UNSTORABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u2028\u2029]+")
@@ -155,16 +159,18 @@ def _expanded(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options in full words, with the base topic filled in."""
     config = {ABBREVIATIONS.get(key, key): value for key, value in given.items()}
     base = config.get(_BASE)
-    several = config.get("availability")
-    if isinstance(several, list | dict):
-        items = several if isinstance(several, list) else [several]
-        config["availability"] = [
-            {ABBREVIATIONS.get(key, key): value for key, value in each.items()}
-            for each in items
-            if isinstance(each, dict)
-        ]
-    if isinstance(base, str):
-        for table in (config, *config.get("availability", ())):
+    several = config.pop("availability", None)
+    items: list[Any] = several if isinstance(several, list) else [several]
+    topics = [
+        {ABBREVIATIONS.get(key, key): value for key, value in each.items()}
+        for each in items[:_MOST_TOPICS]
+        if isinstance(each, dict)
+    ]
+    if topics:
+        config["availability"] = topics
+    # A long one would be copied to each topic.
+    if isinstance(base, str) and len(base) <= LONGEST_TOPIC:
+        for table in (config, *topics):
             for key, value in table.items():
                 if key.endswith("topic") and isinstance(value, str):
                     table[key] = _with_base(value, base)

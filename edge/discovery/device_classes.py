@@ -211,6 +211,7 @@ _NAMES: Final = {
 """Names in QUDT 2 of units that are no unit code of the mapping language. Gallons and ounces are those of the US."""
 
 _SCALED: Final = {
+    "m³/s": ScaledUnit(f"{QUDT_1_1}CubicMeterPerSecond"),
     "mWh": ScaledUnit(f"{QUDT_1_1}Watthour", "0.001"),
     "Mcal": ScaledUnit(f"{QUDT_2}KiloCAL_TH", "1000"),
     "Gcal": ScaledUnit(f"{QUDT_2}KiloCAL_TH", "1000000"),
@@ -228,7 +229,7 @@ _SCALED: Final = {
     "ZiB": ScaledUnit(f"{QUDT_2}ExbiBYTE", "1024"),
     "YiB": ScaledUnit(f"{QUDT_2}ExbiBYTE", "1048576"),
 }
-"""Units that QUDT lacks, as another unit."""
+"""Units that QUDT lacks, as another unit, and one of QUDT 1.1 that is no unit code."""
 
 WITHOUT_UNIT: Final = frozenset({"mi/kWh", "km/kWh"})
 """Units of Home Assistant that no unit of QUDT expresses: distance per energy."""

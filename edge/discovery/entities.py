@@ -89,10 +89,15 @@ def _on_off(entity: Entity, on: str = "payload_on", off: str = "payload_off") ->
     return {"true": entity.text(on, "ON"), "false": entity.text(off, "OFF")}
 
 
+def _unit(entity: Entity) -> str | None:
+    """Return the unit of an entity. Some firmwares send a blank where there is none."""
+    unit = entity.config.get("unit_of_measurement")
+    return unit.strip() or None if isinstance(unit, str) else None
+
+
 def _sensor(entity: Entity) -> Iterator[Observed]:
     kind = entity.text("device_class")
-    unit = entity.config.get("unit_of_measurement")
-    unit = unit if isinstance(unit, str) else None
+    unit = _unit(entity)
     numeric = kind in NUMERIC or bool(unit) or entity.text("state_class") != ""
     keys: Keys
     if numeric and kind not in TEXTUAL:
@@ -154,7 +159,6 @@ def _json_light(entity: Entity) -> Iterator[Observed]:
 
 
 def _number(entity: Entity) -> Iterator[Observed]:
-    unit = entity.config.get("unit_of_measurement")
     bounds = {
         "min": _or(entity.number("min"), Decimal(1)),
         "max": _or(entity.number("max"), Decimal(100)),
@@ -163,7 +167,7 @@ def _number(entity: Entity) -> Iterator[Observed]:
     yield _with(
         _state(entity),
         keys={"absent": _NO_NUMBER},
-        unit=unit if isinstance(unit, str) else None,
+        unit=_unit(entity),
         device_class=entity.text("device_class"),
         command=_command(entity, **bounds),
     )

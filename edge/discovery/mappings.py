@@ -11,7 +11,15 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from edge.discovery.announcement import Announcement, BadAnnouncement, Entity, clean, encoded, is_announcement
+from edge.discovery.announcement import (
+    LONGEST_TOPIC,
+    Announcement,
+    BadAnnouncement,
+    Entity,
+    clean,
+    encoded,
+    is_announcement,
+)
 from edge.discovery.device_classes import NUMERIC, PROPERTIES, unit_of
 from edge.discovery.entities import KINDS, Keys, Observed, observed_by
 from edge.discovery.value_template import UnsupportedTemplate, compile_template
@@ -26,7 +34,6 @@ from edge.mapping.terms import NAMESPACES
 NAMESPACE: Final = "urn:sepa-edge:discovered:"
 """Beginning of the IRIs of announced observations and devices."""
 _PLACES: Final = "urn:sepa-edge:place:"
-_LONGEST_TOPIC: Final = 1000
 _VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
 _SERIAL: Final = "serial/"
 """Topics of commands for serial ports."""
@@ -51,6 +58,9 @@ class Compiled:
     mappings: tuple[CompiledMapping, ...]
     availability: tuple[Availability, ...]
     faults: tuple[str, ...]
+    """Parts that cannot be used."""
+    notes: tuple[str, ...]
+    """Doubtful parts that are used, such as values without their unknown unit."""
     entities: int
     devices: frozenset[str]
 
@@ -70,15 +80,18 @@ class AnnouncementCompiler:
     def compile(self, announcement: Announcement) -> Compiled:
         """Compile an announcement. Parts that cannot be used are faults, and the others are used."""
         faults = [*announcement.faults]
+        notes: dict[str, None] = {}
         mappings: list[CompiledMapping] = []
         availability: dict[Availability, None] = {}
         for entity in announcement.entities:
             for observed in observed_by(entity):
-                mappings += self._mapping(entity, observed, faults)
+                mappings += self._mapping(entity, observed, faults, notes)
             if entity.component in KINDS:
                 availability.update(dict.fromkeys(_availability(entity)))
         devices = frozenset(entity.device.id or entity.id for entity in announcement.entities)
-        return Compiled(tuple(mappings), tuple(availability), tuple(faults), len(announcement.entities), devices)
+        return Compiled(
+            tuple(mappings), tuple(availability), tuple(faults), tuple(notes), len(announcement.entities), devices
+        )
 
     def availability(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:
         """Compile the mapping of a topic, and return it with its faults. `devices`: those of which it tells."""
@@ -100,7 +113,9 @@ class AnnouncementCompiler:
         found = self._compiled(keys, f"available/{topic.topic}", faults)
         return found, faults
 
-    def _mapping(self, entity: Entity, observed: Observed, faults: list[str]) -> Iterator[CompiledMapping]:
+    def _mapping(
+        self, entity: Entity, observed: Observed, faults: list[str], notes: dict[str, None]
+    ) -> Iterator[CompiledMapping]:
         what = "/".join(filter(None, (entity.component, entity.name or entity.id, observed.part)))
         try:
             keys = {**observed.keys, **self._topic(observed.topic), **_described(entity, observed)}
@@ -108,7 +123,7 @@ class AnnouncementCompiler:
                 keys["path"] = "".join(f'["{name}"]' for name in observed.path)
             else:
                 keys |= _place(observed.template)
-            keys |= _measured(entity, observed, keys, what, faults)
+            keys |= _measured(entity, observed, keys, notes)
         except (BadAnnouncement, UnsupportedTemplate) as error:
             faults.append(f"{what}: {error}")
             return
@@ -133,7 +148,7 @@ class AnnouncementCompiler:
 
     def _check(self, topic: str) -> None:
         if (
-            len(topic) > _LONGEST_TOPIC
+            len(topic) > LONGEST_TOPIC
             or topic.startswith(("$", *self._own_topics))
             or clean(topic, len(topic)) != topic
         ):
@@ -221,7 +236,7 @@ def _property(words: str) -> str:
     return quote(re.sub(r"\W+", "_", words.lower()).strip("_") or "state", safe=":")
 
 
-def _measured(entity: Entity, observed: Observed, keys: Keys, what: str, faults: list[str]) -> Keys:
+def _measured(entity: Entity, observed: Observed, keys: Keys, notes: dict[str, None]) -> Keys:
     """Return unit and property of a number, and its scale if QUDT lacks the unit."""
     kind = NUMERIC.get(observed.device_class)
     unit = observed.unit
@@ -235,12 +250,12 @@ def _measured(entity: Entity, observed: Observed, keys: Keys, what: str, faults:
             found["property"] = PROPERTIES + kind.property
         else:
             found["property"] = PROPERTIES + _property(entity.name or entity.component)
-            faults.append(f'{what}: the unit "{clean(unit)}" is not one of the class "{observed.device_class}"')
+            notes[f'the unit "{clean(unit)}" is not one of the class "{observed.device_class}"'] = None
     if unit is None:
         return found
     scaled = unit_of(unit, observed.device_class)
     if scaled is None:
-        faults.append(f'{what}: the unit "{clean(unit)}" is not known, so its values have none')
+        notes[f'the unit "{clean(unit)}" is not known, so its values have none'] = None
         return found
     found["unit"] = scaled.iri
     factor = Decimal(scaled.scale)
@@ -254,11 +269,7 @@ def _measured(entity: Entity, observed: Observed, keys: Keys, what: str, faults:
 def _command_payload(template: str) -> str:
     """Return the payload for a command template: a text with `{{ value }}`. Raises `BadAnnouncement`."""
     parts = _VALUE.split(template)
-    if (
-        len(parts) == 1
-        or len(template) > _LONGEST_TOPIC
-        or any(re.search(r"\{\{|\}\}|\{%|\{#", part) for part in parts)
-    ):
+    if len(parts) == 1 or len(template) > LONGEST_TOPIC or any(re.search(r"\{[{%#]", part) for part in parts):
         raise BadAnnouncement(f'the command template "{clean(template)}" is not supported')
     return "{value}".join(map(_literal, parts))
 

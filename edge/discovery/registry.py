@@ -27,10 +27,10 @@ _SHARE: Final = 0.2
 _BURST: Final = 5.0
 _PAUSE: Final = 0.2
 """Seconds in which changes are collected before observations are declared and announcements stored."""
-_MOST_WAITING: Final = 256
-"""Announcements that wait. A device that announces without end loses the oldest ones."""
 _SHOWN: Final = 3
 """Faults of an announcement that are logged and listed."""
+_MOST_NOTED: Final = 200
+"""Kinds of doubtful parts that are logged, each once."""
 _MOST_REFUSED: Final = 100
 """Refused announcements that are listed."""
 
@@ -104,12 +104,17 @@ class HomeAssistantDiscovery:
             limits, commands=settings.commands, own_topics=own_topics, prefix=self.prefix
         )
         self._lock = threading.Lock()
-        """Guards all attributes below, except that `take` adds to `_pending` without it."""
-        self._pending: deque[tuple[str, bytes]] = deque(maxlen=_MOST_WAITING)
+        """Guards all attributes below but the next ones."""
+        self._pending: deque[tuple[str, bytes]] = deque()
+        self._waiting = 0
+        """Bytes of them."""
+        self._taking = threading.Lock()
+        """Guards both for a moment."""
         self._stored: dict[str, _Stored] = {}
         self._faults: dict[str, tuple[str, ...]] = {}
         self._conflicts: dict[str, tuple[str, ...]] = {}
         self._availability: dict[tuple[Availability, frozenset[str]], tuple[CompiledMapping | None, list[str]]] = {}
+        self._noted: set[str] = set()
         self._budget = _BURST
         self._budgeted = clock()
         self._unstored = False
@@ -155,7 +160,12 @@ class HomeAssistantDiscovery:
         if not is_announcement(topic, self.prefix):
             return False
         # Of a payload that is too long, its length is enough for the fault.
-        self._pending.append((topic, payload[: self._settings.max_announcement + 1]))
+        payload = payload[: self._settings.max_announcement + 1]
+        with self._taking:
+            if self._waiting + len(payload) > self._settings.max_bytes:
+                return True  # a flood, of which no device needs all
+            self._waiting += len(payload)
+            self._pending.append((topic, payload))
         return True
 
     def apply(self) -> None:
@@ -174,9 +184,12 @@ class HomeAssistantDiscovery:
                 self._changed.set()
 
     def _apply_pending(self) -> None:
+        with self._taking:
+            taken = [*self._pending]
+            self._pending.clear()
+            self._waiting = 0
         changed = False
-        for _ in range(len(self._pending)):
-            topic, payload = self._pending.popleft()
+        for topic, payload in taken:
             changed |= self._put(topic, payload)
         if changed:
             self._announce([self._pack()])
@@ -198,6 +211,11 @@ class HomeAssistantDiscovery:
             return self._stored.pop(topic, None) is not None
         self._stored[topic] = found
         self._report(topic, found.compiled.faults)
+        for note in found.compiled.notes:
+            # One unit that is not known can be that of many devices.
+            if note not in self._noted and len(self._noted) < _MOST_NOTED:
+                self._noted.add(note)
+                _log.warning("discovery.doubtful", extra={"topic": topic, "reason": note})
         return True
 
     def _read(self, topic: str, payload: bytes) -> _Stored:

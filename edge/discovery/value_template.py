@@ -189,7 +189,20 @@ class _Parser:
             return ValueTemplate()
         if name == "value_json":
             return ValueTemplate(path=tuple(self._path()))
+        if name in ("float", "int") and self._take("sign", "(") is not None:
+            return self._converted(name)
         raise UnsupportedTemplate(f"{name!r} is not a value of the message")
+
+    def _converted(self, name: str) -> ValueTemplate:
+        """Return the value of a function, which does the same as the filter of its name."""
+        value = self._sum()
+        arguments = []
+        while self._take("sign", ")") is None:
+            self._need("sign", ",")
+            arguments.append(self._argument())
+        if not isinstance(value, ValueTemplate):
+            raise UnsupportedTemplate(f"it applies {name!r} to a number of its own")
+        return _apply(value, name, arguments)
 
     def _path(self) -> list[str | int]:
         steps: list[str | int] = []
@@ -211,10 +224,12 @@ class _Parser:
         sign = -1 if self._take("sign", "-") is not None else 1
         return sign * _index(self._need("number"))
 
-    def _filtered(self, value: _Operand) -> ValueTemplate:
+    def _filtered(self, value: _Operand) -> _Operand:
         name = self._need("name")
         arguments = self._arguments()
         if isinstance(value, Decimal):
+            if name == "is_defined":
+                return value
             raise UnsupportedTemplate(f"it applies the filter {name!r} to a number of its own")
         return _apply(value, name, arguments)
 

@@ -28,23 +28,31 @@ def without_taken(mappings: Iterable[CompiledMapping]) -> list[CompiledMapping]:
                     templates.append(rule.terms.observation)
                 else:
                     constants.add(constant)
-    taken = {id(each) for each in announced if _is_taken(each, constants, templates)}
+    # Nearly all templates begin otherwise than every announced observation.
+    common = _common_start([_observation(each) for each in announced])
+    near = [each for each in templates if _can_begin(each, common)]
+    taken = {id(each) for each in announced if _is_taken(_observation(each), constants, near)}
     return [each for each in found if id(each) not in taken]
 
 
-def _is_taken(mapping: CompiledMapping, constants: set[str], templates: Sequence[Template]) -> bool:
-    for rule in mapping.rules:
-        observation = None if rule.terms is None else rule.terms.observation.constant
-        if observation is None:
-            continue
-        if observation in constants:
-            return True
-        for template in templates:
-            # The beginning first: nearly all templates differ there, and a pattern is compiled for the others.
-            start = template.parts[0]
-            if isinstance(start, str) and observation.startswith(start) and template.match(observation, {}) is not None:
-                return True
-    return False
+def _observation(mapping: CompiledMapping) -> str:
+    """Return the observation of an announced mapping, which has one reading."""
+    terms = mapping.rules[0].terms
+    return (terms.observation.constant or "") if terms is not None else ""
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    return first[: next((n for n, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
+
+
+def _can_begin(template: Template, common: str) -> bool:
+    start = template.parts[0]
+    return isinstance(start, str) and (start.startswith(common) or common.startswith(start))
+
+
+def _is_taken(observation: str, constants: set[str], templates: Sequence[Template]) -> bool:
+    return observation in constants or any(each.match(observation, {}) is not None for each in templates)
 
 
 def before_ignored(groups: list[Group]) -> tuple[Group, ...]:

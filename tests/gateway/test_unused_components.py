@@ -18,8 +18,8 @@ LIBRARIES: Final = {
 }
 """Libraries that only one component needs."""
 
-RARE: Final = ["edge.jsap", "edge.outbox.shipper", "httpx", "serial"]
-"""Modules for profiles, a landing zone, LOAD, and serial ports: none of the settings below needs them."""
+RARE: Final = ["edge.discovery", "edge.jsap", "edge.outbox.shipper", "httpx", "serial"]
+"""Modules for announcements, profiles, a landing zone, LOAD, serial ports: none of the settings below needs them."""
 
 NEVER: Final = ["edge.backup", "edge.bench", "edge.client", "edge.doctor"]
 COMMANDS: Final = {"edge.cli.config", "edge.cli.exit_codes"}

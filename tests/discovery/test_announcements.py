@@ -1,0 +1,366 @@
+"""Announcements are replaced, removed and limited, and cannot take what others map. Hostile ones do no harm."""
+
+import json
+import random
+
+import pytest
+from announcing import DISCOVERED, Announcing
+
+from edge.mapping.pack import load_builtin, load_pack
+from edge.mapping.terms import is_iri
+
+SENSOR = {"name": "T", "uniq_id": "a", "stat_t": "room/t", "unit_of_meas": "°C", "dev": {"ids": "d", "name": "Room"}}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Announcing(tmp_path / "announcements.json")
+
+
+def other(number: int, **config: object) -> dict:
+    return {**SENSOR, "uniq_id": f"a{number}", "stat_t": f"room/t{number}", **config}
+
+
+def test_a_changed_announcement_replaces_the_first_and_an_empty_one_removes_it(home):
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": "other/t"})
+    assert not home.mapper.map("room/t", b"1").matched
+    assert home.values("other/t", "20") == {"sensor/a": "20"}
+    home.announce("sensor/a/config", None)
+    assert not home.mapper.map("other/t", b"1").matched
+    assert home.discovery.entities == 0
+
+
+def test_a_repeated_announcement_changes_nothing(home):
+    for _ in range(3):
+        home.announce("sensor/a/config", SENSOR)
+    assert home.rebuilt == 1
+
+
+def test_many_announcements_of_one_read_are_one_change(home):
+    for number in range(50):
+        home.announce(f"sensor/a{number}/config", other(number), apply=False)
+    home.discovery.apply()
+    assert home.rebuilt == 1
+    assert home.discovery.entities == 50
+
+
+@pytest.mark.parametrize(
+    "topic", ["status", "sensor/a/state", "sensor/config", "sensor/a/b/c/config", "sensor/a b/config", "sensor//config"]
+)
+def test_other_topics_below_the_prefix_are_no_announcements(home, topic):
+    assert not home.announce(topic, SENSOR)
+
+
+def test_announcements_apply_after_a_restart(home, tmp_path):
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/b/config", other(2))
+    home.announce("sensor/b/config", None)
+    home.discovery.start()
+    home.discovery.stop()
+    again = Announcing(tmp_path / "announcements.json")
+    assert again.values("room/t", "20") == {"sensor/a": "20"}
+    assert not again.mapper.map("room/t2", b"1").matched
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"announcements": 5}', '{"announcements": {"x": 5}}', "\0"])
+def test_a_damaged_file_of_announcements_is_left_out(tmp_path, content):
+    file = tmp_path / "announcements.json"
+    file.write_text(content)
+    assert Announcing(file).discovery.entities == 0
+
+
+def test_a_file_of_the_operator_and_a_pack_keep_their_topics(tmp_path):
+    own = load_pack('[[mapping]]\ntopic = "room/{x}"\nobservation = "urn:x:{x}"', "own")
+    home = Announcing(tmp_path / "a.json", own, load_builtin("esphome"))
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/b/config", other(2, stat_t="node/sensor/x_temperature/state"))
+    assert [each.observation for each in home.readings("room/t", "20")] == ["urn:x:t"]
+    found = home.readings("node/sensor/x_temperature/state", "20")
+    assert [each.observation for each in found] == ["urn:sepa-edge:esphome:node/x_temperature"]
+
+
+def test_a_topic_that_a_pack_ignores_can_be_announced_but_not_one_that_the_operator_ignores(tmp_path):
+    own = load_pack('[[mapping]]\ntopic = "homeassistant/sensor/b/#"\nignore = true', "own")
+    home = Announcing(tmp_path / "a.json", own, load_builtin("esphome"))
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": "homeassistant/sensor/a/state"})
+    home.announce("sensor/b/config", other(2, stat_t="homeassistant/sensor/b/state"))
+    assert home.values("homeassistant/sensor/a/state", "20") == {"sensor/a": "20"}
+    assert home.mapper.map("homeassistant/sensor/b/state", b"20").ignored
+
+
+@pytest.mark.parametrize("iri", [f"{DISCOVERED}sensor/a", DISCOVERED + "{x}/a", DISCOVERED + "sensor/{x}"])
+def test_an_observation_of_a_file_cannot_be_announced(tmp_path, iri):
+    own = load_pack(f'[[mapping]]\ntopic = "{{x}}/own"\nobservation = "{iri}"', "own")
+    home = Announcing(tmp_path / "a.json", own)
+    home.announce("sensor/a/config", SENSOR)
+    assert not home.mapper.map("room/t", b"20").matched
+
+
+def test_topics_on_which_the_gateway_sends_are_not_read(tmp_path):
+    actuator = 'query = "SELECT ?id ?value { ?o <urn:id> ?id ; <urn:v> ?value }"\ntopic = "sepa-edge/{id}"'
+    own = load_pack(f'[[actuator]]\n{actuator}\npayload = "{{value}}"', "own")
+    home = Announcing(tmp_path / "a.json", own)
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": "sepa-edge/x"})
+    home.announce("sensor/b/config", other(2, stat_t="+/x"))
+    assert home.mapper.map("sepa-edge/x", b"20").readings == ()
+    assert home.values("room/x", "20") == {"sensor/a2": "20"}
+    assert home.mapper.declared() == ()
+
+
+def test_the_first_device_keeps_an_observation(home):
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/b/config", {**SENSOR, "stat_t": "evil/t"})
+    assert not home.mapper.map("evil/t", b"20").matched
+    assert home.reasons() == [f"homeassistant/sensor/a/config has announced {DISCOVERED}sensor/a before"]
+    home.announce("sensor/a/config", None)
+    assert home.values("evil/t", "20") == {"sensor/a": "20"}
+    assert home.reasons() == []
+
+
+@pytest.mark.parametrize(
+    "topic", ["#", "+", "a/#", "a/+", "a/b+/c", "$SYS/x", "sepa/x", "a\0b", "a\nb", "x" * 2000, "/+"]
+)
+def test_topics_that_cannot_be_announced(home, topic):
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": topic})
+    assert home.discovery.entities == 1
+    assert len(home.reasons()) == 1
+    for name in ("a/b", "sepa/x", "a/bx/c", "/x"):
+        assert not home.mapper.map(name, b"1").matched
+
+
+@pytest.mark.parametrize(
+    "topic", ["serial/x", "sepa/update/x", "$SYS/x", "a/+/set", "homeassistant/sensor/x/config", "a\0", "#"]
+)
+def test_topics_to_which_nothing_is_sent(home, topic):
+    home.announce("switch/a/config", {**SENSOR, "cmd_t": topic})
+    assert home.values("room/t", "ON") == {"switch/a": "true"}
+    assert home.mapper.setter("room/t", f"{DISCOVERED}switch/a") is None
+    assert len(home.reasons()) == 1
+
+
+def test_without_commands_nothing_can_be_set(tmp_path):
+    home = Announcing(tmp_path / "a.json", commands=False)
+    home.announce("switch/a/config", {**SENSOR, "cmd_t": "room/set"})
+    assert home.mapper.setter("room/t", f"{DISCOVERED}switch/a") is None
+    assert home.reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("template", "sent"),
+    [
+        ("{{ value }}", b"7"),
+        ('{"level": {{ value }}, "x": {}}', b'{"level": 7, "x": {}}'),
+        ("L{{value|int}}", b"L7"),
+        ("{{ value * 2 }}", None),
+        ("{% if value %}1{% endif %}", None),
+        ("{{ states('x') }}", None),
+        ("constant", None),
+    ],
+)
+def test_command_templates(home, template, sent):
+    config = {"uniq_id": "n", "stat_t": "n/state", "cmd_t": "n/set", "cmd_tpl": template}
+    home.announce("number/n/config", config)
+    if sent is None:
+        assert home.mapper.setter("n/state", f"{DISCOVERED}number/n") is None
+        assert len(home.reasons()) == 1
+    else:
+        assert home.command("n/state", "number/n", "7") == ("n/set", sent)
+
+
+def test_a_select_accepts_only_its_options(home):
+    config = {"uniq_id": "s", "stat_t": "s/state", "cmd_t": "s/set", "options": ["low", "high"]}
+    home.announce("select/s/config", config)
+    assert home.values("s/state", "low") == {"select/s": "low"}
+    setter = home.mapper.setter("s/state", f"{DISCOVERED}select/s")
+    assert setter is not None
+    assert setter[0].describe() == {"kind": "choice", "choices": ["low", "high"]}
+    assert home.command("s/state", "select/s", "high") == ("s/set", b"high")
+
+
+def test_a_climate_has_several_values(home):
+    config = {
+        "uniq_id": "c",
+        "temperature_unit": "C",
+        "curr_temp_t": "c/state",
+        "curr_temp_tpl": "{{ value_json.local_temperature }}",
+        "temp_stat_t": "c/state",
+        "temp_stat_tpl": "{{ value_json.setpoint }}",
+        "temp_cmd_t": "c/set/setpoint",
+        "min_temp": "5",
+        "max_temp": "30",
+        "mode_stat_t": "c/state",
+        "mode_stat_tpl": "{{ value_json.mode }}",
+        "mode_cmd_t": "c/set/mode",
+        "modes": ["off", "heat"],
+        "act_t": "c/state",
+        "act_tpl": "{% set x = 1 %}{{ x }}",
+    }
+    home.announce("climate/c/config", config)
+    message = {"local_temperature": 20.5, "setpoint": 22, "mode": "heat"}
+    assert home.values("c/state", message) == {
+        "climate/c/current_temperature": "20.5",
+        "climate/c/target_temperature": "22",
+        "climate/c/mode": "heat",
+    }
+    assert home.units("c/state", message)["climate/c/target_temperature"] == "DegreeCelsius"
+    assert home.command("c/state", "climate/c/target_temperature", "21.5") == ("c/set/setpoint", b"21.5")
+    assert home.command("c/state", "climate/c/mode", "off") == ("c/set/mode", b"off")
+    assert ["climate/c/action" in each for each in home.reasons()] == [True]
+
+
+def test_an_event_is_one_each_time(home):
+    home.announce("event/e/config", {"uniq_id": "e", "stat_t": "e/state", "event_types": ["press"]})
+    [reading] = home.readings("e/state", {"event_type": "press"})
+    assert (reading.value, reading.event is not None) == ("press", True)
+
+
+def test_a_default_counts_where_the_member_is_missing(home):
+    home.announce("sensor/a/config", {**SENSOR, "val_tpl": "{{ value_json.t | float(0) | round(1) }}"})
+    assert home.values("room/t", {"t": 20.26}) == {"sensor/a": "20.3"}
+    assert home.values("room/t", {}) == {"sensor/a": "0.0"}
+
+
+ROOM = 3 * len(json.dumps(other(0))) + 10
+"""Bytes of three announcements."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"max_device_entities": 3}, "max_device_entities"),
+        ({"max_entities": 3}, "max_entities"),
+        ({"max_device_bytes": ROOM}, "max_device_bytes"),
+        ({"max_bytes": ROOM}, "max_bytes"),
+    ],
+)
+def test_limits_refuse_further_announcements_and_keep_the_first(tmp_path, settings, name):
+    home = Announcing(tmp_path / "a.json", **settings)
+    for number in range(6):
+        home.announce(f"sensor/a{number}/config", other(number))
+    assert home.discovery.entities == 3
+    assert home.values("room/t0", "1") == {"sensor/a0": "1"}
+    assert len(home.reasons()) == 3
+    assert f"discovery.{name}" in home.reasons()[0]
+    # One that goes makes room.
+    home.announce("sensor/a0/config", None)
+    home.announce("sensor/a5/config", other(5))
+    assert home.values("room/t5", "1") == {"sensor/a5": "1"}
+
+
+def test_limits_of_one_device_do_not_concern_others(tmp_path):
+    home = Announcing(tmp_path / "a.json", max_device_entities=1)
+    home.announce("sensor/a1/config", other(1))
+    home.announce("sensor/a2/config", other(2))
+    home.announce("sensor/a3/config", other(3, dev={"ids": "other"}))
+    assert home.discovery.entities == 2
+    parts = {f"p{number}": {"p": "sensor", "unique_id": f"p{number}", "stat_t": "p/x"} for number in range(2)}
+    home.announce("device/p/config", {"dev": {"ids": "p"}, "cmps": parts})
+    assert home.discovery.entities == 2
+
+
+def test_an_announcement_that_is_too_long_is_refused(tmp_path):
+    home = Announcing(tmp_path / "a.json", max_announcement=1024)
+    home.announce("sensor/a/config", {**SENSOR, "name": "x" * 2000})
+    assert home.discovery.entities == 0
+    assert "discovery.max_announcement" in home.reasons()[0]
+
+
+def test_a_device_that_announces_without_end_gets_a_share_of_the_time(tmp_path):
+    times = iter(range(10_000))
+    home = Announcing(tmp_path / "a.json", clock=lambda: float(next(times)))
+    for number in range(100):
+        home.announce(f"sensor/a{number}/config", other(number))
+    # Each look at the clock takes a second: after a burst, announcements wait for most of the time.
+    assert 10 < home.rebuilt < 40
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff\xfe",
+        b"[]",
+        b"5",
+        b"{",
+        b"null",
+        b'{"a": NaN}',
+        b"[" * 60_000,
+        b'{"cmps": 5}',
+        b'{"a": 1e999999999999999999}',
+        b'{"a": ' + b"9" * 10_000 + b"}",
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+)
+@pytest.mark.parametrize("component", ["sensor", "device"])
+def test_payloads_that_are_no_announcements(home, payload, component):
+    home.announce(f"{component}/a/config", payload)
+    assert home.mapper.declared() == ()
+    home.announce("sensor/b/config", SENSOR)
+    assert home.values("room/t", "20") == {"sensor/a": "20"}
+
+
+HOSTILE = [
+    "",
+    "x" * 10_000,
+    "../..",
+    "<b>\"'{}\\",
+    "a b/c#?%",
+    "{member}",
+    "{{x}}",
+    "\u202e\ud800",
+    "\0",
+    "。/é",
+    "~",
+    ".",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_become_valid_terms(home, text):
+    device = {"ids": [text], "name": text, "mf": text, "mdl": text, "sa": text}
+    home.announce("sensor/a/config", {**SENSOR, "uniq_id": text, "name": text, "dev": device, "dev_cla": text})
+    home.announce("sensor/b/config", {**SENSOR, "uniq_id": "b", "name": text, "stat_t": "room/b"})
+    readings = [*home.mapper.map("room/t", b"20").readings, *home.readings("room/b", "20")]
+    assert readings
+    for reading in readings:
+        for iri in (reading.observation, reading.property, reading.location, reading.sensor):
+            assert iri is None or (is_iri(iri) and iri.startswith("urn:sepa-edge:"))
+        assert "\0" not in f"{reading.label}{reading.comment}"
+        assert len(reading.label or "") < 500
+
+
+def test_any_document_is_read_without_an_error(home):
+    """Random documents of the options that exist, with values of wrong types."""
+    source = random.Random(7)
+    keys = ["~", "stat_t", "val_tpl", "dev", "uniq_id", "name", "avty", "avty_t", "unit_of_meas", "dev_cla", "cmd_t"]
+    keys += [
+        "options",
+        "min",
+        "max",
+        "step",
+        "pl_on",
+        "pl_off",
+        "cmps",
+        "p",
+        "off_dly",
+        "schema",
+        "bri_scl",
+        "qos",
+        "ret",
+    ]
+    values = [None, True, 0, -1, 1.5, 1e300, "", "a/b", "{{ value_json.x }}", "{{", [], [1], {}, {"ids": [[]]}, ["a"]]
+    values += [
+        {"t": "a/b"},
+        [{"t": 5}],
+        [{"topic": "a/b", "pl_avail": 5}],
+        {"x": {"p": "sensor"}},
+        [["mac", 5]],
+        "json",
+    ]
+    kinds = ["sensor", "binary_sensor", "switch", "light", "number", "select", "cover", "lock", "fan", "climate"]
+    kinds += ["event", "text", "button", "device", "nonsense"]
+    for number in range(600):
+        config = {key: source.choice(values) for key in source.sample(keys, source.randrange(len(keys)))}
+        home.announce(f"{source.choice(kinds)}/a{number % 20}/config", config)
+        home.mapper.map("a/b", json.dumps({"x": source.choice([1, "ON", None, {}])}).encode())
+    assert not [each for each in home.reasons() if "cannot be read" in each]
