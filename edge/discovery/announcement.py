@@ -157,15 +157,11 @@ def _refuse(word: str) -> None:
 
 def _expanded(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options in full words, with the base topic filled in."""
-    config = {ABBREVIATIONS.get(key, key): value for key, value in given.items()}
+    config = _spelled_out(given)
     base = config.get(_BASE)
     several = config.pop("availability", None)
     items: list[Any] = several if isinstance(several, list) else [several]
-    topics = [
-        {ABBREVIATIONS.get(key, key): value for key, value in each.items()}
-        for each in items[:_MOST_TOPICS]
-        if isinstance(each, dict)
-    ]
+    topics = [_spelled_out(each) for each in items[:_MOST_TOPICS] if isinstance(each, dict)]
     if topics:
         config["availability"] = topics
     # A long one would be copied to each topic.
@@ -175,6 +171,10 @@ def _expanded(given: Mapping[str, Any]) -> dict[str, Any]:
                 if key.endswith("topic") and isinstance(value, str):
                     table[key] = _with_base(value, base)
     return config
+
+
+def _spelled_out(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {ABBREVIATIONS.get(key, key): value for key, value in options.items()}
 
 
 def _with_base(topic: str, base: str) -> str:

@@ -47,8 +47,6 @@ class Availability:
     available: str
     not_available: str
     template: str
-    device: str
-    """Identifier of a device of which it tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,8 @@ class Compiled:
     """An announcement as mappings."""
 
     mappings: tuple[CompiledMapping, ...]
-    availability: tuple[Availability, ...]
+    availability: tuple[tuple[Availability, str], ...]
+    """Topics, and the identifier of a device of which each tells that it is available."""
     faults: tuple[str, ...]
     """Parts that cannot be used."""
     notes: tuple[str, ...]
@@ -72,7 +71,8 @@ class AnnouncementCompiler:
         """`commands`: whether values can be set. `own_topics`: beginnings of topics of the gateway itself, which no
         announcement can name. `prefix`: beginning of the topics of announcements.
         """
-        self._limits = limits
+        units = FileUnits({}, NAMESPACES, strict=True, faults=FaultsOfTable())
+        self._compiler = MappingCompiler("discovery", NAMESPACES, units, ReadingKeys(), own=False, limits=limits)
         self._commands = commands
         self._own_topics = own_topics
         self._prefix = prefix
@@ -82,7 +82,7 @@ class AnnouncementCompiler:
         faults = [*announcement.faults]
         notes: dict[str, None] = {}
         mappings: list[CompiledMapping] = []
-        availability: dict[Availability, None] = {}
+        availability: dict[tuple[Availability, str], None] = {}
         for entity in announcement.entities:
             for observed in observed_by(entity):
                 mappings += self._mapping(entity, observed, faults, notes)
@@ -179,9 +179,7 @@ class AnnouncementCompiler:
             details = error.errors(include_input=False, include_url=False)
             faults.extend(f"{name}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:3])
             return None
-        units = FileUnits({}, NAMESPACES, strict=True, faults=found)
-        compiler = MappingCompiler("discovery", NAMESPACES, units, ReadingKeys(), own=False, limits=self._limits)
-        mapping = compiler.compile(spec, found)
+        mapping = self._compiler.compile(spec, found)
         faults.extend(f"{name}: {clean(str(error.fault))}" for error in found.found if not error.warning)
         return None if mapping is None else replace(mapping, announced=True)
 
@@ -274,23 +272,22 @@ def _command_payload(template: str) -> str:
     return "{value}".join(map(_literal, parts))
 
 
-def _availability(entity: Entity) -> Iterator[Availability]:
+def _availability(entity: Entity) -> Iterator[tuple[Availability, str]]:
     """Yield the topics that tell whether an entity is available."""
     device = entity.device.id
     several = entity.config.get("availability")
     for each in several if isinstance(several, list) else ():
         one = replace(entity, config=each)
         if one.topic("topic"):
-            yield _of_topic(one, "topic", "value_template", device)
+            yield _of_topic(one, "topic", "value_template"), device
     if entity.topic("availability_topic"):
-        yield _of_topic(entity, "availability_topic", "availability_template", device)
+        yield _of_topic(entity, "availability_topic", "availability_template"), device
 
 
-def _of_topic(entity: Entity, topic: str, template: str, device: str) -> Availability:
+def _of_topic(entity: Entity, topic: str, template: str) -> Availability:
     return Availability(
         entity.topic(topic),
         entity.text("payload_available", "online"),
         entity.text("payload_not_available", "offline"),
         entity.text(template),
-        device,
     )

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -290,8 +290,8 @@ class HomeAssistantDiscovery:
                     mappings.append(mapping)
                 else:
                     conflicts[topic] = (f"{owners[observation]} has announced {observation} before",)
-            for each in stored.compiled.availability:
-                topics.setdefault(replace(each, device=""), set()).add(each.device)
+            for each, device in stored.compiled.availability:
+                topics.setdefault(each, set()).add(device)
         available: Counter[str] = Counter()
         for each, devices in topics.items():
             available[each.topic] += 1
