@@ -89,16 +89,19 @@ class HomeAssistantDiscovery:
         announce: Callable[[Sequence[MappingPack]], None],
         declare: Callable[[], None],
         own_topics: tuple[str, ...] = (),
+        sends_on: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`announce` receives the mappings, which apply to the next message; `declare` adds their observations to the
-        graph, and may block. `own_topics`: beginnings of topics of the gateway.
+        graph, and may block. `own_topics`: beginnings of topics of the gateway. `sends_on`: whether an actuator of the
+        gateway sends messages with a topic: then it has made the announcement itself, for others.
         """
         self.prefix = f"{settings.prefix}/"
         self._settings = settings
         self._file = file
         self._announce = announce
         self._declare = declare
+        self._sends_on = sends_on
         self._clock = clock
         self._compiler = AnnouncementCompiler(
             limits, commands=settings.commands, own_topics=own_topics, prefix=self.prefix
@@ -209,6 +212,8 @@ class HomeAssistantDiscovery:
         except BadAnnouncement as error:
             self._report(topic, (str(error),))
             return self._stored.pop(topic, None) is not None
+        if self._is_own(found.compiled):
+            return self._stored.pop(topic, None) is not None
         self._stored[topic] = found
         self._report(topic, found.compiled.faults)
         for note in found.compiled.notes:
@@ -217,6 +222,11 @@ class HomeAssistantDiscovery:
                 self._noted.add(note)
                 _log.warning("discovery.doubtful", extra={"topic": topic, "reason": note})
         return True
+
+    def _is_own(self, compiled: Compiled) -> bool:
+        """Whether the gateway itself sends all values of an announcement."""
+        topics = [mapping.topic.exact for mapping in compiled.mappings]
+        return bool(topics) and all(topic is not None and self._sends_on(topic) for topic in topics)
 
     def _read(self, topic: str, payload: bytes) -> _Stored:
         limits = self._settings

@@ -88,7 +88,10 @@ def compile_template(text: str) -> ValueTemplate:
         if "{%" in text:
             raise UnsupportedTemplate("it has a statement ({% ... %})")
         raise UnsupportedTemplate("it is not a single expression {{ ... }}")
-    result = _Parser(whole["body"]).parse()
+    try:
+        result = _Parser(whole["body"]).parse()
+    except DecimalException:
+        raise UnsupportedTemplate("its numbers cannot be calculated") from None
     if not isinstance(result, ValueTemplate):
         raise UnsupportedTemplate("it has no value of the message")
     return result
@@ -228,9 +231,7 @@ class _Parser:
         name = self._need("name")
         arguments = self._arguments()
         if isinstance(value, Decimal):
-            if name == "is_defined":
-                return value
-            raise UnsupportedTemplate(f"it applies the filter {name!r} to a number of its own")
+            return _filtered_constant(value, name, arguments)
         return _apply(value, name, arguments)
 
     def _arguments(self) -> list[str | Decimal | bool | None]:
@@ -316,6 +317,25 @@ def _bounded(number: Decimal) -> Decimal:
     return number
 
 
+def _filtered_constant(number: Decimal, name: str, arguments: list[str | Decimal | bool | None]) -> Decimal:
+    """Return a number of the template after a filter: in `value / 10 | round(1)`, the filter is that of the 10."""
+    if name in ("float", "is_defined"):
+        return number
+    if name == "int":
+        return Decimal(int(number))
+    if name == "round" and len(arguments) < 2:
+        return round(number, _places(arguments))
+    raise UnsupportedTemplate(f"it applies the filter {name!r} to a number of its own")
+
+
+def _places(arguments: list[str | Decimal | bool | None]) -> int:
+    """Return the decimals of the filter `round`."""
+    places = arguments[0] if arguments else Decimal(0)
+    if not isinstance(places, Decimal) or places != int(places) or not -9 <= places <= 15:
+        raise UnsupportedTemplate("its decimals for 'round' are not a number from -9 to 15")
+    return int(places)
+
+
 def _apply(value: ValueTemplate, name: str, arguments: list[str | Decimal | bool | None]) -> ValueTemplate:
     if name == "is_defined" and not arguments:
         return value
@@ -333,10 +353,7 @@ def _apply(value: ValueTemplate, name: str, arguments: list[str | Decimal | bool
         value = replace(value, numeric=True)
         return _rounded(value, "down") if name == "int" else value
     if name == "round" and len(arguments) < 2:
-        places = arguments[0] if arguments else Decimal(0)
-        if not isinstance(places, Decimal) or places != int(places) or not -9 <= places <= 15:
-            raise UnsupportedTemplate("its decimals for 'round' are not a number from -9 to 15")
-        return _rounded(replace(value, numeric=True), int(places))
+        return _rounded(replace(value, numeric=True), _places(arguments))
     raise UnsupportedTemplate(f"the filter {name!r} (with {len(arguments)} arguments) is not in the subset")
 
 

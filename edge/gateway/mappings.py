@@ -79,6 +79,7 @@ class Mappings:
             settings.data_dir / _ANNOUNCEMENTS,
             announce=self.files.announce,
             declare=self.files.declare,
+            sends_on=lambda topic: self.files.mapper.sends_on(topic),
             own_topics=(f"{settings.mqtt_gate.root}/",) if settings.serves_mqtt_clients else (),
         )
 

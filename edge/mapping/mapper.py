@@ -95,7 +95,7 @@ class Mapper:
             return ()
         groups: dict[_Precedence, list[tuple[int, BoundMapping]]] = {}
         for order, mapping in self._index.find(topic, levels):
-            if mapping.announced and self._sends_on(topic):
+            if mapping.announced and self.sends_on(topic):
                 continue
             captures = mapping.topic.captures(levels)
             if mapping.topic_regex is not None:
@@ -157,7 +157,7 @@ class Mapper:
             None,
         )
 
-    def _sends_on(self, topic: str) -> bool:
+    def sends_on(self, topic: str) -> bool:
         """Whether an actuator, or a mapping that is not announced, sends messages with this topic."""
         return any(actuator.writes(topic) for actuator in self.actuators) or any(
             setter.topic.matches(topic) for mapping, setter in self._setters if not mapping.announced

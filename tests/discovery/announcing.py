@@ -32,6 +32,7 @@ class Announcing:
             announce=self._announce,
             declare=lambda: None,
             own_topics=("sepa/",),
+            sends_on=lambda topic: self.mapper.sends_on(topic),
             clock=clock,
         )
 

@@ -102,6 +102,7 @@ def test_topics_on_which_the_gateway_sends_are_not_read(tmp_path):
     own = load_pack(f'[[actuator]]\n{actuator}\npayload = "{{value}}"', "own")
     home = Announcing(tmp_path / "a.json", own)
     home.announce("sensor/a/config", {**SENSOR, "stat_t": "sepa-edge/x"})
+    assert home.discovery.entities == 0
     home.announce("sensor/b/config", other(2, stat_t="+/x"))
     assert home.mapper.map("sepa-edge/x", b"20").readings == ()
     assert home.values("room/x", "20") == {"sensor/a2": "20"}

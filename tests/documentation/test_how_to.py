@@ -8,6 +8,8 @@ import pytest
 from page import DOCS, Reader, blocks
 from sepa_edge_appliance import provisioning
 
+SETTINGS = {"how-to/discovery.md": {"EDGE__DISCOVERY__HOME_ASSISTANT": "true"}}
+"""Settings of the gateway of a page, if not the default ones."""
 PAGES = sorted(f"how-to/{path.name}" for path in (DOCS / "how-to").glob("*.md"))
 
 
@@ -19,7 +21,7 @@ def test_the_examples_give_what_the_page_says(page, tmp_path):
             pytest.skip(f"no {program} here; install the packages mosquitto-clients and curl")
     home = tmp_path / "home"
     home.mkdir()
-    reader = Reader(home)
+    reader = Reader(home, SETTINGS.get(page))
     try:
         for block in blocks(page):
             reader.do(block)
