@@ -71,14 +71,14 @@ class Entity:
         return str(value) if isinstance(value, str | int | Decimal) else default
 
     def number(self, key: str) -> Decimal | None:
-        """Return an option as number; None if it is none."""
+        """Return an option as number; None if it is not one."""
         value = self.config.get(key)
         if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
             return None
         return Decimal(value) if re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", str(value)) else None
 
     def topic(self, key: str) -> str:
-        """Return an option that is a topic; empty if it is none."""
+        """Return an option that is a topic; empty without one."""
         value = self.config.get(key)
         return value if isinstance(value, str) else ""
 

@@ -208,7 +208,7 @@ _NAMES: Final = {
     "lb": "LB",
     "st": "Stone_UK",
 }
-"""Names in QUDT 2 of units that are no unit code of the mapping language. Gallons and ounces are those of the US."""
+"""Names in QUDT 2 of units that the mapping language has no code for. Gallons and ounces are those of the US."""
 
 _SCALED: Final = {
     "m³/s": ScaledUnit(f"{QUDT_1_1}CubicMeterPerSecond"),
@@ -229,7 +229,7 @@ _SCALED: Final = {
     "ZiB": ScaledUnit(f"{QUDT_2}ExbiBYTE", "1024"),
     "YiB": ScaledUnit(f"{QUDT_2}ExbiBYTE", "1048576"),
 }
-"""Units that QUDT lacks, as another unit, and one of QUDT 1.1 that is no unit code."""
+"""Units that QUDT lacks, as another unit, and one of QUDT 1.1 without a unit code."""
 
 WITHOUT_UNIT: Final = frozenset({"mi/kWh", "km/kWh"})
 """Units of Home Assistant that no unit of QUDT expresses: distance per energy."""

@@ -1,4 +1,4 @@
-"""Entities of announcements as observations: which topics have their values, and what the values mean.
+"""Entities of announcements as observations: the topics of their values, and the meaning of these values.
 
 Sources: https://www.home-assistant.io/integrations/ sensor.mqtt, binary_sensor.mqtt, switch.mqtt, light.mqtt,
 number.mqtt, select.mqtt, text.mqtt, cover.mqtt, lock.mqtt, fan.mqtt, climate.mqtt, event.mqtt (options and defaults).
@@ -90,7 +90,7 @@ def _on_off(entity: Entity, on: str = "payload_on", off: str = "payload_off") ->
 
 
 def _unit(entity: Entity) -> str | None:
-    """Return the unit of an entity. Some firmwares send a blank where there is none."""
+    """Return the unit of an entity. Some firmwares send a blank instead of none."""
     unit = entity.config.get("unit_of_measurement")
     return unit.strip() or None if isinstance(unit, str) else None
 

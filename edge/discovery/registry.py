@@ -328,7 +328,7 @@ class HomeAssistantDiscovery:
             self._changed.wait()
             self._stopping.wait(_PAUSE)
             self._changed.clear()
-            self.apply()  # what was left over by a burst
+            self.apply()  # the rest of a burst
             if self._unstored:
                 self._unstored = False
                 self._declare()

@@ -48,7 +48,7 @@ class ValueTemplate:
     round: int | str | None = None
     """Decimals of the result, or "down" without the fraction."""
     default: str | Decimal | bool | None = None
-    """Value where the payload lacks it; None: there is none."""
+    """Value where the payload lacks it; None: without one, nothing is read."""
     case: str | None = None
     """ "lower" or "upper"."""
     numeric: bool = False
@@ -369,5 +369,5 @@ def _with_default(value: ValueTemplate, default: str | Decimal | bool | None) ->
     if not untouched:
         raise UnsupportedTemplate("its default comes after a conversion")
     if value.path is None or default is None or default == "":
-        return value  # a text is always there, and no value is no reading
+        return value  # a text always exists, and an empty value is not read
     return replace(value, default=default if value.default is None else value.default)

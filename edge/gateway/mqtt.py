@@ -291,6 +291,9 @@ class Mqtt:
         watch("mqtt_readings", "Readings that messages held.", lambda: ingest.readings)
         watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: ingest.unmapped.total)
         watch("mqtt_bad_values", "Values that could not be read.", lambda: ingest.bad_values.total)
+        discovery = self._mappings.discovery
+        entities = "Entities that devices have announced."
+        watch("mqtt_announced_entities", entities, lambda: 0 if discovery is None else discovery.entities)
         faults = self._mappings.faults
         watch("mqtt_mapping_faults", "Mapping files and actuators that cannot be used.", lambda: len(faults()))
 

@@ -157,7 +157,7 @@ class Rule:
     setter: Setter | None = None
     """Sets the value at its device; None: it cannot be set."""
     default: object = None
-    """The raw value where the payload lacks it; None: there is none."""
+    """The raw value where the payload lacks it; None: nothing is read then."""
 
     @property
     def always(self) -> bool:

@@ -1,13 +1,16 @@
 """Mapping files apply when they change. A broken file leaves the previous mappings in force."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from edge.adapters.files import MappingFiles
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
+from edge.mapping.pack import load_pack
 from edge.mapping_files import load_file
+from edge.protocol.errors import NotReady
 from tests.support.settings import unchecked
 from tests.support.waiting import wait_for
 
@@ -88,6 +91,36 @@ def test_a_probable_mistake_is_logged_and_the_file_applies(folder, caplog):
     assert observed(files, "a") == ["http://example.org/one"]
     assert files.faults() == []
     assert caplog.messages.count("mappings.doubtful") == 1
+
+
+def test_announced_mappings_apply_at_once_and_stay_when_files_change(folder):
+    received = []
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()), received.append)
+    announced = load_pack(MAPPING.format(topic="b", name="announced"), own=False)
+    announced = replace(announced, mappings=tuple(replace(each, announced=True) for each in announced.mappings))
+    files.announce([announced])
+    assert observed(files, "b") == ["http://example.org/announced"]
+    assert received == []
+    files.declare()
+    assert received == [files.mapper]
+    write(folder / "one.toml", "a", "one")
+    assert files.look()
+    assert observed(files, "a") + observed(files, "b") == ["http://example.org/one", "http://example.org/announced"]
+    # A file of the operator takes the topic, also before it is written.
+    own = load_pack(MAPPING.format(topic="b", name="own"))
+    [reading] = files.mapper_with(folder / "two.toml", own).map("b", b"1").readings
+    assert reading.observation == "http://example.org/own"
+    files.announce([])
+    assert observed(files, "b") == []
+
+
+def test_announcements_while_the_engine_is_away_apply(folder, caplog):
+    def fails(_):
+        raise NotReady("later")
+
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()), fails)
+    files.declare()
+    assert caplog.messages.count("mappings.not_declared") == 1
 
 
 def test_a_file_that_was_never_valid_blocks_no_other(folder):

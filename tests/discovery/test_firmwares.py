@@ -107,7 +107,7 @@ def test_tasmota_with_setoption19(home):
         "sensor/1A2B3C_ENERGY_Factor": None,
         "sensor/1A2B3C_ENERGY_TotalStartTime": None,
     }
-    # A power in kWh is no power.
+    # A power cannot be in kWh.
     total = next(each for each in home.readings("tele/plug/SENSOR", message) if each.value == "3.721")
     assert total.property == "urn:sepa-edge:property:plug_energy_total"
     assert home.values("tele/plug/SENSOR", {"Time": "x", "ENERGY": {"Total": 4}}) == {"sensor/1A2B3C_ENERGY_Total": "4"}
@@ -165,7 +165,7 @@ def test_zigbee2mqtt(home):
     assert home.values("zigbee2mqtt/bridge/state", {"state": "online"}) == {
         "available/zigbee2mqtt/bridge/state": "true"
     }
-    # What is outside of the subset is reported by name, once.
+    # A template outside of the subset is reported once, by name.
     [reason] = home.reasons()
     assert "value_json['update']['state'] ==" in reason
 
