@@ -8,13 +8,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from edge import durable
 from edge.discovery.announcement import BadAnnouncement, clean, is_announcement, read_announcement
 from edge.discovery.mappings import AnnouncementCompiler, Availability, Compiled
+from edge.discovery.stored import Limits, StoredAnnouncement, StoredAnnouncements
 from edge.mapping.pack import MappingPack
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.settings import MappingLimits
@@ -25,6 +25,8 @@ _NAME: Final = "discovery"
 _SHARE: Final = 0.2
 """Share of the time that the connection may spend on announcements, after a burst of `_BURST` seconds."""
 _BURST: Final = 5.0
+_TURN: Final = 0.1
+"""Seconds of announcements after which messages of others have their turn."""
 _PAUSE: Final = 0.2
 """Seconds in which changes are collected before observations are declared and announcements stored."""
 _SHOWN: Final = 3
@@ -33,46 +35,6 @@ _MOST_NOTED: Final = 200
 """Kinds of doubtful parts that are logged, each once."""
 _MOST_REFUSED: Final = 100
 """Refused announcements that are listed."""
-
-
-class Limits(Protocol):
-    """Settings of discovery."""
-
-    @property
-    def prefix(self) -> str:
-        """First level of the topics of announcements."""
-
-    @property
-    def commands(self) -> bool:
-        """Whether values of announced entities can be set."""
-
-    @property
-    def max_announcement(self) -> int:
-        """Bytes of an announcement."""
-
-    @property
-    def max_entities(self) -> int:
-        """Entities of all devices."""
-
-    @property
-    def max_bytes(self) -> int:
-        """Bytes of all announcements."""
-
-    @property
-    def max_device_entities(self) -> int:
-        """Entities of one device."""
-
-    @property
-    def max_device_bytes(self) -> int:
-        """Bytes of the announcements of one device."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    text: str
-    size: int
-    """Bytes."""
-    compiled: Compiled
 
 
 class HomeAssistantDiscovery:
@@ -113,7 +75,7 @@ class HomeAssistantDiscovery:
         """Bytes of them."""
         self._taking = threading.Lock()
         """Guards both for a moment."""
-        self._stored: dict[str, _Stored] = {}
+        self._stored: StoredAnnouncements = StoredAnnouncements(settings)
         self._faults: dict[str, tuple[str, ...]] = {}
         self._conflicts: dict[str, tuple[str, ...]] = {}
         self._availability: dict[tuple[Availability, frozenset[str]], tuple[CompiledMapping | None, list[str]]] = {}
@@ -135,7 +97,7 @@ class HomeAssistantDiscovery:
     @property
     def entities(self) -> int:
         """Announced entities."""
-        return sum(each.compiled.entities for each in list(self._stored.values()))
+        return self._stored.entities
 
     def start(self) -> None:
         """Start the thread that declares and stores."""
@@ -181,40 +143,48 @@ class HomeAssistantDiscovery:
             self._budgeted = began
             # A device that announces without end must not stop the readings of others.
             if self._budget > 0:
-                self._apply_pending()
+                self._apply_pending(began + _TURN)
                 self._budget -= self._clock() - began
             if self._pending:
                 self._changed.set()
 
-    def _apply_pending(self) -> None:
-        with self._taking:
-            taken = [*self._pending]
-            self._pending.clear()
-            self._waiting = 0
+    def _apply_pending(self, until: float) -> None:
         changed = False
-        for topic, payload in taken:
-            changed |= self._put(topic, payload)
+        while (taken := self._next()) is not None:
+            changed |= self._put(*taken)
+            if self._clock() > until:
+                break
         if changed:
             self._announce([self._pack()])
             self._unstored = True
             self._changed.set()
+
+    def _next(self) -> tuple[str, bytes] | None:
+        with self._taking:
+            if not self._pending:
+                return None
+            topic, payload = self._pending.popleft()
+            self._waiting -= len(payload)
+            return topic, payload
 
     def _put(self, topic: str, payload: bytes) -> bool:
         """Add, replace or remove an announcement. Returns whether mappings have changed."""
         known = self._stored.get(topic)
         if not payload:
             self._faults.pop(topic, None)
-            return self._stored.pop(topic, None) is not None
+            return self._stored.remove(topic)
         if known is not None and known.text.encode() == payload:
             return False
         try:
+            if known is None:
+                self._stored.check_room()  # before it is read, which takes time
             found = self._read(topic, payload)
         except BadAnnouncement as error:
             self._report(topic, (str(error),))
-            return self._stored.pop(topic, None) is not None
+            return self._stored.remove(topic)
         if self._is_own(found.compiled):
-            return self._stored.pop(topic, None) is not None
-        self._stored[topic] = found
+            return self._stored.remove(topic)
+        self._stored.put(topic, found)
         self._report(topic, found.compiled.faults)
         for note in found.compiled.notes:
             # One unit that is not known can be that of many devices.
@@ -228,7 +198,7 @@ class HomeAssistantDiscovery:
         topics = [mapping.topic.exact for mapping in compiled.mappings]
         return bool(topics) and all(topic is not None and self._sends_on(topic) for topic in topics)
 
-    def _read(self, topic: str, payload: bytes) -> _Stored:
+    def _read(self, topic: str, payload: bytes) -> StoredAnnouncement:
         limits = self._settings
         if len(payload) > limits.max_announcement:
             raise BadAnnouncement(f"it has more than {limits.max_announcement} bytes (discovery.max_announcement)")
@@ -237,40 +207,16 @@ class HomeAssistantDiscovery:
         except UnicodeDecodeError:
             raise BadAnnouncement("the payload is not UTF-8 text") from None
         announcement = read_announcement(topic, self.prefix, text)
-        if len(announcement.entities) > limits.max_device_entities:
-            raise BadAnnouncement(
-                _too_many("the device", "entities", limits.max_device_entities, "max_device_entities")
-            )
+        self._stored.check_device(len(announcement.entities))
         try:
             compiled = self._compiler.compile(announcement)
         except Exception as error:
             # A defect must not end the thread of the connection, and this announcement comes again.
             _log.exception("discovery.failed", extra={"topic": topic})
             raise BadAnnouncement(f"it cannot be read: {type(error).__name__}") from error
-        self._check_limits(topic, compiled, len(payload))
-        return _Stored(text, len(payload), compiled)
-
-    def _check_limits(self, topic: str, new: Compiled, size: int) -> None:
-        """Raise `BadAnnouncement` if the limits do not allow one more announcement."""
-        limits = self._settings
-        entities, total, of_device, bytes_of_device = new.entities, size, new.entities, size
-        for other, stored in self._stored.items():
-            if other == topic:
-                continue
-            entities += stored.compiled.entities
-            total += stored.size
-            if stored.compiled.devices & new.devices:
-                of_device += stored.compiled.entities
-                bytes_of_device += stored.size
-        for who, what, found, name in (
-            ("the device", "entities", of_device, "max_device_entities"),
-            ("the device", "bytes", bytes_of_device, "max_device_bytes"),
-            ("all devices", "entities", entities, "max_entities"),
-            ("all devices", "bytes", total, "max_bytes"),
-        ):
-            limit = getattr(limits, name)
-            if found > limit:
-                raise BadAnnouncement(_too_many(who, what, limit, name))
+        found = StoredAnnouncement(text, len(payload), compiled)
+        self._stored.check(topic, found)
+        return found
 
     def _report(self, topic: str, faults: Sequence[str]) -> None:
         """List the faults of an announcement, and log them if they are new."""
@@ -324,15 +270,19 @@ class HomeAssistantDiscovery:
     # The thread that declares and stores
 
     def _run(self) -> None:
+        pause = _PAUSE
         while not self._stopping.is_set():
             self._changed.wait()
-            self._stopping.wait(_PAUSE)
+            self._stopping.wait(pause)
             self._changed.clear()
             self.apply()  # the rest of a burst
             if self._unstored:
                 self._unstored = False
+                began = time.monotonic()
                 self._declare()
                 self._store()
+                # The engine has other work than a device that changes its announcements all the time.
+                pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
 
     def _store(self) -> None:
         with self._lock:
@@ -362,7 +312,3 @@ class HomeAssistantDiscovery:
 def _observation(mapping: CompiledMapping) -> str:
     terms = mapping.rules[0].terms
     return (terms.observation.constant or "") if terms is not None else ""
-
-
-def _too_many(who: str, what: str, limit: int, name: str) -> str:
-    return f"{who} would have more than {limit} {what} (discovery.{name})"
