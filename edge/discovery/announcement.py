@@ -83,9 +83,10 @@ class Entity:
         return value if isinstance(value, str) else ""
 
     def words(self, key: str) -> list[str]:
-        """Return an option that is a list of texts."""
+        """Return an option that is a list of names, without those that cannot be stored."""
         value = self.config.get(key)
-        return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+        items = value if isinstance(value, list) else []
+        return [each for each in items if isinstance(each, str) and each and clean(each, len(each)) == each]
 
     def boolean(self, key: str) -> bool:
         """Whether an option is true."""

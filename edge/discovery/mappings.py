@@ -96,20 +96,24 @@ class AnnouncementCompiler:
     def availability(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:
         """Compile the mapping of a topic, and return it with its faults. `devices`: those of which it tells."""
         faults: list[str] = []
-        name = "/".join(encoded(level) if level not in ("", ".", "..") else "-" for level in topic.topic.split("/"))
-        iri = f"{NAMESPACE}available/{name}"
-        keys: Keys = {
-            "observation": iri,
-            "property": f"{PROPERTIES}available",
-            "label": _literal(f"available: {clean(topic.topic)}"),
-            "values": {topic.not_available: False, topic.available: True},
-        }
-        if len(devices) == 1:
-            keys["sensor"] = keys["location"] = f"{NAMESPACE}device/{next(iter(devices))}"
         try:
-            keys |= self._topic(topic.topic) | _place(topic.template)
+            levels = [encoded(level) if level not in ("", ".", "..") else "-" for level in topic.topic.split("/")]
+            keys: Keys = {
+                **self._topic(topic.topic),
+                **_place(topic.template),
+                "observation": f"{NAMESPACE}available/{'/'.join(levels)}",
+                "property": f"{PROPERTIES}available",
+                "label": _literal(f"available: {clean(topic.topic)}"),
+                "values": {topic.not_available: False, topic.available: True},
+            }
+            if "+" in topic.topic:
+                raise BadAnnouncement(f'the topic "{clean(topic.topic)}" stands for too many topics')
         except (BadAnnouncement, UnsupportedTemplate) as error:
             return None, [f"availability: {error}"]
+        if len(devices) == 1:
+            keys["sensor"] = keys["location"] = f"{NAMESPACE}device/{next(iter(devices))}"
+        if "path" in keys:
+            keys["required"] = False
         found = self._compiled(keys, f"available/{topic.topic}", faults)
         return found, faults
 
@@ -247,7 +251,7 @@ def _measured(entity: Entity, observed: Observed, keys: Keys, notes: dict[str, N
         if unit is None or unit in kind.units or not kind.units or unit_of(unit, "") is None:
             found["property"] = PROPERTIES + kind.property
         else:
-            found["property"] = PROPERTIES + _property(entity.name or entity.component)
+            found["property"] = PROPERTIES + _property(_without(entity.name, entity.device.name) or entity.component)
             notes[f'the unit "{clean(unit)}" is not one of the class "{observed.device_class}"'] = None
     if unit is None:
         return found

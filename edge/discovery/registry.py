@@ -77,7 +77,8 @@ class HomeAssistantDiscovery:
         """Guards both for a moment."""
         self._stored: StoredAnnouncements = StoredAnnouncements(settings)
         self._faults: dict[str, tuple[str, ...]] = {}
-        self._conflicts: dict[str, tuple[str, ...]] = {}
+        self._problems: dict[str, tuple[str, ...]] = {}
+        """Those that several announcements have together, by topic."""
         self._availability: dict[tuple[Availability, frozenset[str]], tuple[CompiledMapping | None, list[str]]] = {}
         self._noted: set[str] = set()
         self._budget = _BURST
@@ -112,8 +113,8 @@ class HomeAssistantDiscovery:
 
     def faults(self) -> list[dict[str, object]]:
         """Announcements, or parts of them, that cannot be used: `file` (the topic), `reason`."""
-        with self._lock:
-            found = [*self._faults.items(), *self._conflicts.items()]
+        # Without the lock, which is held while announcements are read: the event loop calls this.
+        found = [*list(self._faults.items()), *self._problems.items()]
         return [
             {"file": topic, "reason": reason, "previous_version_applies": False}
             for topic, reasons in found
@@ -155,9 +156,15 @@ class HomeAssistantDiscovery:
             if self._clock() > until:
                 break
         if changed:
-            self._announce([self._pack()])
+            self._replace()
             self._unstored = True
             self._changed.set()
+
+    def _replace(self) -> None:
+        try:
+            self._announce([self._pack()])
+        except Exception:  # noqa: BLE001  a defect must not end the thread; the previous mappings apply
+            _log.exception("discovery.failed")
 
     def _next(self) -> tuple[str, bytes] | None:
         with self._taking:
@@ -211,7 +218,7 @@ class HomeAssistantDiscovery:
         try:
             compiled = self._compiler.compile(announcement)
         except Exception as error:
-            # A defect must not end the thread of the connection, and this announcement comes again.
+            # As in `_replace`; and this announcement comes again.
             _log.exception("discovery.failed", extra={"topic": topic})
             raise BadAnnouncement(f"it cannot be read: {type(error).__name__}") from error
         found = StoredAnnouncement(text, len(payload), compiled)
@@ -236,7 +243,7 @@ class HomeAssistantDiscovery:
         """Return all mappings. Of several for one observation, the first applies."""
         owners: dict[str, str] = {}
         mappings: list[CompiledMapping] = []
-        conflicts: dict[str, tuple[str, ...]] = {}
+        problems: dict[str, tuple[str, ...]] = {}
         topics: dict[Availability, set[str]] = {}
         for topic, stored in self._stored.items():
             for mapping in stored.compiled.mappings:
@@ -245,18 +252,22 @@ class HomeAssistantDiscovery:
                     owners[observation] = topic
                     mappings.append(mapping)
                 else:
-                    conflicts[topic] = (f"{owners[observation]} has announced {observation} before",)
+                    problems[topic] = (f"{owners[observation]} has announced {observation} before",)
             for each, device in stored.compiled.availability:
                 topics.setdefault(each, set()).add(device)
         available: Counter[str] = Counter()
         for each, devices in topics.items():
             available[each.topic] += 1
             if available[each.topic] == 1:
-                mappings += self._available(each, frozenset(devices - {""}))
-        self._conflicts = conflicts
+                found, faults = self._available(each, frozenset(devices - {""}))
+                mappings += [found] if found is not None else []
+                if faults:
+                    problems[clean(each.topic)] = tuple(faults)
+        self._problems = problems
         return MappingPack(_NAME, tuple(mappings), own=False)
 
-    def _available(self, topic: Availability, devices: frozenset[str]) -> list[CompiledMapping]:
+    def _available(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:
+        """Return the mapping of an availability topic, and its faults."""
         key = (topic, devices if len(devices) == 1 else frozenset())
         if key not in self._availability:
             if len(self._availability) >= 2 * self._settings.max_entities:
@@ -264,8 +275,7 @@ class HomeAssistantDiscovery:
             self._availability[key] = self._compiler.availability(topic, key[1])
             for fault in self._availability[key][1]:
                 _log.warning("discovery.unusable", extra={"topic": clean(topic.topic), "reason": fault})
-        mapping = self._availability[key][0]
-        return [] if mapping is None else [mapping]
+        return self._availability[key]
 
     # The thread that declares and stores
 
@@ -283,6 +293,8 @@ class HomeAssistantDiscovery:
                 self._store()
                 # The engine has other work than a device that changes its announcements all the time.
                 pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
+        if self._unstored:
+            self._store()
 
     def _store(self) -> None:
         with self._lock:
@@ -306,7 +318,7 @@ class HomeAssistantDiscovery:
             if isinstance(text, str) and is_announcement(topic, self.prefix):
                 self._put(topic, text.encode())
         if self._stored:
-            self._announce([self._pack()])
+            self._replace()
 
 
 def _observation(mapping: CompiledMapping) -> str:

@@ -140,6 +140,27 @@ def test_topics_to_which_nothing_is_sent(home, topic):
     assert len(home.reasons()) == 1
 
 
+@pytest.mark.parametrize(
+    "topic", ["x" * 900, "a/+/status", "#", "sepa/x", "", "//", "../.", "a\0b", "{x}/{{y}}", "a\ud800/b"]
+)
+def test_availability_topics(home, topic):
+    home.announce("sensor/a/config", {**SENSOR, "avty_t": topic})
+    assert home.values("room/t", "20") == {"sensor/a": "20"}
+    usable = topic in ("//", "../.", "{x}/{{y}}")
+    found = home.mapper.map(topic or "x", b"online").readings
+    assert [each.value for each in found] == ["true"] * usable
+    assert len(home.reasons()) == (not usable and topic != "")
+    assert json.dumps(home.discovery.faults(), ensure_ascii=False).encode()
+    assert all(is_iri(each.observation) for each in found)
+
+
+def test_an_availability_template_outside_of_the_subset_is_listed(home):
+    home.announce("sensor/a/config", {**SENSOR, "avty_t": "room/s", "avty_tpl": "{{ value | bool }}"})
+    assert ["'bool'" in each for each in home.reasons()] == [True]
+    home.announce("sensor/a/config", {**SENSOR, "avty_t": "room/s"})
+    assert home.reasons() == []
+
+
 def test_without_commands_nothing_can_be_set(tmp_path):
     home = Announcing(tmp_path / "a.json", commands=False)
     home.announce("switch/a/config", {**SENSOR, "cmd_t": "room/set"})
@@ -170,7 +191,7 @@ def test_command_templates(home, template, sent):
 
 
 def test_a_select_accepts_only_its_options(home):
-    config = {"uniq_id": "s", "stat_t": "s/state", "cmd_t": "s/set", "options": ["low", "high"]}
+    config = {"uniq_id": "s", "stat_t": "s/state", "cmd_t": "s/set", "options": ["low", "high", "", 5, "\ud800"]}
     home.announce("select/s/config", config)
     assert home.values("s/state", "low") == {"select/s": "low"}
     setter = home.mapper.setter("s/state", f"{DISCOVERED}select/s")
@@ -322,6 +343,7 @@ def test_hostile_names_become_valid_terms(home, text):
     home.announce("sensor/a/config", {**SENSOR, "uniq_id": text, "name": text, "dev": device, "dev_cla": text})
     home.announce("sensor/b/config", {**SENSOR, "uniq_id": "b", "name": text, "stat_t": "room/b"})
     readings = [*home.mapper.map("room/t", b"20").readings, *home.readings("room/b", "20")]
+    assert json.dumps(home.discovery.faults(), ensure_ascii=False).encode()
     assert readings
     for reading in readings:
         for iri in (reading.observation, reading.property, reading.location, reading.sensor):
@@ -365,3 +387,4 @@ def test_any_document_is_read_without_an_error(home):
         home.announce(f"{source.choice(kinds)}/a{number % 20}/config", config)
         home.mapper.map("a/b", json.dumps({"x": source.choice([1, "ON", None, {}])}).encode())
     assert not [each for each in home.reasons() if "cannot be read" in each]
+    assert json.dumps(home.discovery.faults(), ensure_ascii=False).encode()
