@@ -289,8 +289,8 @@ class HomeAssistantDiscovery:
             if self._unstored:
                 self._unstored = False
                 began = time.monotonic()
+                self._store()  # first: a broker may not deliver an announcement again
                 self._declare()
-                self._store()
                 # The engine has other work than a device that changes its announcements all the time.
                 pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
         if self._unstored:

@@ -45,7 +45,7 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredAnnouncement:
-    """An announcement and what it means."""
+    """An announcement and its mappings."""
 
     text: str
     size: int
@@ -96,7 +96,7 @@ class StoredAnnouncements:
         return known is not None
 
     def check_room(self) -> None:
-        """Raise `BadAnnouncement` if there is no room for one more entity."""
+        """Raise `BadAnnouncement` if one more entity would be too many."""
         self._check("all devices", "entities", self.entities + 1, self._limits.max_entities, "max_entities")
 
     def check_device(self, entities: int) -> None:
