@@ -28,7 +28,7 @@ _BURST: Final = 5.0
 _TURN: Final = 0.1
 """Seconds of announcements after which messages of others have their turn."""
 _PAUSE: Final = 0.2
-"""Seconds in which changes are collected before observations are declared and announcements stored."""
+"""Seconds from one declaration of observations to the next, and from one look at waiting announcements to the next."""
 _SHOWN: Final = 3
 """Faults of an announcement that are logged and listed."""
 _MOST_NOTED: Final = 200
@@ -280,21 +280,30 @@ class HomeAssistantDiscovery:
     # The thread that declares and stores
 
     def _run(self) -> None:
-        pause = _PAUSE
+        undeclared, due = False, 0.0
         while not self._stopping.is_set():
-            self._changed.wait()
-            self._stopping.wait(pause)
+            self._changed.wait(max(0.0, due - time.monotonic()) if undeclared else None)
             self._changed.clear()
-            self.apply()  # the rest of a burst
-            if self._unstored:
-                self._unstored = False
-                began = time.monotonic()
-                self._store()  # first: a broker may not deliver an announcement again
+            self.apply()
+            # At once: a broker may not deliver an announcement again.
+            undeclared |= self._store_changes()
+            if undeclared and time.monotonic() >= due:
+                undeclared, began = False, time.monotonic()
                 self._declare()
                 # The engine has other work than a device that changes its announcements all the time.
-                pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
-        if self._unstored:
-            self._store()
+                due = time.monotonic() + max(_PAUSE, (time.monotonic() - began) / _SHARE)
+            if self._pending:  # they wait for their share of the time
+                self._stopping.wait(_PAUSE)
+        self._store_changes()
+
+    def _store_changes(self) -> bool:
+        """Store the announcements if they have changed. Returns whether they have."""
+        if not self._unstored:
+            return False
+        self._unstored, began = False, time.monotonic()
+        self._store()
+        self._stopping.wait((time.monotonic() - began) / _SHARE)
+        return True
 
     def _store(self) -> None:
         with self._lock:
