@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
-from test_things import LAMP, STATE, Home, thing
+from test_things import CONSUMER, LAMP, STATE, Home, thing
 
 from tests.support.node_packages import installed
 from tests.support.waiting import wait_for
-
-CONSUMER = Path(__file__).parent.parent / "clients" / "node-wot"
 
 
 def test_node_wot_finds_reads_and_sets_a_lamp(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,13 @@ import jsonschema
 import paho.mqtt.client as paho
 import pytest
 
+from tests.support.node_packages import installed
 from tests.support.processes import GatewayProcess
 from tests.support.waiting import PATIENCE, wait_for
 
-SCHEMA = json.loads((Path(__file__).parent / "wot" / "td-json-schema-validation.json").read_text())
-VALID = jsonschema.Draft7Validator(SCHEMA)
+CONSUMER = Path(__file__).parent.parent / "clients" / "node-wot"
+SCHEMA = "wot-typescript-definitions/node_modules/wot-thing-description-types/schema/td-json-schema-validation.json"
+"""The official schema of TD 1.1, in the packages that node-wot installs."""
 LAMP = "urn:sepa-edge:zigbee2mqtt:kitchen/lamp"
 STATE = {"state": "OFF", "brightness": 10, "temperature": 20.5, "color_mode": "xy"}
 PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
@@ -76,8 +79,14 @@ def property_of(iri: str) -> str:
     return f"/properties/{quote(iri, safe='')}"
 
 
+@functools.cache
+def validator() -> jsonschema.Draft7Validator:
+    return jsonschema.Draft7Validator(json.loads((installed(CONSUMER) / SCHEMA).read_text()))
+
+
 def valid(description: dict) -> dict:
-    VALID.validate(description)
+    """Return a description after a check with the official schema."""
+    validator().validate(description)
     return description
 
 
