@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,6 +16,9 @@ MINUTE: Final = 60 * TICKS
 """Ticks."""
 _MEAN_DECIMALS: Final = 2
 """Decimals of a stored mean beyond those of the values."""
+
+_SCALE: Final = 2.0**-64
+"""Factor that keeps sums of large doubles in the range of a double."""
 
 
 class Points:
@@ -112,10 +116,7 @@ class Points:
         if self.kind == "text":
             return SeriesRow(at, value, count)
         _, _, low, high, mean = self._columns
-        if count == end - begin:
-            middle = sum(mean[begin:end]) / count
-        else:
-            middle = sum(map(float.__mul__, map(float, mean[begin:end]), map(float, counts[begin:end]))) / count
+        middle = _mean(mean[begin:end], None if count == end - begin else counts[begin:end], count)
         return SeriesRow(at, value, count, self._value(min(low[begin:end])), self._value(max(high[begin:end])), middle)
 
     def _value(self, value: Number) -> Value:
@@ -123,6 +124,20 @@ class Points:
             # Values in memory are doubles, those in files may be integers: clients see the same.
             return value if value % 1 or abs(value) >= EXACT else int(value)
         return bool(value) if self.kind == "boolean" else self._names[int(value)]
+
+
+def _mean(values: Sequence[Number], counts: Sequence[Number] | None, count: int) -> float:
+    """Return the mean of values, each of which stands for so many samples (None: one), `count` in total."""
+    total = sum(_products(values, counts))
+    if math.isfinite(total):
+        return total / count
+    # The sum is beyond the range of a double, so the small values that scaling loses do not count.
+    scaled = sum(_products([value * _SCALE for value in values], counts)) / count / _SCALE
+    return float(min(max(values), max(min(values), scaled)))  # rounding can lead out of the range again
+
+
+def _products(values: Sequence[Number], counts: Sequence[Number] | None) -> Iterable[Number]:
+    return values if counts is None else map(float.__mul__, map(float, values), map(float, counts))
 
 
 def _number(value: Value | None) -> Number:

@@ -16,6 +16,8 @@ from urllib.parse import urlencode
 import paho.mqtt.publish as mqtt
 import pytest
 
+from edge.gates.http.series import to_csv, to_json
+from edge.protocol.series import SeriesRequest, SeriesResult, SeriesRow
 from edge.recent.buffer import SampleBuffer
 from edge.recent.sample_log import read
 from tests.faults.monitored_gateway import Watched
@@ -127,6 +129,47 @@ def test_csv_has_a_row_for_each_value(box):
         ]
     status, _, body = box.get(format="csv")
     assert body.splitlines()[0] == "observation,graph,kind,from,to"
+
+
+def strict(text):
+    """Parse JSON as browsers do. Raises `ValueError` for `Infinity` and `NaN`, which Python accepts."""
+
+    def refuse(constant):
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_summaries_of_the_largest_numbers_are_valid_json(box):
+    box = box()
+    largest = "1.7976931348623157e308"
+    for value in (f'"{each}"^^<http://www.w3.org/2001/XMLSchema#double>' for each in ("INF", "-INF", "NaN")):
+        box.set(value)  # not recorded
+    for value in (largest, "1.7e308", largest):
+        box.set(value)
+    _, _, body = box.get(observation=OBSERVATION, points=1)
+    (row,) = strict(body)["series"][0]["rows"]
+    assert (row["count"], row["max"]) == (3, float(largest))
+    assert row["min"] < row["mean"] < row["max"]
+    _, _, body = box.get(observation=OBSERVATION, points=1, format="csv")
+    (row,) = csv.DictReader(io.StringIO(body))
+    assert "inf" not in row["mean"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "written"),
+    [(1.7976931348623157e308, 1.7976931348623157e308), (-1.7976931348623157e308, -1.7976931348623157e308),
+     (float("inf"), None), (float("nan"), None), (0.1 + 0.2, 0.3)],
+    ids=["largest", "least", "infinite", "no number", "rounded"],
+)  # fmt: skip
+def test_a_mean_is_written_as_json_can_have_it(mean, written):
+    """Earlier versions stored infinite means; that of the largest number is not rounded up to infinity."""
+    row = SeriesRow(0, 1, 2, 1, 1, mean)
+    result = SeriesResult(OBSERVATION, "", "number", 60_000_000, [row])
+    (found,) = strict(to_json(SeriesRequest([OBSERVATION], 0, 1), [result]))["series"]
+    assert found["rows"][0]["mean"] == written
+    (found,) = csv.DictReader(io.StringIO(to_csv([result]).decode()))
+    assert found["mean"] == ("" if written is None else str(written))
 
 
 def test_several_observations_and_unknown_ones(box):

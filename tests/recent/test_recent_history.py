@@ -284,6 +284,38 @@ def test_aggregates_of_aggregates_are_those_of_the_samples(rows, step, cuts):
     assert [row.mean for row in again] == pytest.approx([row.mean for row in direct], abs=0.01)
 
 
+LARGEST = 1.7976931348623157e308
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        ([LARGEST, 1e308, -1.7e308], 3.658977116207719e307),
+        ([1.7e308, 1.6e308], 1.65e308),
+        ([-1.7e308, -1.6e308], -1.65e308),
+        ([LARGEST] * 3, LARGEST),
+        ([-LARGEST] * 7, -LARGEST),
+        ([LARGEST, -LARGEST, LARGEST, -LARGEST], 0.0),
+    ],
+)
+def test_the_mean_of_the_largest_numbers_is_finite(values, mean):
+    samples = Samples([6000 * 10 + each for each in range(len(values))], values, [])
+    (row,) = Points("number", [samples], 0, 10**9).periods(6000)
+    assert row.mean == pytest.approx(mean, rel=1e-12)
+    assert row.low <= row.mean <= row.high
+
+
+def test_means_of_aggregates_of_the_largest_numbers_are_finite():
+    """The product of a mean and its count is beyond the range of a double, in either direction."""
+    first, second, third = (
+        Points("number", [Samples([begin + each for each in range(4)], [value] * 4, [])], 0, 10**9).minutes()
+        for begin, value in ((0, LARGEST), (6000, -LARGEST), (12000, LARGEST))
+    )
+    for blocks, mean in (([first, third], LARGEST), ([first, second], 0), ([first, second, third], LARGEST / 3)):
+        (row,) = Points("number", blocks, 0, 10**9).periods(18000)
+        assert row.mean == pytest.approx(mean, rel=1e-12)
+
+
 def test_after_a_day_there_are_aggregates_and_after_a_month_nothing(world):
     world = world()
     feed(world, range(600))

@@ -44,7 +44,7 @@ def answer(request: Message, content: Json, code: Code) -> Message:
     """Return a response with a JSON object in the format that the request accepts, by default JSON."""
     if request.opt.accept == CBOR:
         return Message(code=code, payload=cbor2.dumps(content), content_format=CBOR)
-    payload = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    payload = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     return Message(code=code, payload=payload, content_format=JSON)
 
 

@@ -641,4 +641,4 @@ def _with_head(methods: list[str]) -> list[str]:
 
 
 def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False), status, headers, "application/json")
+    return Response(json.dumps(value, ensure_ascii=False, allow_nan=False), status, headers, "application/json")

@@ -132,8 +132,10 @@ async def read_members(request: Request, settings: HttpGateSettings) -> Mapping[
 
 
 def to_json(content: object) -> Response:
-    """Return a JSON response."""
-    return Response(json.dumps(content, ensure_ascii=False), headers={"Content-Type": "application/json"})
+    """Return a JSON response. Raises `ValueError` for an infinite number or NaN, which JSON cannot have."""
+    return Response(
+        json.dumps(content, ensure_ascii=False, allow_nan=False), headers={"Content-Type": "application/json"}
+    )
 
 
 def _wants_previous(request: Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -166,8 +167,11 @@ def _cells(row: SeriesRow) -> list[object]:
 
 
 def _rounded(mean: float | None) -> float | None:
-    """Return a mean without the digits that the sum of doubles adds."""
-    return None if mean is None else float(f"{mean:.15g}")
+    """Return a mean without the digits that the sum of doubles adds; None for one that JSON cannot have."""
+    if mean is None or not math.isfinite(mean):  # earlier versions stored infinite means of large values
+        return None
+    rounded = float(f"{mean:.15g}")
+    return rounded if math.isfinite(rounded) else mean
 
 
 def _text(time: int) -> str:
@@ -177,7 +181,7 @@ def _text(time: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0") + "Z"
 
 
-_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
