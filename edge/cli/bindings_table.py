@@ -31,7 +31,7 @@ def term(value: Mapping[str, Any] | None) -> str:
     if kind == "bnode":
         return f"_:{text}"
     if language := value.get("xml:lang"):
-        return f"{text}@{language}"
+        return f"{text}@{language}--{value['its:dir']}" if "its:dir" in value else f"{text}@{language}"
     datatype = value.get("datatype")
     return text if datatype is None or datatype in _PLAIN else f"{text}^^{_short(str(datatype))}"
 

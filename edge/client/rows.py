@@ -90,7 +90,8 @@ def read_term(term: Any) -> Term:  # noqa: ANN401 - JSON
         ):  # the second is of a draft of the format; some brokers still use it
             language, datatype = term.get("xml:lang"), term.get("datatype")
             if language is not None:
-                return ox.Literal(value, language=language)
+                way = term.get("its:dir")  # SPARQL 1.2
+                return ox.Literal(value, language=language, direction=None if way is None else ox.BaseDirection(way))
             return ox.Literal(value) if datatype is None else ox.Literal(value, datatype=ox.NamedNode(datatype))
         if kind == "bnode":
             return ox.BlankNode(value)

@@ -22,6 +22,7 @@ Term = ox.NamedNode | ox.Literal | ox.BlankNode
 Value = str | int | float | bool | Decimal | date | results.Term | Mapping[str, Any]
 """A value from a caller: a Python value, an RDF term (no triple), or a binding object of the SPARQL JSON results."""
 
+_NO_DIRECTION: Final = "SPARQL 1.1 knows no base directions"
 _TYPES: Final[dict[type[Term], str]] = {ox.NamedNode: "uri", ox.Literal: "literal", ox.BlankNode: "bnode"}
 
 
@@ -78,7 +79,7 @@ class ForcedBinding:
         if "\0" in term.value:
             raise ValueError("the value has a NUL character, which SPARQL results in XML could not hold")
         if term.direction is not None:
-            raise ValueError("SPARQL 1.1 knows no base directions")
+            raise ValueError(_NO_DIRECTION)
         if self.language is not None and (term.language or "").lower() != self.language.lower():
             raise ValueError(f"it is declared with language {self.language}, unlike {shown(str(term))}")
         if self.datatype is not None and term.datatype.value != self.datatype:
@@ -146,6 +147,8 @@ def _of_json(given: Mapping[str, Any]) -> Term:
             return _blank(value)
         if kind in ("literal", "typed-literal"):
             value = _characters(value)
+            if "its:dir" in given:
+                raise ValueError(_NO_DIRECTION)
             language, datatype = given.get("xml:lang"), given.get("datatype")
             if isinstance(language, str):
                 return ox.Literal(value, language=language)

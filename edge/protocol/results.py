@@ -26,7 +26,9 @@ def term_to_json(term: Term) -> str:
     if isinstance(term, ox.Literal):
         value = _quoted(term.value)
         if term.language is not None:
-            return f'{{"type":"literal","value":{value},"xml:lang":{_quoted(term.language)}}}'
+            # A query can make a base direction; its member is that of SPARQL 1.2, as in the results of queries.
+            more = "" if term.direction is None else f',"its:dir":{_quoted(term.direction.value)}'
+            return f'{{"type":"literal","value":{value},"xml:lang":{_quoted(term.language)}{more}}}'
         datatype = term.datatype.value
         # In RDF 1.1 a plain literal has this datatype. The results format writes plain literals without one.
         if datatype == _XSD_STRING:

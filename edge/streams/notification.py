@@ -45,7 +45,7 @@ def notification(observer: str, query: str, target: str, report: StoredReport) -
     """Return a report as a document in JSON-LD, the same in each attempt. `observer`: its unique id.
 
     The activity is an `Update` for a correction, and else an `Announce`. Its objects are a result set, or the subjects
-    of the triples. What a correction removes is a result set, or statements. Terms of RDF 1.2 are left out, because
+    of the triples. What a correction removes is a result set, or statements. Triple terms are left out, because
     JSON-LD 1.1 has none.
     """
     activity: dict[str, object] = {
@@ -97,7 +97,8 @@ def _value(term: Mapping[str, Any]) -> dict[str, str]:
         return {"@id": f"_:{value}"}
     literal = {"@value": value}
     if "xml:lang" in term:
-        return literal | {"@language": term["xml:lang"]}
+        literal["@language"] = term["xml:lang"]
+        return literal | ({"@direction": term["its:dir"]} if "its:dir" in term else {})
     return literal | {"@type": term["datatype"]} if "datatype" in term else literal
 
 

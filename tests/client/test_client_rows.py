@@ -21,6 +21,7 @@ terms = st.one_of(
     st.sampled_from([ox.NamedNode("urn:a"), ox.BlankNode("b0"), ox.Literal(True), ox.Literal(1.5)]),
     texts.map(ox.Literal),
     texts.map(lambda text: ox.Literal(text, language="en-gb")),
+    texts.map(lambda text: ox.Literal(text, language="ar", direction=ox.BaseDirection("rtl"))),
     texts.map(lambda text: ox.Literal(text, datatype=ox.NamedNode("urn:t"))),
 )
 
@@ -75,6 +76,8 @@ def test_rows_are_dictionaries_that_fit_sets():
         {"results": {"bindings": [{"x": {"type": "what", "value": "v"}}]}},
         {"results": {"bindings": [{"x": "v"}]}},
         {"results": {"bindings": [{"x": {"type": "literal", "value": 1}}]}},
+        {"results": {"bindings": [{"x": {"type": "literal", "value": "a", "xml:lang": "en", "its:dir": "up"}}]}},
+        {"results": {"bindings": [{"x": {"type": "literal", "value": "a", "xml:lang": "en", "its:dir": 1}}]}},
     ],
 )
 def test_an_invalid_result_is_reported(broken):

@@ -65,6 +65,25 @@ async def test_construct_subscription_notifies_with_triples(gateway):
     assert rows(notification["addedResults"]) == [("urn:a", "urn:q", "x")]
 
 
+async def test_a_subscription_has_the_base_directions_of_a_query(gateway):
+    """The direction tells two rows apart, so a client that removes one of them keeps the other."""
+    client = await gateway.client()
+    directed = {"type": "literal", "value": "a", "xml:lang": "en", "its:dir": "ltr"}
+    plain = {"type": "literal", "value": "a", "xml:lang": "en"}
+    text = (
+        "SELECT DISTINCT ?t { ?s <urn:v> ?v { BIND(STRLANGDIR('a', 'en', 'ltr') AS ?t) } UNION { BIND('a'@en AS ?t) } }"
+    )
+    await gateway.update("INSERT DATA { <urn:a> <urn:v> 1 }")
+
+    def terms(results):
+        return sorted((row["t"] for row in results["results"]["bindings"]), key=len)
+
+    assert terms((await client.subscribe(text))["addedResults"]) == [plain, directed]
+    assert terms((await client.ask({"query": {"sparql": text}}))["result"]) == [plain, directed]
+    await gateway.update("DELETE DATA { <urn:a> <urn:v> 1 }")
+    assert terms((await client.notification())["removedResults"]) == [plain, directed]
+
+
 async def test_no_notification_follows_unsubscribed(gateway):
     client = await gateway.client()
     first = await client.subscribe(alias="mine")

@@ -168,6 +168,7 @@ def test_declared_datatypes_and_languages(binding, value, written):
         ("literal", {"value": "x"}, "it needs type"),
         ("literal", {"type": "literal", "value": 5}, "it needs type"),
         ("literal", {"type": "literal", "value": "x", "xml:lang": "not a tag"}, ""),
+        ("literal", {"type": "literal", "value": "x", "xml:lang": "en", "its:dir": "ltr"}, "no base directions"),
         ({"type": "literal", "datatype": "xsd:decimal"}, typed("1", "integer"), "declared as <"),
         ({"type": "literal", "datatype": "xsd:integer"}, True, 'integer>, unlike "True" (bool)'),
         ({"type": "literal", "datatype": "xsd:int"}, 1.0, 'int>, unlike "1.0" (float)'),

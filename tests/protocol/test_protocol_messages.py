@@ -105,6 +105,7 @@ def test_outgoing_messages_are_json_whatever_the_alias_is():
         ox.Literal('quo"te\\ and \n\x01 control ☃ 😀'),
         ox.Literal(""),
         ox.Literal("hallo", language="de-at"),
+        ox.Literal("hallo", language="de", direction=ox.BaseDirection("ltr")),
         ox.Literal("01", datatype=ox.NamedNode("http://www.w3.org/2001/XMLSchema#integer")),
         ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode("urn:b"), ox.Literal("c")),
     ],

@@ -132,6 +132,18 @@ def test_a_time_that_is_no_date_is_left_out():
     assert "published" not in json.loads(document(QueryForm.SELECT, [], time=2**62))
 
 
+def test_a_base_direction_survives():
+    """JSON-LD 1.1 has directions (section 4.2.4.1), but reading them as RDF is optional."""
+    term = ox.Literal("salam", language="ar", direction=ox.BaseDirection("rtl"))
+    value = {"@value": "salam", "@language": "ar", "@direction": "rtl"}
+    rows = json.loads(document(QueryForm.SELECT, [(S, term)]))
+    (solution,) = rows["object"]["solution"]
+    assert [each["value"] for each in solution["binding"] if each["variable"] == "o"] == [value]
+    triples = json.loads(document(QueryForm.CONSTRUCT, [(S, P, term)], [(S, P, term)]))
+    assert triples["object"] == [{"@id": "urn:s", "urn:p": [value]}]
+    assert triples["removed"][0]["statementObject"] == value
+
+
 def test_triple_terms_are_left_out():
     body = b'<urn:s> <urn:p> <<( <urn:s> <urn:p> "x" )>> .\n<urn:s> <urn:p> "y" .\n'
     report = StoredReport(1, 0, "application/n-triples", body)

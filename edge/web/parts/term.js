@@ -14,6 +14,6 @@ export function Term({ term }) {
     const entry = entries.get(term.value), name = html`<code title=${term.value} dir="ltr">${shortened(term.value)}</code>`;
     return entry ? html`<a href=${linkTo(entry)}>${name}</a>` : name;
   }
-  const kind = term["xml:lang"] ? `@${term["xml:lang"]}` : term.datatype && !term.datatype.startsWith(XSD) ? shortened(term.datatype) : "";
+  const kind = term["xml:lang"] ? `@${term["xml:lang"]}${term["its:dir"] ? `--${term["its:dir"]}` : ""}` : term.datatype && !term.datatype.startsWith(XSD) ? shortened(term.datatype) : "";
   return html`<span dir="auto" title=${term.datatype}>${term.value}</span>${kind && html` <small>${kind}</small>`}`;
 }
