@@ -188,8 +188,20 @@ _OTHER_SYMBOLS: Final = {
     "Dimensionless": "",
     "UNITLESS": "",
     "NUM": "",
+    "DEG-PER-SEC": "°/s",
+    "DeciS-PER-M": "dS/m",
+    "GallonUS": "gal",
+    "IN": "in",
+    "InchOfMercury": "inHg",
+    "LB": "lb",
+    "M-PER-SEC2": "m/s²",
+    "MicroS-PER-CentiM": "µS/cm",
+    "MilePerHour": "mph",
+    "MilliGM-PER-M3": "mg/m³",
+    "MillimeterOfMercury": "mmHg",
+    "PSI": "psi",
 }
-"""Symbols of further QUDT names that clients use without a unit code."""
+"""Symbols of further QUDT names that mapping files and clients use without a unit code."""
 
 
 def unit_symbols() -> dict[str, str]:

@@ -1,11 +1,15 @@
 """Units in mapping files: IRIs, codes and symbols, checked against QUDT."""
 
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from edge.mapping import Mapper, MappingError, all_units, load_pack
-from edge.mapping.unit_symbols import QUDT_1_1, QUDT_2, UNIT_CODES
+from edge.mapping.terms import NAMESPACES
+from edge.mapping.unit_symbols import QUDT_1_1, QUDT_2, UNIT_CODES, unit_symbols
+from edge.mapping.units import unit_iri
 from edge.mapping.units_page import page
 
 
@@ -100,3 +104,30 @@ def test_the_page_of_the_documentation_lists_the_common_units():
 def test_each_code_stands_for_one_unit():
     codes = [code for each in all_units() for code in each.codes]
     assert len(codes) == len(set(codes))
+
+
+PACKS = sorted((Path(__file__).parents[2] / "edge" / "device_mappings").glob("*.toml"))
+
+
+def units_in(value: object) -> Iterator[str]:
+    """Yield the texts of all keys `unit` and of all tables `units`."""
+    if isinstance(value, list):
+        for each in value:
+            yield from units_in(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key == "unit" and isinstance(each, str):
+                yield each
+            elif key == "units":
+                yield from each.values()
+            else:
+                yield from units_in(each)
+
+
+@pytest.mark.parametrize("file", PACKS, ids=lambda file: file.stem)
+def test_the_page_has_a_symbol_for_each_unit_of_the_packs(file):
+    symbols = unit_symbols()
+    pack = tomllib.loads(file.read_text(encoding="utf-8"))
+    namespaces = {**NAMESPACES, **pack.get("namespaces", {})}
+    iris = {unit_iri(text, namespaces, UNIT_CODES) for text in units_in(pack) if text}
+    assert [iri for iri in sorted(iris) if iri.rpartition("#")[2].rpartition("/")[2] not in symbols] == []
