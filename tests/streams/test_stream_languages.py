@@ -279,3 +279,25 @@ def test_times_of_any_text(text):
         return
     assume(text.isascii())
     assert read_time(time_text(time)) == time
+
+
+@pytest.mark.parametrize("text", TEXTS[:1] + TEXTS[-1:], ids=["first", "last"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "BIND(STRLANGDIR('a', 'en', 'ltr') AS ?made)",
+        "BIND('a'@en--ltr AS ?made)",
+        "?made <urn:p> 'a'@en--ltr",
+        "FILTER(hasLANGDIR(?made))",
+        "BIND(TRIPLE(<urn:a>, <urn:b>, 1) AS ?made)",
+        "BIND(<<( <urn:a> <urn:b> 1 )>> AS ?made)",
+    ],
+    ids=["strlangdir", "literal", "pattern", "haslangdir", "triple", "term"],
+)
+def test_terms_of_rdf_12_are_refused(text, part):
+    """Reports could not have them: a continuous query can be the source of a stream, whose elements are RDF 1.1."""
+    end = text.rindex("}")
+    assert parsed(text)[0] is not None
+    query, error = parsed(f"{text[:end]} {part} {text[end:]}")
+    assert query is None
+    assert " (line " in error
