@@ -38,10 +38,10 @@ _LEFT = 64 * 1024 * 1024
 def backup(target: Path, force: bool, file: Path | None, data_dir: Path | None) -> None:
     """Write a backup of the data directory into FILE (a .tar.gz), or to standard output (-).
 
-    The gateway may run and continues its work. The backup contains the graph, delayed updates, observations that wait
-    for the history, clients, certificates with their keys, mappings, rules and queries, if they are in the data
-    directory. Anyone who can read it has all of these, so only its owner may read it (mode 0600). The command verifies
-    the copy as the gateway does at its start.
+    The gateway may run and continues its work. The backup contains the graph, recent values, delayed updates,
+    observations that wait for the history, clients, certificates with their keys, mappings, rules and queries, if they
+    are in the data directory. Anyone who can read it has all of these, so only its owner may read it (mode 0600). The
+    command verifies the copy as the gateway does at its start.
 
     \b
     edge backup /mnt/usb/gateway-$(date +%F).tar.gz

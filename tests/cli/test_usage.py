@@ -189,6 +189,10 @@ def test_run_refuses_invalid_addresses_and_names_the_option(edge, arguments, wor
     assert "Traceback" not in done.stderr
 
 
+def test_help_names_the_recent_values_in_a_backup(edge):
+    assert "recent values" in " ".join(edge("backup", "--help").stdout.split())
+
+
 def test_invitations_and_tokens_are_told_apart(edge):
     invite, token = (" ".join(edge("clients", name, "--help").stdout.split()) for name in ("invite", "token"))
     assert "`edge clients token`" in invite
