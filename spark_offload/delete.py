@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 APPLIED: Final = "edge.history.deletions"
 """Property of the table: SHA-256 of the line of the record up to which its filters were applied to the rows."""
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_UNCHECKED: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_VACUUM: Final = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Two commits, which record the beginning and the end in the log. They would be forgotten at once.
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+}
+"""Settings of Spark while the files of all older versions are removed."""
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 """Beginning of the names of the files of a version in the log."""
 
@@ -245,16 +250,15 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
     folder = directory(path)
     assert folder is not None  # noqa: S101  the record of deletions requires a file system
     flush_table(spark, path)
-    before = spark.conf.get(_UNCHECKED, None)
-    spark.conf.set(_UNCHECKED, "false")
+    before = {name: spark.conf.get(name, None) for name in _VACUUM}
     try:
+        for name, value in _VACUUM.items():
+            spark.conf.set(name, value)
         spark.sql(f"VACUUM {named(path)} RETAIN 0 HOURS").collect()
     finally:
-        spark.conf.unset(_UNCHECKED) if before is None else spark.conf.set(_UNCHECKED, before)
-    # After VACUUM, which may commit: the positions must be in the version that remains.
-    version, positions = place(spark, path)
-    empty = local_frame(spark, [], SCHEMA).coalesce(1)
-    version = append(spark, path, empty, version, positions, note={"deleted": deletions.applied})
+        for name, former in before.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
+    version = _version_with_positions(spark, path, deletions)
     jvm = spark._jvm
     assert jvm is not None  # noqa: S101
     jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
@@ -270,6 +274,16 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
             file.unlink()
     sync(log)
     return version
+
+
+def _version_with_positions(spark: SparkSession, path: str, deletions: Deletions) -> int:
+    """Return the newest version if its commit has the positions after all deletions, or else append such a commit."""
+    (newest,) = history(spark, path, 1)
+    if (metadata(newest) or {}).get("deleted") == deletions.applied:
+        return int(newest["version"])
+    version, positions = place(spark, path)
+    empty = local_frame(spark, [], SCHEMA).coalesce(1)
+    return append(spark, path, empty, version, positions, note={"deleted": deletions.applied})
 
 
 def _maximum(rows: DataFrame) -> DataFrame:

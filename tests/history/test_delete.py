@@ -140,9 +140,11 @@ def test_deleted_observations_leave_no_traces_and_do_not_come_back(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(store.table, tmp_path / "copy")
+    version = deltalake.DeltaTable(store.table).version()
     with synced(store, monkeypatch) as before:
         done = store.delete()
     assert done.rows == 19
+    assert done.version == version + 3, "one commit each for the rows, the filters and the last numbers"
     assert before["VACUUM"] >= before["files"]
     assert done.files == 6
     shutil.move(tmp_path / "copy", tmp_path.parent / f"{tmp_path.name}-copy")
