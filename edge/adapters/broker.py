@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _LISTENER = "default"
 _POLL = 0.01
 """Seconds between two checks for pending messages."""
+_OWN_PACKET = 2**20
+"""Least limit for packets of the gateway's own clients, in bytes."""
 _PATIENCE = 1.0
 """Seconds that amqtt has to shut down."""
 
@@ -211,13 +213,13 @@ class EmbeddedBroker:
             raise RuntimeError("a connection handler runs in a task")
         settings, own = self._settings, auth is self._own_auth
         unlink = Unlink(writer.transport)
-        bounded_reader = BoundedReader(reader, settings.max_message, None if own else self._backlog)
+        # The gateway subscribes to all its filters with one packet, whatever size devices may send.
+        limit = max(settings.max_message, _OWN_PACKET) if own else settings.max_message
+        bounded_reader = BoundedReader(reader, limit, None if own else self._backlog)
         bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
         self._clients.add(client)
         try:
-            if not await bounded_reader.begins():
-                return
-            if auth is None or await authenticate(bounded_reader, bounded, auth, own=own):
+            if await authenticate(bounded_reader, bounded, auth, own=own):
                 known()
                 await self._serve(bounded_reader, bounded, own=own)
         finally:

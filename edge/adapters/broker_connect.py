@@ -2,7 +2,7 @@
 
 amqtt 0.12 checks the password last. By then, it has closed the connection of the previous client with the same
 identifier, and has handed out its session, subscriptions and will. This module therefore reads the first packet
-itself, and passes it on after authentication.
+itself, and passes it on after authentication. It also does so if clients need no credentials, to bound the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Final
 
-from amqtt.errors import NoDataError
+from amqtt.adapters import BufferReader
 from amqtt.mqtt.connack import (
     BAD_USERNAME_PASSWORD,
     IDENTIFIER_REJECTED,
@@ -21,16 +21,17 @@ from amqtt.mqtt.connack import (
     ConnackPacket,
 )
 from amqtt.mqtt.connect import ConnectPacket, ConnectVariableHeader
-from amqtt.mqtt.packet import CONNECT, MQTTFixedHeader
+from amqtt.mqtt.packet import MQTTFixedHeader
 
 from edge.adapters.broker_auth import BETWEEN, BrokerAuth
-from edge.adapters.broker_streams import BEGIN, BoundedReader, BoundedWriter
+from edge.adapters.broker_packets import LEVEL, is_topic
+from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 from edge.protocol.errors import EdgeError, Forbidden, Unauthorized
 
 _log = logging.getLogger(__name__)
 
-_LEVEL: Final = 4
-"""Protocol level of MQTT 3.1.1, which amqtt supports."""
+BEGIN: Final = 10.0
+"""Seconds for a client to send a complete CONNECT."""
 
 
 class _RefusedError(Exception):
@@ -41,19 +42,33 @@ class _RefusedError(Exception):
         self.code = code
 
 
-async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: BrokerAuth, *, own: bool) -> bool:
-    """Authenticate a client. False: it was refused and informed. `own`: it is a client of the gateway itself."""
+async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: BrokerAuth | None, *, own: bool) -> bool:
+    """Receive the CONNECT of a client, and authenticate it. False: it was refused and informed, or sent none.
+
+    `auth` None: every client is accepted. `own`: it is a client of the gateway itself.
+    """
     try:
-        connect = await asyncio.wait_for(_connect(reader), BEGIN)
-        _admit(connect, writer, auth)
-        if not own:
-            # A later client with fewer permissions must not inherit the subscriptions of a session.
-            connect.clean_session_flag = True
-        reader.put_back(connect.to_bytes())
+        async with asyncio.timeout(BEGIN):
+            first = await reader.first()
+        if not first:
+            return False
+        connect = await _parsed(first)
+        if auth is not None:
+            _admit(connect, writer, auth)
+            if not own:
+                # A later client with fewer permissions must not inherit the subscriptions of a session.
+                connect.clean_session_flag = True
+            first = connect.to_bytes()
+        if connect.will_flag and not is_topic(connect.will_topic or ""):
+            raise _RefusedError(NOT_AUTHORIZED, "The topic of a will may not be empty or have wildcards")
+        reader.put_back(first)
     except _RefusedError as refused:
         _log.info("broker.client_refused", extra={"reason": str(refused)})
         writer.write(ConnackPacket.build(0, refused.code).to_bytes())
         await writer.drain()
+        return False
+    except TimeoutError:
+        _log.info("broker.client_refused", extra={"reason": f"no complete CONNECT within {BEGIN:g} s"})
         return False
     except Exception as error:  # noqa: BLE001 - any malformed packet is refused
         _log.info("broker.client_refused", extra={"reason": f"the first packet is not a valid CONNECT: {error}"})
@@ -61,12 +76,11 @@ async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: Broke
     return True
 
 
-async def _connect(reader: BoundedReader) -> ConnectPacket:
+async def _parsed(packet: bytes) -> ConnectPacket:
+    reader = BufferReader(packet)
     header = await MQTTFixedHeader.from_stream(reader)
-    if header is None or header.packet_type != CONNECT:
-        raise NoDataError("it has another type")
     about = await ConnectVariableHeader.from_stream(reader, header)
-    if about.proto_level != _LEVEL:
+    if about.proto_level != LEVEL:
         raise _RefusedError(UNACCEPTABLE_PROTOCOL_VERSION, f"This broker does not speak level {about.proto_level}")
     return await ConnectPacket.from_stream(reader, header, about)
 

@@ -1,4 +1,4 @@
-"""Limits of a connection to the embedded broker: packet size, time to the first packet, time to accept data."""
+"""Limits of a connection to the embedded broker: valid packets, packet size, time to accept data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from amqtt.adapters import StreamReaderAdapter
 
 from edge.adapters.broker_auth import ANYBODY, ConnectedClient
 from edge.adapters.broker_backlog import Backlog
-from edge.adapters.broker_packets import PacketBoundaries
+from edge.adapters.broker_packets import CONNECT, PacketBoundaries, content_fault
 from edge.compat.amqtt import TransportWriter
 
 _log = logging.getLogger(__name__)
 
-BEGIN = 10.0
-"""Seconds for a client to send its first packet."""
 STALLED = 10.0
 """Seconds for a client to read waiting data."""
 _READ_ENOUGH = 65536
@@ -23,58 +21,79 @@ _READ_ENOUGH = 65536
 
 
 class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no types
-    """Ends the stream at a packet that is too large, or if the first one does not arrive in time."""
+    """Ends the stream at a packet that is too large or violates the standard. amqtt sees complete packets only."""
 
     def __init__(self, reader: asyncio.StreamReader, limit: int, backlog: Backlog | None = None) -> None:
-        """`limit`: maximum packet in bytes. While the `backlog` is full, nothing is read."""
+        """`limit`: maximum packet in bytes. While the `backlog` is full, nothing is read after the first packet."""
         super().__init__(reader)
         self._limit = limit
         self._backlog = backlog
         self._begun = False
         self._ended = False
-        self._ahead = b""
         self._packets = PacketBoundaries()
+        self._received = b""
+        """Beginning of the packet that is being received. It survives if amqtt cancels a read."""
+        self._ahead = b""
+        """Packet that amqtt reads."""
+        self._position = 0
+        """Bytes of it that amqtt has read."""
 
-    async def begins(self) -> bool:
-        """Wait for the first byte. False: the client sends nothing."""
-        first = await self.read(1)
-        self.put_back(first)
-        return bool(first)
+    async def first(self) -> bytes:
+        """Return the first packet, a CONNECT; empty if the client sends none. Use `put_back` before reading on."""
+        return await self._next()
 
-    def put_back(self, data: bytes) -> None:
-        """Return this data at the next read, before that of the client."""
-        self._ahead = data
+    def put_back(self, packet: bytes) -> None:
+        """Return this packet at the next read."""
+        self._ahead, self._position = packet, 0
 
     async def read(self, n: int = -1) -> bytes:
-        """Read at most `n` bytes; empty at the end, and after a packet that violates the standard."""
-        if self._ahead:
-            data, self._ahead = self._ahead[:n], self._ahead[n:]
-            return data
-        data = await self._receive(n)
-        if not self._packets.take(data):
-            _log.info("broker.bad_packet", extra={"reason": self._packets.fault})
-            self._ended = True
+        """Read at most `n` bytes of a packet; empty at the end, and after a packet that violates the standard."""
+        if not n:
             return b""
+        if not self._ahead:
+            self.put_back(await self._next())
+        end = len(self._ahead) if n < 0 else self._position + n
+        data = self._ahead[self._position : end]
+        if end < len(self._ahead):
+            self._position = end
+        else:
+            self.put_back(b"")
         return data
+
+    async def _next(self) -> bytes:
+        """Receive a packet; empty at the end."""
+        while data := await self._receive(self._packets.left or 1):
+            self._received += data
+            valid = self._packets.take(data)
+            fault = self._order_fault() if valid else self._packets.fault
+            if not fault and self._packets.complete:
+                packet, self._received, self._begun = self._received, b"", True
+                fault = content_fault(packet)
+                if not fault:
+                    return packet
+            if fault:
+                _log.info("broker.bad_packet", extra={"reason": fault})
+                break
+        self._ended = True
+        return b""
+
+    def _order_fault(self) -> str:
+        """Return whether a packet begins that is not allowed now ([MQTT-3.1.0-1] and [MQTT-3.1.0-2])."""
+        if (self._received[0] >> 4 == CONNECT) is not self._begun:
+            return ""
+        return "a second CONNECT" if self._begun else "a first packet that is not CONNECT"
 
     async def _receive(self, n: int) -> bytes:
         # A read beyond the limit belongs to a packet that is too large: refuse it before its memory is allocated.
         if self._ended or n > self._limit:
-            self._ended = True
             return b""
-        data: bytes
-        if self._backlog is not None:
+        if self._backlog is not None and self._begun:
             # Back-pressure: TCP then slows down the client, instead of messages in memory.
             await self._backlog.room()
         try:
-            if self._begun:
-                data = await super().read(n)
-            else:
-                # Only for the first packet: later silence is limited by the keep-alive (MQTT 3.1.1, section 3.1.2.10).
-                data = await asyncio.wait_for(super().read(n), BEGIN)
-                self._begun = True
-        except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            self._ended = True
+            # Later silence is limited by the keep-alive (MQTT 3.1.1, section 3.1.2.10).
+            data: bytes = await super().read(n)
+        except (OSError, asyncio.IncompleteReadError):
             return b""
         return data
 
