@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,6 +13,9 @@ from edge.protocol.errors import InvalidRequest
 ANY: Final = "*"
 LOOPBACK: Final = "loopback"
 """Among origins: all origins on this machine, with any port."""
+
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[\w.~%!$&'()*+,;=-]+)(?::[0-9]{0,5})?", re.ASCII)
+"""A host and perhaps a port (RFC 9112, section 3.2, and RFC 3986, section 3.2.2)."""
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Sequence[str]) -> bool:
@@ -39,9 +43,19 @@ def host_allowed(host: str | None, names: Sequence[str]) -> bool:
     return _is_loopback(name) or (bool(name) and name in names)
 
 
-def wrong_hosts(count: int) -> InvalidRequest:
-    """Return the error for an HTTP/1.1 request without exactly one `Host` header (RFC 9112, section 3.2)."""
-    number = f"{count} headers" if count else "no header"
+def wrong_hosts(hosts: Sequence[str], *, needed: bool = True) -> InvalidRequest | None:
+    """Return the error for a request without exactly one valid `Host` header (RFC 9112, section 3.2), if it is one.
+
+    `hosts`: the values of all of them. `needed`: HTTP/1.0 may omit it. A user name or a list is not valid: programs
+    disagree on the host in them.
+    """
+    if len(hosts) == 1:
+        if _HOST.fullmatch(hosts[0].strip(" \t")):
+            return None
+        return InvalidRequest('The header "Host" is not a host name or address, with or without a port')
+    if not hosts and not needed:
+        return None
+    number = f"{len(hosts)} headers" if hosts else "no header"
     return InvalidRequest(f'The request has {number} "Host"; send exactly one, with the name and port of this server')
 
 

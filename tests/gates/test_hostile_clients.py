@@ -81,6 +81,20 @@ def test_a_request_has_exactly_one_host(secure, service, hosts):
     }
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000, evil", "user@127.0.0.1", "a b", "", "localhost/a", "localhost:a"])
+@pytest.mark.parametrize("service", ["http", "https", "ws", "wss"])
+def test_a_host_is_a_name_or_an_address(secure, service, host):
+    field = b"Host: %b\r\n" % host.encode()
+    request = OPEN % field if service in ("ws", "wss") else b"GET /health HTTP/1.1\r\n%b\r\n" % field
+    status, headers, error = ask(secure[service], request)
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert error == {
+        "error": "invalid_request",
+        "error_description": 'The header "Host" is not a host name or address, with or without a port',
+        "status_code": 400,
+    }
+
+
 @pytest.mark.parametrize("service", ["http", "https"])
 def test_a_request_of_http_1_0_needs_no_host(secure, service):
     assert ask(secure[service], b"GET /health HTTP/1.0\r\n\r\n")[0] == 200

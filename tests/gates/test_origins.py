@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from edge.gates.origins import host_allowed, origin_allowed
+from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 
 OWN = ["http://localhost", "http://localhost:3000", "https://127.0.0.1:8443", "http://[::1]:80", "http://app.localhost"]
@@ -73,6 +73,31 @@ def test_any_origin_header_is_handled(origin, host):
 )
 def test_names_without_encryption_are_this_machines_or_known(host, names, allowed):
     assert host_allowed(host, names) is allowed
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["a", "A.example:8000", "127.0.0.1", "[::1]:80", "[fe80::1%25eth0]", "a_b.local.", "a:", "xn--4ca", " a ", "a%20b"],
+)
+def test_a_host_may_be(host):
+    assert wrong_hosts([host]) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", " ", ":80", "a b", "a, b", "a@b", "@a", "a:b@c", "a/b", "a?b", "a#b", "a\\b", "a:b", "a:1:2", "a:123456"),
+        *("[::1", "::1", "[::1]a", "[a@b]", "a\n", "a\0", "\xe4", "a\u0663:\u0663"),
+    ],
+)
+def test_a_host_may_not_be(host):
+    assert wrong_hosts([host]) is not None
+
+
+def test_only_http_1_0_may_omit_the_host():
+    assert wrong_hosts([], needed=False) is None
+    assert wrong_hosts([]) is not None
+    assert wrong_hosts(["a", "a"], needed=False) is not None
 
 
 REBOUND = {"Host": "rebind.evil:8000", "Origin": "http://rebind.evil:8000"}

@@ -91,10 +91,10 @@ class _LimitedProtocol(HookedProtocol):
         if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
             self._refuse(self._too_large())
             raise ValueError  # stops the parser
-        # RFC 9112, section 3.2: a missing or repeated Host is answered with 400.
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
-            self._refuse(wrong_hosts(hosts))
+        hosts = [value.decode("latin-1") for name, value in self.headers if name == b"host"]
+        wrong = wrong_hosts(hosts, needed=self.parser.get_http_version() == "1.1")
+        if wrong is not None:
+            self._refuse(wrong)
             raise ValueError
         super().on_headers_complete()
 

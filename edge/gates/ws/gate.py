@@ -147,9 +147,9 @@ class WsGate:
     def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
         listener.mark_known(socket.remote_address)
-        hosts = len(headers.get_all("Host"))
-        if hosts != 1:
-            return _refusal(wrong_hosts(hosts))
+        wrong = wrong_hosts(headers.get_all("Host"))
+        if wrong is not None:
+            return _refusal(wrong)
         # The library's `get` raises an exception for a repeated header.
         if len(headers.get_all("Origin")) > 1:
             return _refusal(InvalidRequest('The request has several headers "Origin"; send one at most'))
