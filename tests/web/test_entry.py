@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from house import SIZES
 from locked import LOCKED, SHOWN, STORED, enter, member
 from test_overview import LIVE, text_of
 
@@ -129,6 +130,26 @@ async def test_the_operator_enrols_with_the_code_of_the_page(gateway, browser, t
     await browser.wait_for(LOCKED)
     assert await browser.evaluate("document.getElementById('enrolment')") is None
     assert browser.problems() == []
+
+
+async def test_the_entry_is_accessible_and_fits_the_screen(gateway, browser, tmp_path):
+    (tmp_path / "code").write_text(gateway._security.clients.invite("operator", Rights(), 60))
+    found = {}
+    for language in ("en", "de", "it"):
+        await browser.language(language)
+        await browser.open(gateway.endpoints["https"])
+        await browser.wait_for(f"{LOCKED} && document.getElementById('code') !== null")
+        await browser.evaluate("document.getElementById('sign-in').open = true")
+        for size in SIZES:
+            await browser.size(*size)
+            fits = await browser.evaluate(f"document.documentElement.scrollWidth <= innerWidth && !{CLIPPED}.length")
+            problems = [*await browser.violations(), *([] if fits else ["wider than the screen"])]
+            found.update({(language, size): problems} if problems else {})
+    assert found == {}
+
+
+CLIPPED = "[...document.querySelectorAll('.panel label')].filter(e => e.scrollWidth > e.closest('.panel').clientWidth)"
+"""The labels that are wider than their panels."""
 
 
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
