@@ -138,6 +138,47 @@ async def test_a_part_of_the_chart_is_zoomed_by_dragging(page):
     await page.wait_for(f"{ROWS} > 20")
 
 
+async def drag_with_a_finger(page: Browser, begin: tuple[float, float], end: tuple[float, float]) -> None:
+    """Move a finger over the chart; the places are parts of its width and height."""
+    area = "document.querySelector('.u-over').getBoundingClientRect()"
+    await page.evaluate("document.querySelector('.u-over').scrollIntoView({block: 'center'})")
+    x, y, width, height = await page.evaluate(f"(({{x, y, width, height}}) => [x, y, width, height])({area})")
+    for kind, part in (("touchStart", 0), *(("touchMove", part / 8) for part in range(1, 9)), ("touchEnd", None)):
+        across, down = (one + (other - one) * (part or 0) for one, other in zip(begin, end, strict=True))
+        points = [] if part is None else [{"x": x + width * across, "y": y + height * down}]
+        await page.command("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+
+async def test_a_finger_zooms_with_a_horizontal_drag_and_scrolls_with_a_vertical_one(page):
+    await page.size(*SIZES[1])
+    await page.command("Emulation.setTouchEmulationEnabled", enabled=True)
+    await open_table(page)
+    await drag_with_a_finger(page, (0.5, 0.9), (0.5, 0.1))
+    await page.wait_for("scrollY > 0")
+    assert await page.evaluate(f"{ROWS} > 20 && document.querySelector('.u-select').clientWidth === 0")
+    await drag_with_a_finger(page, (0.4, 0.5), (0.6, 0.5))
+    await page.wait_for(f"{ROWS} < 10 && {ROWS} > 2")
+    await press(page, ".bar button", "Zoom out")
+    await page.wait_for(f"{ROWS} > 20")
+
+
+async def test_buttons_zoom_the_chart_and_move_it(page):
+    await open_table(page)
+    times = "[...document.querySelectorAll('tbody tr')].map(row => Date.parse(row.cells[0].textContent))"
+    count = "[...document.querySelectorAll('.bar [aria-disabled=true]')].map(each => each.textContent).join('|')"
+    assert await page.evaluate(count) == "Later|Zoom out"
+    await press(page, ".bar button", "Zoom in")
+    await page.wait_for(f"{ROWS} < 15 && {ROWS} > 8")
+    assert " to " in await page.evaluate("document.getElementById('announcer').textContent")
+    newest = await page.evaluate(f"Math.max(...{times})")
+    await press(page, ".bar button", "Earlier")
+    await page.wait_for(f"Math.max(...{times}) < {newest}")
+    await press(page, ".bar button", "Later")
+    await page.wait_for(f"Math.max(...{times}) === {newest}")
+    await press(page, ".bar button", "Zoom out")
+    await page.wait_for(f"{ROWS} > 20 && {count} === 'Later|Zoom out'")
+
+
 async def open_device(page: Browser, device: str, name: str) -> None:
     await page.evaluate(f"location.hash = {device_address(device)!r}")
     await page.wait_for(f"document.querySelector('h1')?.textContent === {name!r}")
@@ -234,6 +275,17 @@ async def test_the_language_is_that_of_the_browser(house, browser, language, tex
     assert await browser.evaluate("document.documentElement.lang") == {"fr": "en"}.get(language, language[:2])
 
 
+@pytest.mark.parametrize("language", ["de", "it"])
+async def test_the_choices_of_the_overview_are_readable_on_a_phone(house, browser, language):
+    await browser.language(language)
+    await browser.size(*SIZES[1])
+    await browser.open(f"{house.url}/")
+    await browser.wait_for("document.querySelectorAll('#controls select').length === 2")
+    widths = await browser.evaluate("[...document.querySelectorAll('#controls select')].map(each => each.clientWidth)")
+    assert min(widths) >= 110
+    assert await browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 async def test_devices_with_slashes_in_their_names_are_different_devices(house, page):
     house.publish([("zigbee2mqtt/living/lamp", {"power": 5}), ("zigbee2mqtt/living/heater", {"power": 1000})])
     await choose(page, "grouping", "device")
@@ -278,3 +330,51 @@ async def test_a_gateway_that_hangs_is_not_live(house, page):
         os.kill(house.process.pid, signal.SIGCONT)
     await page.wait_for(LIVE, seconds=40)
     page.expect(*UNREACHABLE)
+
+
+async def labels_of(page: Browser, unit: str, numbers: list[float], step: float) -> list[str]:
+    """The labels of numbers on an axis."""
+    call = f"numberLabels({json.dumps(numbers)}, {unit!r}, {step})"
+    return (await page.evaluate(f"import('/parts/axis.js').then(({{ numberLabels }}) => {call})")) or []
+
+
+async def test_labels_on_an_axis_are_readable_and_differ_from_each_other(page):
+    assert await labels_of(page, "B", [23_290_000_000, 23_300_000_000], 1e7) == ["23.29 GB", "23.3 GB"]
+    assert await labels_of(page, "B", [0, 500], 500) == ["0 B", "500 B"]
+    assert await labels_of(page, "s", [180_000, 183_600], 3600) == ["50 h", "51 h"]
+    assert await labels_of(page, "s", [180_000, 180_030], 30) == ["180,000 s", "180,030 s"]
+    assert await labels_of(page, "°C", [-2.5, 0, 2.5], 2.5) == ["-2.5 °C", "0 °C", "2.5 °C"]
+    assert await labels_of(page, "", [5.00001, 5.00002], 1e-5) == ["5.00001", "5.00002"]
+    assert await labels_of(page, "", [1e300], 1e299) == ["1E300"]
+    assert await labels_of(page, "%", [0], 0) == ["0 %"]
+
+
+async def test_the_axis_of_a_chart_has_room_for_its_labels(house, page):
+    memory = "urn:sepa-edge:device:memory"
+    house.update(
+        f"INSERT DATA {{ <{memory}> a <{SOSA}Observation> ; <{SOSA}hasResult> <{memory}:r> . "
+        f"<{memory}:r> a <{QUDT}QuantityValue> ; <{QUDT}unit> <http://qudt.org/vocab/unit/BYTE> ; "
+        f"<{QUDT}numericValue> 23300000000 }}"
+    )
+    await page.evaluate(f"location.hash = '#/value/' + encodeURIComponent({memory!r})")
+    await page.evaluate(RECORD_LABELS)
+    await page.wait_for("document.querySelector('.chart canvas') !== null && globalThis.labels?.length > 3")
+    labels = await page.evaluate("globalThis.labels.map(({ text, left }) => [text, left])")
+    shown = [(text, left) for text, left in labels if text.endswith("GB")]
+    assert len(shown) > 1
+    assert min(left for _, left in shown) >= 0
+    await press(page, "summary", "Values as a table")
+    await page.wait_for(f"{names('tbody td')}.includes('23.3 GB')")
+    house.update(f"DELETE WHERE {{ <{memory}> ?p ?v }} ; DELETE WHERE {{ <{memory}:r> ?p ?v }}")
+
+
+RECORD_LABELS = """{
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  globalThis.labels = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    const { e } = this.getTransform();
+    globalThis.labels.push({ text, left: this.textAlign === "right" ? e + x - this.measureText(text).width : 0 });
+    return draw.call(this, text, x, y, ...rest);
+  };
+}"""
+"""Keeps each text that is drawn, with its left edge in pixels of the canvas."""

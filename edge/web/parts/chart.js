@@ -1,8 +1,9 @@
-// Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag to zoom.
+// Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag over it to zoom, with a mouse
+// or a finger.
 import uPlot from "uplot";
 import { html } from "../ui.js";
-import { formatNumber } from "../model/text.js";
 import { wordOf } from "../model/values.js";
+import { numberAxis, widthOf } from "./axis.js";
 import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
 
 /** `found` is one series of `GET /api/series`, `zoom` is called with the chosen period in milliseconds. */
@@ -48,15 +49,15 @@ function optionsOf({ kind, rows }, unit, property, zoom, period) {
       timeAxis(),
       {
         ...axis,
-        size: number ? 64 : 92,
         ...(number
-          ? { values: (_, splits) => splits.map((value) => `${formatNumber(value)} ${unit}`.trim()) }
-          : { splits: () => (words ?? []).map((_, index) => index), values: (_, splits) => splits.map((index) => shorten(words[index] ?? "")) }),
+          ? numberAxis(unit)
+          : { size: widthOf, splits: () => (words ?? []).map((_, index) => index), values: (_, splits) => splits.map((index) => shorten(words[index] ?? "")) }),
       },
     ],
     series: number ? [{}, line, edge, edge] : [{}, line],
     ...(number && { bands: [{ series: [2, 3], fill: colour("--band") }] }),
     hooks: {
+      ready: [selectByTouch],
       setSelect: [(plot) => {
         const { left, width } = plot.select;
         if (width < 5) return;
@@ -66,6 +67,29 @@ function optionsOf({ kind, rows }, unit, property, zoom, period) {
       }],
     },
   };
+}
+
+/** uPlot follows a mouse only. A finger selects with a horizontal drag; a vertical one scrolls the page. */
+function selectByTouch(plot) {
+  const area = plot.over;
+  let begin;
+  const at = (event) => Math.min(Math.max(event.clientX - area.getBoundingClientRect().left, 0), area.clientWidth);
+  const select = (event, done) => {
+    const [left, right] = [begin, at(event)].sort((one, other) => one - other);
+    plot.setSelect({ left, width: right - left, top: 0, height: area.clientHeight }, done);
+  };
+  area.style.touchAction = "pan-y pinch-zoom";
+  area.addEventListener("pointerdown", (event) => { begin = event.pointerType === "mouse" || !event.isPrimary ? undefined : at(event); });
+  area.addEventListener("pointermove", (event) => { if (begin !== undefined) select(event, false); });
+  area.addEventListener("pointerup", (event) => {
+    if (begin !== undefined) select(event, true);
+    begin = undefined;
+  });
+  // The browser takes the gesture: it scrolls, or enlarges the page.
+  area.addEventListener("pointercancel", () => {
+    begin = undefined;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+  });
 }
 
 function shorten(text) {

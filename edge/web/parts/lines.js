@@ -2,6 +2,7 @@
 import uPlot from "uplot";
 import { html } from "../ui.js";
 import { formatNumber } from "../model/text.js";
+import { numberAxis } from "./axis.js";
 import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
 
 const COLOURS = ["--accent", "--wait", "--code-variable", "--code-string", "--bad"];
@@ -19,7 +20,7 @@ function options({ timed, x, lines }) {
     scales: { y: { range: (_, min, max) => (min === max ? [Math.min(0, min), Math.max(1, max)] : uPlot.rangeNum(min, max, 0.1, true)) }, x: { time: timed, ...(x.length === 1 && { range: () => [x[0] - 1, x[0] + 1] }) } },
     axes: [
       timed ? timeAxis() : { ...axis, values: (_, splits) => splits.map(formatNumber) },
-      { ...axis, size: 64, values: (_, splits) => splits.map(formatNumber) },
+      { ...axis, ...numberAxis("") },
     ],
     series: [{}, ...lines.map((_, index) => ({ stroke: colour(COLOURS[index % COLOURS.length]), width: 2, points: { show: x.length < 30 }, spanGaps: true }))],
   };
