@@ -19,10 +19,18 @@ PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX monitor: <http://mml
 """
 _FORGET: Final = (
     _PREFIXES
-    + """DELETE { ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
+    + """DELETE { ?sensor a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
 WHERE {
   VALUES ?o { %(observations)s }
-  VALUES ?link { sosa:madeBySensor sosa:observedProperty sosa:hasFeatureOfInterest }
+  ?o sosa:madeBySensor ?sensor . ?sensor monitor:hasMappingDigest ?digest
+  OPTIONAL { ?sensor a ?type FILTER(?type IN (sosa:Sensor, sosa:Platform)) }
+  OPTIONAL { ?sensor rdfs:label ?label }
+  FILTER NOT EXISTS { ?user ?p ?sensor FILTER(?user NOT IN (%(others)s)) }
+} ;
+DELETE { ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
+WHERE {
+  VALUES ?o { %(observations)s }
+  VALUES ?link { sosa:observedProperty sosa:hasFeatureOfInterest }
   ?o ?link ?thing . ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest
   FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
   FILTER NOT EXISTS { ?user ?p ?thing FILTER(?user NOT IN (%(others)s)) }
@@ -40,9 +48,12 @@ WHERE {
   }
 }"""
 )
-"""One request, so that no other client sees a part of it. Results, times, and the types and labels of sensors,
-properties and places that others refer to are kept, and so are those that a client wrote or changed: their digest is
-another one.
+"""One request, so that no other client sees a part of it. Results, times, sensors, properties and places are kept if
+others refer to them.
+
+A sensor that the gateway described has a digest. Its label is removed even if a client changed it, because the name
+belongs to the device. A place or a property belongs to other devices, too: if a client changed its label, the digest
+does not match, and the label is kept.
 """
 
 
@@ -56,7 +67,7 @@ def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, t
     """Remove the observations of DEVICE from the graph, and show what maps them.
 
     The types and labels that the gateway wrote for sensors, properties and places are removed, too, if nothing refers
-    to these any more.
+    to these any more. A name that a client gave to the sensor is removed with it.
 
     DEVICE is the IRI of a sensor or of an observation, the last part of a sensor's IRI, or this and the name of one
     value. Recent values and observations that were stored for the history stay. The observations come back with the

@@ -81,16 +81,48 @@ def test_descriptions_that_nothing_refers_to_are_removed(run):
     assert "urn:" not in rows(run, "?s ?p ?o")
 
 
+LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
+
+
+def rename(run, thing: str, *, to: str) -> None:
+    """Give a thing another label, as the application does."""
+    change = f"DELETE {{ <{thing}> {LABEL} ?l }} INSERT {{ {to} }} WHERE {{ <{thing}> {LABEL} ?l }}"
+    assert run("update", change).returncode == 0
+
+
 def test_descriptions_of_clients_and_those_that_others_use_are_kept(run):
     publish(run, "kitchen/lamp", {"temperature": 21.5})
-    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    changed = f"DELETE {{ ?s {label} ?l }} INSERT {{ ?s {label} 'mine' }} WHERE {{ ?s {label} ?l }}"
-    assert run("update", changed.replace("?s", f"<{SENSOR}>")).returncode == 0
     place = next(each for each in described(run) if "place" in each)
-    assert run("update", f"INSERT DATA {{ <urn:floor> <urn:has> <{place}> }}").returncode == 0
+    observed = next(each for each in described(run) if "property" in each)
+    rename(run, place, to=f"<{place}> {LABEL} 'mine'")
+    assert run("update", f"INSERT DATA {{ <urn:floor> <urn:has> <{observed}> }}").returncode == 0
     assert run("forget", "kitchen/lamp").returncode == 0
-    assert described(run) == {SENSOR, place}
-    assert "mine" in rows(run, f"<{SENSOR}> {label} ?s")
+    assert described(run) == {observed, place}
+    assert "mine" in rows(run, f"<{place}> {LABEL} ?s")
+
+
+def test_a_sensor_that_others_use_keeps_its_name(run):
+    publish(run, "kitchen/lamp", {"temperature": 21.5})
+    rename(run, SENSOR, to=f"<{SENSOR}> {LABEL} 'mine'")
+    assert run("update", f"INSERT DATA {{ <urn:floor> <urn:has> <{SENSOR}> }}").returncode == 0
+    assert run("forget", "kitchen/lamp").returncode == 0
+    assert described(run) == {SENSOR}
+    assert "mine" in rows(run, f"<{SENSOR}> {LABEL} ?s")
+
+
+@pytest.mark.parametrize("name", ["'mine'", None])
+def test_nothing_is_left_of_a_device_that_was_renamed(run, name):
+    publish(run, "kitchen/lamp", {"temperature": 21.5})
+    platform = f"<{SENSOR}> a <http://www.w3.org/ns/sosa/Platform>"
+    rename(run, SENSOR, to=f"{platform} ; {LABEL} {name}" if name else platform)
+    assert run("update", f"INSERT DATA {{ <{SENSOR}> <urn:serial> 'ours' }}").returncode == 0
+    assert run("forget", "kitchen/lamp").returncode == 0
+    assert "urn:" not in rows(run, "?s a ?type")
+    assert "urn:" not in rows(run, f"?s {LABEL} ?name")
+    assert SENSOR in rows(run, "?s <urn:serial> 'ours'")
+    publish(run, "kitchen/lamp", {"temperature": 22})
+    assert SENSOR in rows(run, f"?s {LABEL} 'kitchen/lamp'")
+    assert run("forget", "kitchen/lamp").returncode == 0
 
 
 def test_one_observation_is_removed_by_its_iri(run):

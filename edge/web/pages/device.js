@@ -109,12 +109,17 @@ function Forget({ entries: shown, name }) {
   const forget = () => act(async () => {
     const before = location.hash;
     // One request, so that no other client sees half of it: as of `edge forget`. Results, times, and types and labels that
-    // the gateway wrote are deleted only where nothing else refers to them.
+    // the gateway wrote are deleted only where nothing else refers to them; a sensor's also if a client changed its label.
     const ids = shown.map(({ id }) => iri(id));
     await update(`PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX time: <http://www.w3.org/2006/time#>
       PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX monitor: <http://mml.arces.unibo.it/monitor#>
+      DELETE { ?sensor a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
+      WHERE { VALUES ?o { ${ids.join(" ")} } ?o sosa:madeBySensor ?sensor . ?sensor monitor:hasMappingDigest ?digest
+        OPTIONAL { ?sensor a ?type FILTER(?type IN (sosa:Sensor, sosa:Platform)) }
+        OPTIONAL { ?sensor rdfs:label ?label }
+        FILTER NOT EXISTS { ?user ?p ?sensor FILTER(?user NOT IN (${ids.join(", ")})) } } ;
       DELETE { ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest }
-      WHERE { VALUES ?o { ${ids.join(" ")} } VALUES ?link { sosa:madeBySensor sosa:observedProperty sosa:hasFeatureOfInterest }
+      WHERE { VALUES ?o { ${ids.join(" ")} } VALUES ?link { sosa:observedProperty sosa:hasFeatureOfInterest }
         ?o ?link ?thing . ?thing a ?type ; rdfs:label ?label ; monitor:hasMappingDigest ?digest
         FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
         FILTER NOT EXISTS { ?user ?p ?thing FILTER(?user NOT IN (${ids.join(", ")})) } } ;
