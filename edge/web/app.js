@@ -100,11 +100,35 @@ function App() {
     <${Page} />`;
 }
 
+// Each entry of the history has a number in its state; one that a link has just made has none.
+const heights = [];  // how far the page of each entry was scrolled
+history.scrollRestoration = "manual";  // the browser would scroll before the page is there
+let entry = history.state?.entry ?? 0;
+number();
+
+function number() {
+  history.replaceState({ entry }, "");
+}
+
 addEventListener("hashchange", () => {
+  if (!dispatchEvent(new Event("leaving", { cancelable: true }))) return;  // of parts/unsaved.js
+  heights[entry] = scrollY;
+  const back = history.state?.entry;
+  entry = back ?? entry + 1;
+  number();
   address.value = location.hash;
-  scrollTo(0, 0);
   main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+  if (back !== undefined) scrollBack(heights[entry] ?? 0, 120);
 });
+
+/** Scroll as soon as the page is long enough, unless the user does so before. */
+function scrollBack(height, frames, last = 0) {
+  if (scrollY !== last || frames === 0 || height === last) return;
+  scrollTo(0, height);
+  requestAnimationFrame(() => scrollBack(height, frames - 1, scrollY));
+}
+
 const main = document.getElementById("page");
 connection.subscribe(({ state: what }) => main.classList.toggle("stale", what === "lost"));
 document.getElementById("starting")?.remove();

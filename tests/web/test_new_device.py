@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from house import House, names, press
 from test_console import CONTENT, SHADOW, type_text
@@ -54,6 +56,12 @@ async def test_a_plain_value_is_mapped(house: House, page):
     await page.wait_for("document.getElementById('saved') !== null")
     house.publish([("shed/lamp", "OFF")])
     await eventually(lambda: house.shows("urn:sepa-edge:device:lamp/value", "false"))
+
+
+async def test_the_preview_has_the_words_of_the_page(house: House, page):
+    house.publish([("shed/gate", {"open": True})])
+    await open_page(page, "#/new/shed%2Fgate", f"{PREVIEW} === 'Open'")
+    assert await page.evaluate(names("#preview .value")) == "Open"
 
 
 @pytest.mark.parametrize(
@@ -121,3 +129,68 @@ async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, p
     assert "Two two" in stored
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/new'")
+
+
+ASKED = "globalThis.asked = []; globalThis.confirm = question => { asked.push(question); return globalThis.answer; };"
+
+
+async def leave(page: Browser, how: str, answer: bool, title: str) -> None:
+    """Go to another page, answer the question, and wait for the page that is shown then."""
+    await page.evaluate(f"{ASKED} globalThis.answer = {json.dumps(answer)}; {how}")
+    await page.wait_for(f"asked.length === 1 && document.querySelector('h1')?.textContent === {title!r}")
+
+
+@pytest.mark.parametrize("how", ["location.hash = '#/system'", "history.back()"])
+async def test_changes_that_are_not_saved_are_lost_only_after_a_question(house: House, page, how):
+    await open_page(page, "#/automation", "document.getElementById('over') !== null")
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await page.evaluate(f"{ASKED} location.hash = '#/automation'")  # nothing was changed
+    await page.wait_for("document.getElementById('over') !== null && asked.length === 0")
+    await page.evaluate("history.back()")
+    await page.wait_for(f"document.querySelector('h1')?.textContent === 'New mapping file' && {CONTENT} != null")
+    await type_text(page, "# mine")
+    leaves = "{ const event = new Event('beforeunload', {cancelable: true}); !dispatchEvent(event); }"
+    await page.wait_for(leaves)
+    await leave(page, how, False, "New mapping file")
+    await page.wait_for("location.hash === '#/mapping/'")
+    assert "# mine" in await page.evaluate(f"{CONTENT}.textContent")
+    await leave(page, how, True, "System" if "system" in how else "Automation")
+    assert not await page.evaluate(leaves)
+
+
+async def test_the_forms_of_devices_and_rules_ask_before_changes_are_lost(house: House, page):
+    house.publish([("shed/form", {"temperature": 1})])
+    await open_page(page, "#/new/shed%2Fform", f"{PREVIEW} === 'Temperature'")
+    await enter(page, "device", "Mine")
+    await page.wait_for("document.getElementById('file').value === 'mine'")
+    await leave(page, "location.hash = '#/system'", False, "shed/form")
+    assert await page.evaluate("document.getElementById('device').value") == "Mine"
+    await leave(page, "location.hash = '#/rule/'", True, "New rule")
+    await page.wait_for("document.getElementById('label') !== null")
+    await enter(page, "label", "Mine")
+    await page.wait_for("document.getElementById('file').value === 'mine'")
+    await leave(page, "location.hash = '#/system'", False, "New rule")
+    await leave(page, "location.hash = '#/system'", True, "System")
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_what_another_client_saved_is_replaced_only_after_a_question(house: House, page, deleted):
+    text = '[[mapping]]\ntopic = "shed/both"\nobservation = "edge:both"\nlabel = "One"\n'
+    house.put("/api/mappings/both", text)
+    await open_page(page, "#/mapping/both", f"{CONTENT}?.textContent.includes('One')")
+    if deleted:
+        house.delete("/api/mappings/both")
+        page.expect("status of 404")
+    else:
+        house.put("/api/mappings/both", text.replace("One", "Theirs"))
+    await type_text(page, text.replace("One", "Mine"))
+    for answer in (False, True):
+        await page.evaluate(
+            f"{ASKED} globalThis.answer = {json.dumps(answer)}; document.getElementById('save').click()"
+        )
+        await page.wait_for("asked.length === 1 && asked[0].includes('both.toml')")
+        if not answer and not deleted:
+            assert "Theirs" in house.read("/api/mappings/both")
+    await page.wait_for("document.getElementById('save').disabled")
+    assert "Mine" in house.read("/api/mappings/both")
+    house.delete("/api/mappings/both")

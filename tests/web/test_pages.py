@@ -88,6 +88,12 @@ async def test_what_a_device_says_about_itself_is_folded_away(page):
     await page.wait_for(f"{kitchen}.textContent.includes('Linkquality')")
 
 
+async def test_names_of_values_do_not_repeat_the_name_of_their_group(page):
+    call = "import('/model/names.js').then(({ labelAt }) => [labelAt('State of lamp', 'State'),"
+    call += " labelAt('Temperature of Kitchen', 'Kitchen'), labelAt('Kitchen temperature', 'kitchen')].join('|'))"
+    assert await page.evaluate(call) == "Lamp|Temperature|Temperature"
+
+
 async def test_true_and_false_are_words(page):
     await page.wait_for(f"{names('[data-place$=front_door] .value')} === 'Open'")
     await page.wait_for(f"{names('[data-place$=plug1] .value')}.includes('On')")
@@ -179,6 +185,19 @@ async def test_buttons_zoom_the_chart_and_move_it(page):
     await page.wait_for(f"{ROWS} > 20 && {count} === 'Later|Zoom out'")
 
 
+async def test_back_and_forward_return_to_the_same_place_of_a_page(page):
+    await page.size(390, 400)
+    await page.evaluate("scrollTo(0, 300)")
+    await page.evaluate("document.querySelector('[data-place$=kitchen_sensor] .observation a').click()")
+    await page.wait_for("document.querySelector('.chart canvas') !== null && scrollY === 0")
+    await page.evaluate("scrollTo(0, 100); history.back()")
+    await page.wait_for("document.getElementById('search') !== null && scrollY === 300")
+    await page.evaluate("history.forward()")
+    await page.wait_for("document.querySelector('.chart canvas') !== null && scrollY === 100")
+    await page.evaluate("document.querySelector('.path a').click()")
+    await page.wait_for("document.getElementById('search') !== null && scrollY === 0")
+
+
 async def open_device(page: Browser, device: str, name: str) -> None:
     await page.evaluate(f"location.hash = {device_address(device)!r}")
     await page.wait_for(f"document.querySelector('h1')?.textContent === {name!r}")
@@ -210,9 +229,14 @@ async def test_a_forgotten_device_leaves_nothing_in_the_graph(house, page):
     old = '?s ?p ?o FILTER(CONTAINS(STR(?s), "zigbee2mqtt:old"))'
     await eventually(lambda: house.ask(old))
     await open_device(page, "urn:sepa-edge:zigbee2mqtt:old", "old")
+    await page.evaluate("document.getElementById('device-name').value = 'Renamed'")
+    await page.evaluate("document.querySelector('#device-name + button').click()")
+    await page.wait_for("document.querySelector('h1').textContent === 'Renamed'")
     await page.evaluate("document.getElementById('forget').click()")
     titles = names(".place h2")
-    await page.wait_for(f"location.hash === '#/' && {titles}.length > 0 && !{titles}.includes('old')")
+    await page.wait_for(
+        f"location.hash === '#/' && {titles}.length > 0 && !{titles}.includes('Renamed') && !{titles}.includes('old')"
+    )
     assert not house.ask(old)
     assert not house.ask(f"?r a <{QUDT}QuantityValue> FILTER NOT EXISTS {{ ?o <{SOSA}hasResult> ?r }}")
     assert not house.ask(f"?i a <{TIME}Instant> FILTER NOT EXISTS {{ ?r <{TIME}hasTime> ?i }}")

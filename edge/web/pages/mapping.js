@@ -9,6 +9,7 @@ import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { Editor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
+import { mayReplace, useUnsaved } from "../parts/unsaved.js";
 
 const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation = "edge:{bed}-temperature"\nunit = "unit:DegreeCelsius"\nlabel = "Temperature of {bed}"\n';
 
@@ -23,6 +24,7 @@ export function Page({ name }) {
   const previous = useSignal(false), written = useSignal(name), marks = useSignal(undefined);
   const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
   const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
+  const leave = useUnsaved(text.value !== undefined && text.value !== (name ? stored.value : FIRST));
   const choose = (written) => {
     topic.value = written;
     payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
@@ -42,11 +44,13 @@ export function Page({ name }) {
   if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
   const save = () => act(async () => {
     const saved = text.value, file = written.value;
+    if (name && stored.value !== undefined && !(await mayReplace(() => readMapping(name), stored.value, t("mapping.changed", { name: `${name}.toml` })))) return;
     await writeMapping(file, saved);
     announce(t("new.saved", { name: `${file}.toml` }));
     lookNow();
     if (name) return load();
     if (text.value !== saved) unsaved = { name: file, text: text.value };
+    leave();
     location.hash = `#/mapping/${encodeURIComponent(file)}`;
   });
   const revert = () => act(async () => {
@@ -57,6 +61,7 @@ export function Page({ name }) {
   });
   const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(async () => {
     await deleteMapping(name);
+    leave();
     location.hash = "#/new";
   });
   return html`<p class="path"><a href="#/new">${t("new.title")}</a></p><h1>${title}</h1>

@@ -1,6 +1,6 @@
 // From an unmapped topic to a device: tick the values, name them, see the observations, save the mapping file.
 import { toml } from "@codemirror/legacy-modes/mode/toml";
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { lookNow, unmapped } from "../model/health.js";
 import { fileName, part, toToml, UNITS, valuesOf } from "../model/mapping_draft.js";
@@ -9,6 +9,7 @@ import { usePolled } from "../model/polled.js";
 import { compare, formatNumber, formatTime, t } from "../model/text.js";
 import { Editor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
+import { useUnsaved } from "../parts/unsaved.js";
 
 const AGAIN = 5000;  // ms
 
@@ -62,10 +63,12 @@ function Form({ sample }) {
   const name = file.value ?? fileName(device.value);
   // SenML and bytes need more than names: the gateway suggests a mapping.
   useEffect(() => {
-    if (!values.value) testMapping(message, "new").then(({ suggestion }) => { byHand.value ??= suggestion ?? ""; }, (error) => { problem.value = error.message; });
+    if (!values.value) testMapping(message, "new").then(({ suggestion }) => { byHand.value ??= opened.current = suggestion ?? ""; }, (error) => { problem.value = error.message; });
   }, []);
   const chosen = values.value?.some((each) => each.chosen);
   const text = byHand.value ?? (chosen ? toToml({ topic, device: device.value, place: place.value, values: values.value }) : "");
+  const opened = useRef(text);
+  useUnsaved(!saved.value && text !== opened.current);
   const change = (index, changes) => { values.value = values.value.map((each, at) => (at === index ? { ...each, ...changes } : each)); };
   const save = async (event) => {
     event.preventDefault();

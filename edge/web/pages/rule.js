@@ -1,6 +1,6 @@
 // One rule: a form for what it watches and does, a trial with the recent values, and its text.
 import { toml } from "@codemirror/legacy-modes/mode/toml";
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { fullName } from "../model/devices.js";
 import { setBy } from "../model/desired.js";
@@ -18,6 +18,7 @@ import { Editor } from "../parts/editor.js";
 import { Setting } from "../parts/setting.js";
 import { SparqlEditor } from "../parts/sparql_editor.js";
 import { Trial } from "../parts/trial.js";
+import { mayReplace, useUnsaved } from "../parts/unsaved.js";
 
 /** `name` is that of the rule; empty: a new one. */
 export function Page({ name }) {
@@ -41,14 +42,17 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
   const file = useSignal(name || undefined), marks = useSignal(undefined);
   const [act, problem] = useAction();
   const text = byHand.value ?? toToml(draft.value);
+  const opened = useRef(text), leave = useUnsaved(text !== opened.current);
   const id = file.value ?? fileName(draft.value.label || "rule");
   const change = (changes) => { draft.value = { ...draft.value, ...changes }; };
   const save = (event) => {
     event?.preventDefault();
     act(async () => {
       if (!name && (await rules()).some((each) => each.name === id) && !confirm(t("rule.replace", { name: id }))) return;
+      if (name && !(await mayReplace(() => readRule(name), stored, t("rule.changed", { name })))) return;
       await writeRule(id, text);
       announce(t("new.saved", { name: id }));
+      leave();
       location.hash = "#/automation";
     });
   };
@@ -59,6 +63,7 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
   });
   const remove = () => confirm(t("rule.delete.sure", { name })) && act(async () => {
     await deleteRule(name);
+    leave();
     location.hash = "#/automation";
   });
   return html`${!name && byHand.value === undefined && html`<${Templates} chosen=${(chosen) => { draft.value = chosen; }} />`}

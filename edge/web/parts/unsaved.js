@@ -1,0 +1,39 @@
+// Asks before the user leaves a page with changes that are not saved.
+import { useEffect, useRef } from "../ui.js";
+import { t } from "../model/text.js";
+
+/** `changed`: whether there are such changes now. Returns a function that lets the user leave without a question, for what
+ *  saves or deletes them and then goes to another page. */
+export function useUnsaved(changed) {
+  const state = useRef({});
+  state.current.changed = changed;
+  useEffect(() => {
+    const page = location.hash, { entry } = history.state ?? {};
+    const leaves = () => state.current.changed && !state.current.left;
+    // The address has changed already, but the application does not follow a prevented event.
+    const ask = (event) => {
+      if (location.hash === page) return event.preventDefault();  // it is undone
+      if (!leaves() || confirm(t("unsaved.sure"))) return;
+      event.preventDefault();
+      // Links make a new entry, which has no number yet; Back and Forward go to one that has.
+      history.go(entry - (history.state?.entry ?? entry + 1));
+    };
+    const warn = (event) => { if (leaves()) event.preventDefault(); };
+    addEventListener("leaving", ask);
+    addEventListener("beforeunload", warn);
+    return () => {
+      removeEventListener("leaving", ask);
+      removeEventListener("beforeunload", warn);
+    };
+  }, []);
+  return () => { state.current.left = true; };
+}
+
+/** Whether to save a document: it is the one that the user opened, or the user wants to replace what another client made of
+ *  it. `read` returns its present text. */
+export async function mayReplace(read, opened, question) {
+  const present = await read().catch((error) => {
+    if (error.status !== 404) throw error;  // another client has deleted it
+  });
+  return present === opened || confirm(question);
+}
