@@ -150,3 +150,28 @@ async def test_an_update_of_the_system_is_sent_and_started(browser, tmp_path):
         await eventually(lambda: request.exists() and request.read_text() == "restart")
     finally:
         house.process.stop()
+
+
+async def test_the_rates_of_the_engine_are_a_table_and_stay_while_the_application_is_open(page):
+    await page.evaluate("location.hash = '#/engine'")
+    await page.wait_for("document.querySelector('.chart canvas') !== null")
+    await press(page, "summary", "Values as a table")
+    columns = names(".panel:has(.chart) thead th")
+    await page.wait_for(f"{columns} === 'Time|Updates a second|Notifications a second|Waiting updates'")
+    assert await page.evaluate("document.querySelectorAll('.panel:has(.chart) tbody tr').length") >= 1
+    assert await page.violations() == []
+    await page.evaluate("location.hash = '#/'")
+    await page.wait_for("document.getElementById('search') !== null")
+    await page.evaluate("location.hash = '#/engine'")
+    # With the first answer: without the earlier ones there would be no chart yet.
+    await page.wait_for("document.querySelector('.figures') !== null")
+    assert await page.evaluate("document.querySelector('.chart') !== null")
+
+
+async def test_the_state_of_the_gateway_is_in_the_language_of_the_browser(house, browser):
+    await browser.language("de")
+    await browser.open(f"{house.url}/#/system")
+    await browser.wait_for(f"{LIVE} && document.querySelector('main dl') !== null")
+    facts = names("main dl:first-of-type dd")
+    await browser.wait_for(f"{facts}.includes('überträgt')")
+    assert "in diesem Datenverzeichnis lief noch nichts" in await browser.evaluate(facts)

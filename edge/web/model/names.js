@@ -18,7 +18,8 @@ export function deviceOf(sensor) {
   return sensor.replace(/^(urn:sepa-edge:tasmota:[^/]+)\/.*/s, "$1");
 }
 
-/** A label without the name of the card it stands on: "Temperature of Kitchen" is "Temperature" in the kitchen. */
+/** A label without the name of the card it stands on: "Temperature of Kitchen" is "Temperature" in the kitchen, and "Kitchen"
+ *  among the temperatures. */
 export function labelAt(label, name) {
   const end = name.toLowerCase(), text = label.replaceAll("_", " "), lower = text.toLowerCase();
   if (end.length < 2 || lower.length !== label.length) return label;
@@ -26,7 +27,7 @@ export function labelAt(label, name) {
   for (const word of [" of ", " at ", " in ", ", ", " – ", " - "]) {
     if (lower.endsWith(word + end)) rest = label.slice(0, -(word + end).length);
   }
-  for (const word of [" ", "/", ": ", ", ", " – ", " - "]) {
+  for (const word of [" ", " of ", " at ", " in ", "/", ": ", ", ", " – ", " - "]) {
     if (lower.startsWith(end + word)) rest = label.slice((end + word).length);
   }
   rest = rest.trim();

@@ -1,23 +1,31 @@
 // How the engine processes updates, and what they cost (the management console of the SEPA paper, Figure 14).
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, signal, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
+import { connection } from "../model/connection.js";
 import { getJson } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
-import { formatNumber, t } from "../model/text.js";
+import { formatNumber, formatTime, t } from "../model/text.js";
+import { Fold } from "../parts/fold.js";
 import { Lines } from "../parts/lines.js";
 import { Limits, Subscribed } from "../parts/subscribed.js";
 
 const AGAIN = 2000;  // ms
-const POINTS = 150;  // five minutes
+const PERIOD = 300;  // seconds in the chart
 const MODES = ["sequential", "parallel"];
 const PHASES = ["t_update", "t_lutt", "t_booster", "t_notify", "t_total"];
+
+/** Answers of the last five minutes, with their times in seconds. They stay while the application is open. */
+const past = signal([]);
+
+// Another user may come, who may not see them.
+connection.subscribe(({ state }) => { if (state === "locked") past.value = []; });
 
 export function Page() {
   useEffect(() => { document.title = `${t("engine.title")} · sepa-edge`; }, []);
   const [found, error, look] = usePolled(() => getJson("/api/engine"), AGAIN, may("administer"));
-  const past = useSignal([]);
   useEffect(() => {
-    if (found.value) past.value = [...past.peek(), { at: Date.now() / 1000, ...found.value }].slice(-POINTS - 1);
+    const at = Date.now() / 1000;
+    if (found.value) past.value = [...past.peek().filter((each) => each.at > at - PERIOD), { at, ...found.value }];
   }, [found.value]);
   if (!access.value) return html`<h1>${t("engine.title")}</h1>`;
   if (!may("administer")) return html`<h1>${t("engine.title")}</h1><p class="note">${t("engine.forbidden")}</p>`;
@@ -51,8 +59,19 @@ function Figures({ state, rates: data }) {
   ];
   return html`<section class="panel wide"><h2>${t("engine.now")}</h2>
     <dl class="figures">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-    ${data.x.length > 1 && html`<${Lines} data=${data} />`}
+    ${data.x.length > 1 && html`<${Lines} data=${data} />
+      <${Fold} text=${t("chart.table")} label="">${() => html`<${Rates} data=${data} />`}<//>`}
   </section>`;
+}
+
+/** What the chart shows, the newest first. */
+function Rates({ data: { x, lines } }) {
+  const cell = (value) => (value === null ? t("chart.gap") : formatNumber(Math.round(value * 10) / 10));
+  const rows = x.map((at, index) => ({ at, values: lines.map(({ values }) => values[index]) })).reverse();
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${t("chart.table")}><table>
+    <thead><tr><th scope="col">${t("chart.time")}</th>${lines.map(({ name }) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map(({ at, values }) => html`<tr key=${at}><td>${formatTime(at * 1000)}</td>${values.map((value) => html`<td>${cell(value)}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
 }
 
 function Mode({ state, changed }) {

@@ -3,7 +3,7 @@ import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
 import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
-import { duration, formatBytes, formatNumber, formatTime, t } from "../model/text.js";
+import { duration, formatBytes, formatNumber, formatTime, has, t } from "../model/text.js";
 import { Maintenance } from "../parts/maintenance.js";
 import { Strip } from "../parts/strip.js";
 
@@ -27,17 +27,23 @@ function Gateway({ state }) {
   const facts = [
     [t("system.version"), state.version],
     state.uptime_seconds !== undefined && [t("system.uptime"), duration(state.uptime_seconds)],
-    last?.text && [t("system.start", { n: last.starts }), last.text],
+    last?.reason && [t("system.start", { n: last.starts }), startText(last)],
     state.pending_updates !== undefined && [t("system.updates"), formatNumber(state.pending_updates)],
     state.pending_timers !== undefined && [t("system.timers"), formatNumber(state.pending_timers)],
     state.recent?.bytes !== undefined && [t("system.recent"), formatBytes(state.recent.bytes)],
-    state.outbox?.state && [t("system.outbox"), `${state.outbox.state} ${state.outbox.reason}`.trim()],
+    state.outbox?.state && [t("system.outbox"), `${t(`shipping.${state.outbox.state}`)} ${state.outbox.reason}`.trim()],
   ].filter(Boolean);
   const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": "))];
   return html`<section class="panel wide"><h2>${t("system.gateway")}</h2>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     ${faults.map((fault) => html`<p class="problem" dir="auto">${typeof fault === "string" ? fault : JSON.stringify(fault)}</p>`)}
   </section>`;
+}
+
+/** Why the gateway was started. A newer gateway may have reasons that the catalogue does not know. */
+function startText({ reason, detail, upgraded_from: upgraded, text }) {
+  if (!has(`start.${reason}`)) return text;
+  return [detail ? `${t(`start.${reason}`)} (${detail})` : t(`start.${reason}`), upgraded && t("start.upgraded", { version: upgraded })].filter(Boolean).join("; ");
 }
 
 function Topics({ topics }) {

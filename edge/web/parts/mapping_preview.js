@@ -42,8 +42,8 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
   </section>`;
 }
 
-function Reading({ reading: { observation, value, datatype, unit, label, location } }) {
-  const [shown, symbol] = readable(value, unitSymbol(unit), datatype, "");
+function Reading({ reading: { observation, value, datatype, unit, label, location, property } }) {
+  const [shown, symbol] = readable(value, unitSymbol(unit), datatype, property ?? "");
   return html`<li><p><b dir="auto">${label ?? observation}</b> <span class="value">${shown}</span> ${symbol}</p>
     <p><code>${shortened(observation)}</code>${location && html` · <code>${shortened(location)}</code>`}</p></li>`;
 }

@@ -35,7 +35,7 @@ export const TEXTS = {
   "empty.text": "Values appear here as soon as sensors report them. Publish one over MQTT, or insert a sosa:Observation with a SPARQL update.",
 
   "mark.offline": "offline",
-  "mark.silent": "no value since {time}",
+  "mark.silent": "last value {time}",
   "mark.battery": "battery {percent} %",
   "mark.battery.low": "battery low",
 

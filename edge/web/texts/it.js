@@ -35,7 +35,7 @@ export const TEXTS = {
   "empty.text": "I valori appaiono qui appena i sensori li inviano. Pubblicane uno via MQTT, oppure inserisci una sosa:Observation con un aggiornamento SPARQL.",
 
   "mark.offline": "non in linea",
-  "mark.silent": "nessun valore da {time}",
+  "mark.silent": "ultimo valore {time}",
   "mark.battery": "batteria {percent} %",
   "mark.battery.low": "batteria scarica",
 
