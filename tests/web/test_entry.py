@@ -133,18 +133,23 @@ async def test_the_operator_enrols_with_the_code_of_the_page(gateway, browser, t
 
 
 async def test_the_entry_is_accessible_and_fits_the_screen(gateway, browser, tmp_path):
-    (tmp_path / "code").write_text(gateway._security.clients.invite("operator", Rights(), 60))
+    code = gateway._security.clients.invite("operator", Rights(), 60)
+    (tmp_path / "code").write_text(code)
     found = {}
     for language in ("en", "de", "it"):
         await browser.language(language)
         await browser.open(gateway.endpoints["https"])
-        await browser.wait_for(f"{LOCKED} && document.getElementById('code') !== null")
-        await browser.evaluate("document.getElementById('sign-in').open = true")
-        for size in SIZES:
-            await browser.size(*size)
-            fits = await browser.evaluate(f"document.documentElement.scrollWidth <= innerWidth && !{CLIPPED}.length")
-            problems = [*await browser.violations(), *([] if fits else ["wider than the screen"])]
-            found.update({(language, size): problems} if problems else {})
+        for address, filled in (("#/", code), ("#/join/ABCD-EFGH", "ABCD-EFGH")):
+            await browser.evaluate(f"location.hash = {address!r}")
+            await browser.wait_for(f"{LOCKED} && document.getElementById('code')?.value === {filled!r}")
+            await browser.evaluate("document.getElementById('sign-in').open = true")
+            for size in SIZES:
+                await browser.size(*size)
+                fits = await browser.evaluate(
+                    f"document.documentElement.scrollWidth <= innerWidth && !{CLIPPED}.length"
+                )
+                problems = [*await browser.violations(), *([] if fits else ["wider than the screen"])]
+                found.update({(language, address, size): problems} if problems else {})
     assert found == {}
 
 

@@ -370,6 +370,7 @@ async def test_labels_on_an_axis_are_readable_and_differ_from_each_other(page):
     assert await labels_of(page, "°C", [-2.5, 0, 2.5], 2.5) == ["-2.5 °C", "0 °C", "2.5 °C"]
     assert await labels_of(page, "", [5.00001, 5.00002], 1e-5) == ["5.00001", "5.00002"]
     assert await labels_of(page, "", [1e300], 1e299) == ["1E300"]
+    assert await labels_of(page, "ms", [1.712345e12, 1.712346e12], 1e6) == ["1.712345E12 ms", "1.712346E12 ms"]
     assert await labels_of(page, "%", [0], 0) == ["0 %"]
 
 

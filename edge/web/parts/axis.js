@@ -31,12 +31,14 @@ export function numberLabels(numbers, unit, step) {
 }
 
 function formatOf(step, largest) {
-  if (largest >= LARGE) return new Intl.NumberFormat(locale, { notation: "scientific", maximumFractionDigits: 3 });
-  const digits = Math.ceil(-Math.log10(step || 1) - 1e-9);
-  if (digits > DIGITS) return new Intl.NumberFormat(locale, { notation: "scientific", maximumFractionDigits: 3 });
+  const digits = Math.max(0, Math.ceil(-Math.log10(step || 1) - 1e-9));
+  if (largest >= LARGE || digits > DIGITS) {
+    const distinct = Math.ceil(Math.log10(largest / (step || 1)));
+    return new Intl.NumberFormat(locale, { notation: "scientific", maximumFractionDigits: Math.min(DIGITS, Math.max(1, distinct)) });
+  }
   // 2.5 needs one digit more than its power of ten.
-  const fraction = Math.max(0, digits), finer = Math.abs(step * 10 ** fraction - Math.round(step * 10 ** fraction)) > 1e-6;
-  return new Intl.NumberFormat(locale, { maximumFractionDigits: fraction + Number(finer) });
+  const scaled = step * 10 ** digits;
+  return new Intl.NumberFormat(locale, { maximumFractionDigits: digits + Number(Math.abs(scaled - Math.round(scaled)) > 1e-6) });
 }
 
 /** Options of a vertical axis of numbers in uPlot. */

@@ -18,7 +18,11 @@ export function useUnsaved(changed) {
       // Links make a new entry, which has no number yet; Back and Forward go to one that has.
       history.go(entry - (history.state?.entry ?? entry + 1));
     };
-    const warn = (event) => { if (leaves()) event.preventDefault(); };
+    const warn = (event) => {
+      if (!leaves()) return;
+      event.preventDefault();
+      event.returnValue = true;  // Chrome before 119
+    };
     addEventListener("leaving", ask);
     addEventListener("beforeunload", warn);
     return () => {
