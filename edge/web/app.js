@@ -100,26 +100,22 @@ function App() {
     <${Page} />`;
 }
 
-// Each entry of the history has a number in its state; one that a link has just made has none.
+// Each entry of the history has its number as state; one that a link has just made has none.
 const heights = [];  // how far the page of each entry was scrolled
 history.scrollRestoration = "manual";  // the browser would scroll before the page is there
-let entry = history.state?.entry ?? 0;
-number();
-
-function number() {
-  history.replaceState({ entry }, "");
-}
+let entry = history.state ?? 0;
+history.replaceState(entry, "");
 
 addEventListener("hashchange", () => {
   if (!dispatchEvent(new Event("leaving", { cancelable: true }))) return;  // of parts/unsaved.js
   heights[entry] = scrollY;
-  const back = history.state?.entry;
+  const back = history.state;
   entry = back ?? entry + 1;
-  number();
+  history.replaceState(entry, "");
   address.value = location.hash;
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
-  if (back !== undefined) scrollBack(heights[entry] ?? 0, 120);
+  if (back !== null) scrollBack(heights[entry] ?? 0, 120);
 });
 
 /** Scroll as soon as the page is long enough, unless the user does so before. */

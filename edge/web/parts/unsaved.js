@@ -8,7 +8,7 @@ export function useUnsaved(changed) {
   const state = useRef({});
   state.current.changed = changed;
   useEffect(() => {
-    const page = location.hash, { entry } = history.state ?? {};
+    const page = location.hash, entry = history.state;
     const leaves = () => state.current.changed && !state.current.left;
     // The address has changed already, but the application does not follow a prevented event.
     const ask = (event) => {
@@ -16,7 +16,7 @@ export function useUnsaved(changed) {
       if (!leaves() || confirm(t("unsaved.sure"))) return;
       event.preventDefault();
       // Links make a new entry, which has no number yet; Back and Forward go to one that has.
-      history.go(entry - (history.state?.entry ?? entry + 1));
+      history.go(entry - (history.state ?? entry + 1));
     };
     const warn = (event) => {
       if (!leaves()) return;
