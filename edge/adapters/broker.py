@@ -224,6 +224,7 @@ class EmbeddedBroker:
                 await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)
+            bounded_reader.end()
             bounded.client.leave()
             writer.close()
             unlink()

@@ -25,6 +25,11 @@ class Backlog:
         else:
             self._room.clear()
 
+    @property
+    def full(self) -> bool:
+        """Whether the number of bytes is at the limit or above."""
+        return not self._room.is_set()
+
     async def room(self) -> None:
         """Wait until the number of bytes is below the limit."""
         await self._room.wait()

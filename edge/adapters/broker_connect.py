@@ -62,6 +62,8 @@ async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: Broke
         if connect.will_flag and not is_topic(connect.will_topic or ""):
             raise _RefusedError(NOT_AUTHORIZED, "The topic of a will may not be empty or have wildcards")
         reader.put_back(first)
+        if not own:
+            reader.limit_silence(connect.keep_alive, writer.cut)
     except _RefusedError as refused:
         _log.info("broker.client_refused", extra={"reason": str(refused)})
         writer.write(ConnackPacket.build(0, refused.code).to_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from amqtt.adapters import StreamReaderAdapter
 
@@ -16,6 +17,10 @@ _log = logging.getLogger(__name__)
 
 STALLED = 10.0
 """Seconds for a client to read waiting data."""
+_SILENCE = 1.5
+"""Silence of a client after which its connection ends, as a multiple of its keep-alive ([MQTT-3.1.2-24])."""
+_GRACE = 1.0
+"""Seconds to read what arrived while the process stood still."""
 _READ_ENOUGH = 65536
 """Bytes in the connection's buffer below which writers do not wait."""
 
@@ -37,6 +42,40 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         """Packet that amqtt reads."""
         self._position = 0
         """Bytes of it that amqtt has read."""
+        self._heard = 0.0
+        """Time of the last data, in seconds of the event loop's clock."""
+        self._look: asyncio.TimerHandle | None = None
+        """The next look whether the client is silent for too long. A timer for each read would take longer."""
+
+    def limit_silence(self, keep_alive: int, cut: Callable[[], None]) -> None:
+        """Call `cut` when the client has been silent for too long. `keep_alive`: of its CONNECT (s), 0: never."""
+        if keep_alive:
+            self._heard = asyncio.get_running_loop().time()
+            self._look_later(_SILENCE * keep_alive, _SILENCE * keep_alive, cut)
+
+    def end(self) -> None:
+        """Note that the connection has ended."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _look_later(self, seconds: float, limit: float, cut: Callable[[], None], *, last: bool = False) -> None:
+        def look() -> None:
+            now = loop.time()
+            if self._backlog is not None and self._backlog.full:
+                self._heard = now  # the client is not read
+            left = self._heard + limit - now
+            if left > 0:
+                self._look_later(left, limit, cut)
+            elif last:
+                self._look = None
+                _log.info("broker.client_silent", extra={"seconds": limit})
+                cut()
+            else:  # the process may have stood still, with data of the client waiting
+                self._look_later(_GRACE, limit, cut, last=True)
+
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(seconds, look)
 
     async def first(self) -> bytes:
         """Return the first packet, a CONNECT; empty if the client sends none. Use `put_back` before reading on."""
@@ -91,10 +130,11 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
             # Back-pressure: TCP then slows down the client, instead of messages in memory.
             await self._backlog.room()
         try:
-            # Later silence is limited by the keep-alive (MQTT 3.1.1, section 3.1.2.10).
             data: bytes = await super().read(n)
         except (OSError, asyncio.IncompleteReadError):
             return b""
+        if self._look is not None:
+            self._heard = asyncio.get_running_loop().time()
         return data
 
 

@@ -8,13 +8,14 @@ import logging
 import socket
 import ssl
 import struct
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.adapters import broker_connect
+from edge.adapters import broker_connect, broker_streams
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.broker_auth import ANYBODY
 from edge.adapters.broker_packets import content_fault
@@ -25,6 +26,7 @@ from tests.support.examples import examples
 from tests.support.waiting import PATIENCE, eventually
 
 ACCEPTED = b"\x20\x02\x00\x00"
+PING = b"\xc0\x00"
 
 
 def text(value: str | bytes) -> bytes:
@@ -38,8 +40,16 @@ def packet(first: int, body: bytes = b"") -> bytes:
     return bytes([first, len(body)]) + body
 
 
-def connect(name: str | bytes = "one", flags: int = 2, rest: bytes = b"", *, protocol: str = "MQTT", level: int = 4):
-    return packet(0x10, text(protocol) + bytes([level, flags, 0, 60]) + text(name) + rest)
+def connect(
+    name: str | bytes = "one",
+    flags: int = 2,
+    rest: bytes = b"",
+    *,
+    protocol: str = "MQTT",
+    level: int = 4,
+    keep_alive: int = 60,
+) -> bytes:
+    return packet(0x10, text(protocol) + bytes([level, flags, 0, keep_alive]) + text(name) + rest)
 
 
 class Everybody:
@@ -229,6 +239,39 @@ async def test_the_will_of_a_client_that_violates_the_standard_is_published(brok
     assert await answer(broker, connect(flags=6, rest=text("gone") + text("x")), packet(0xD0)) == ACCEPTED
     assert await asyncio.wait_for(reader.readexactly(9), PATIENCE) == packet(0x30, text("gone") + b"x")
     writer.close()
+
+
+async def test_a_silent_client_is_disconnected_and_its_will_published(broker, monkeypatch, caplog):
+    monkeypatch.setattr(broker_streams, "_SILENCE", 0.1)
+    monkeypatch.setattr(broker_streams, "_GRACE", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(connect("watcher", keep_alive=0) + packet(0x82, b"\x00\x01" + text("will") + b"\x00"))
+    assert (await asyncio.wait_for(reader.readexactly(9), PATIENCE))[:4] == ACCEPTED
+    assert await answer(broker, connect("silent", 6, text("will") + text("gone"), keep_alive=1)) == ACCEPTED
+    assert (await asyncio.wait_for(reader.readexactly(12), PATIENCE)).endswith(b"gone")
+    assert not faults(caplog)
+    writer.close()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "while the process stood still"])
+async def test_data_within_the_keep_alive_is_enough(monkeypatch, late):
+    """The silence counts from the last data, and data that waits after a stall counts."""
+    monkeypatch.setattr(broker_streams, "_SILENCE", 0.05)
+    monkeypatch.setattr(broker_streams, "_GRACE", 0.05)
+    cut: list[float] = []
+    stream = asyncio.StreamReader()
+    reader = BoundedReader(stream, 100)
+    stream.feed_data(connect())
+    assert await reader.first() == connect()
+    reader.limit_silence(1, lambda: cut.append(asyncio.get_running_loop().time()))
+    if late:
+        time.sleep(0.2)  # noqa: ASYNC251  the event loop stands still
+    stream.feed_data(PING)
+    assert await reader.read(2) == PING
+    read = asyncio.get_running_loop().time()
+    await eventually(lambda: cut, "the end of a silent connection")
+    assert cut[0] >= read + 0.05
+    reader.end()
 
 
 @pytest.mark.parametrize("sent", [b"", connect()[:6], connect(), connect() + b"\x30"], ids=["0", "6", "all", "more"])
