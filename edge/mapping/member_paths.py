@@ -15,8 +15,10 @@ from typing import Final
 
 from edge.mapping.jsonpath import Hit, JsonPath, Place
 
-_NODES: Final = 2048
+_NODES: Final = 1024
 """Names that one tree remembers. Messages choose the names, so the tree is emptied then."""
+_FEW: Final = 8
+"""Paths of fixed names that are walked one by one: that looks at fewer members than the tree does."""
 _LONGEST_NAME: Final = 128
 """Longest name that is remembered."""
 
@@ -50,15 +52,21 @@ class _Node:
     children: dict[str, _Node] = field(default_factory=dict)
 
 
+_NOTHING: Final = _Node()
+"""Node of all names to which no rule leads."""
+
+
 class MemberPaths:
     """Finds the values in a document that the rules of a mapping read. Thread-safe."""
 
     def __init__(self, paths: Iterable[MemberPath], taken: frozenset[str]) -> None:
         """Prepare the look-up. `taken`: members of the document that rules outside of it take in any case."""
         paths = tuple(paths)
-        self._root = _Node(passing=tuple(_Match(each, {}) for each in paths if each.path.by_names))
+        few = sum(bool(each.path.fixed_names) for each in paths) <= _FEW
         # Items of lists have no names to look up.
-        self._walked = {each.number: each.path for each in paths if not each.path.by_names}
+        walked = [each for each in paths if not each.path.by_names or (few and each.path.fixed_names)]
+        self._walked = {each.number: each.path for each in walked}
+        self._root = _Node(passing=tuple(_Match(each, {}) for each in paths if each.number not in self._walked))
         self._taken = taken
         self.size = 0
         """Number of names that it remembers."""
@@ -107,7 +115,7 @@ class MemberPaths:
             elif not (taken and path.wild):
                 ends.append(_Match(match.rule, captures))
                 taken = taken or match.rule.always
-        child = _Node(tuple(ends), tuple(passing))
+        child = _Node(tuple(ends), tuple(passing)) if ends or passing else _NOTHING
         if len(key) <= _LONGEST_NAME:
             if self.size >= _NODES:
                 # Replaced as a whole: another thread may be reading the old tree.

@@ -2,10 +2,11 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.mapping import Mapper, load_pack
+from edge.mapping import Mapper, load_pack, member_paths
 from edge.mapping.jsonpath import JsonPath, parse_path
 from edge.mapping.member_paths import MemberPath, MemberPaths
 
@@ -40,9 +41,12 @@ def walked(rules: list[tuple[JsonPath, bool]], document: object) -> list[tuple[i
     return found
 
 
+@pytest.mark.parametrize("few", [0, 8])
 @given(st.lists(st.tuples(paths(), st.booleans()), max_size=6), st.lists(documents, min_size=1, max_size=4))
-def test_the_look_up_finds_what_the_paths_lead_to(rules, messages):
-    look_up = MemberPaths([MemberPath(n, path, always) for n, (path, always) in enumerate(rules)], frozenset())
+def test_the_look_up_finds_what_the_paths_lead_to(few, rules, messages):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(member_paths, "_FEW", few)
+        look_up = MemberPaths([MemberPath(n, path, always) for n, (path, always) in enumerate(rules)], frozenset())
     for document in [*messages, *messages]:
         taken: set[object] = set()
         found = []
@@ -97,4 +101,11 @@ readings = [{ path = "x.{key}" }, { path = "{key}" }, { path = "{other}.y", obse
         message = json.dumps({f"n{number}": 1, "x": {f"m{number}": 2}, "long" * 100: 3}).encode()
         assert [reading.value for reading in mapper.map("t", message).readings] == ["2", "1", "3"]
     (mapping,) = mapper.packs[0].mappings
-    assert mapping.members.size <= 2048
+    assert mapping.members.size <= member_paths._NODES
+
+
+def test_a_path_of_fixed_names_remembers_no_names():
+    look_up = MemberPaths([MemberPath(0, parse_path("a.b"), always=True)], frozenset())
+    document = {**{f"n{number}": {"b": 1} for number in range(100)}, "a": {"b": 2}}
+    assert [(number, [hit.value for hit in hits]) for number, hits in look_up.by_rule(document, ())] == [(0, [2])]
+    assert look_up.size == 0
