@@ -69,7 +69,8 @@ def _check(index: TripleIndex, triples: set[tuple[int, int, int]]) -> None:
             assert ({leaf} if isinstance(leaf, int) else leaf or set()) == expected_leaf
 
 
-_TRIPLES = st.sets(st.tuples(st.integers(0, 4), st.integers(5, 7), st.integers(8, 11)), max_size=40)
+_TRIPLE = st.tuples(st.integers(0, 4), st.integers(5, 7), st.integers(8, 11))
+_TRIPLES = st.sets(_TRIPLE, max_size=40)
 
 
 def _index(triples) -> TripleIndex:
@@ -86,7 +87,7 @@ def _state(index: TripleIndex) -> tuple[object, ...]:
 
 
 _MOVES = ("piece", "there", "new", "undone", "replaced", "all back")
-_STORY = st.lists(st.tuples(st.sampled_from(_MOVES), TRIPLES), max_size=60)
+_STORY = st.lists(st.tuples(st.sampled_from(_MOVES), TRIPLES | _TRIPLE), max_size=60)
 
 
 @pytest.mark.parametrize(("small", "most"), [(64, 4), (2, 4), (2, 0), (0, 4)])
@@ -135,6 +136,23 @@ def test_a_merge_is_prepared_while_both_indexes_change(small, most, there, other
     for _ in merge.release():
         pass
     assert _state(into) == _state(_index(there | new))
+
+
+def test_a_part_that_changes_before_it_is_joined_is_merged(monkeypatch):
+    """Most of a branch is replaced, and one of its leaves changed between the beginning and its own turn."""
+    monkeypatch.setattr(index_merge, "_PIECE", 1)
+    there = {(number, 1, 1000 + number) for number in range(100)}
+    into, other = _index(there), _index({(500 + number, 1, 1000 + number) for number in range(100)})
+    merge = TripleMerge(into, other)
+    pieces = merge.prepare()
+    for _ in range(150):  # all subjects, and some objects
+        next(pieces)
+    into.add(999, 1, 1095)
+    merge.take_back(999, 1, 1095)
+    for _ in pieces:
+        pass
+    merge.apply()
+    assert set(into.match(None, 1, 1095)) == {(95, 1, 1095), (595, 1, 1095), (999, 1, 1095)}
 
 
 def _lines(action: Callable[[], object]) -> int:

@@ -161,7 +161,7 @@ class IndexMerge:
         for second in others:
             leaf = branch.get(second)
             if leaf is not None:
-                leaves[second] = leaf
+                leaves.setdefault(second, leaf)  # it may have been joined later
 
     def _leave(self, first: int, second: int) -> None:
         """Leave a pair to `merge`."""

@@ -161,6 +161,9 @@ class StagedChange:
         if len(changed) > _MOST_STALE:
             self._disturbed = True
         elif self._merges:
+            # The merges read only the settled part of the graphs, and another large change may have left some beside.
+            for merge in self._merges.values():
+                merge.into.settle_at_once()
             for quad in changed:
                 self._take_back(quad)
         if self._compared and len(changed) > _SEARCHED:
