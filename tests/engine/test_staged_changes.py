@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 
@@ -18,7 +19,8 @@ from edge.engine.requests import Precondition, QueryRequest, Solutions, Subscrib
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
-from edge.engine.store import graph
+from edge.engine.store import graph, index_merge
+from edge.engine.store.graph import members
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import (
@@ -206,6 +208,34 @@ def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
     world.finish()
     assert first.result(0)[0].added + second.result(0)[0].added == COUNT + 100
     assert len(world.engine.graph) == COUNT + 100
+
+
+def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monkeypatch):
+    """Another large change with few new triples is applied during the merge, and leaves old ones beside the index."""
+    monkeypatch.setattr(index_merge, "_PIECE", 20)
+    monkeypatch.setattr(graph, "_MOVED", 2)
+
+    def triples(name: str, predicate: str, values: Iterable[int]) -> str:
+        return "".join(f"<a:{name}-with-a-long-name-{value}> <{predicate}> {value} . " for value in values)
+
+    known = triples("old", "a:old", range(2_000))
+    world = turns()
+    world.send(f"INSERT DATA {{ {known} {triples('old', 'a:big', range(300))} }}")
+    world.finish()
+    large = world.stage(f"INSERT DATA {{ {triples('large', 'a:big', range(2_500))} }}")
+    (staged,) = [attempt.staged for attempt in world.engine._staged]
+    while not staged._merges:
+        world.scheduler.turn()
+    other = world.send(f"INSERT DATA {{ {known} {triples('other', 'a:big', range(300, 900))} }}", "other")
+    while not other.done():
+        world.scheduler.turn()
+    assert not large.done()
+    world.finish()
+    assert (other.result(0)[0].added, large.result(0)[0].added) == (600, 2_500)
+    (index,) = world.engine.graph.graphs.values()
+    for predicate in {p for _, p, _ in index.match(None, None, None)}:
+        pairs = {(s, o) for s in index.all_subjects() for o in members(index.objects(s, predicate))}
+        assert {(s, o) for s, _, o in index.match(None, predicate, None)} == pairs
 
 
 def test_a_comparison_that_is_repeated_is_freed_in_pieces(turns, monkeypatch):
