@@ -15,7 +15,7 @@ FORKING ?= $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) + 1) / 2)))
 # Tests start hundreds of processes. Without bytecode each of them would compile the gateway again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run spark test test-gateway test-forks test-history test-fast lint format lock docs screenshots clean
+.PHONY: help run spark test test-gateway test-forks test-history test-fast lint format release lock docs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -68,6 +68,7 @@ screenshots: $(VENV)/.test-ready  ## take the pictures of the tutorial again; ne
 	SCREENSHOTS=1 $(BIN)/python -m pytest tests/documentation/test_tutorial.py
 
 release: $(VENV)/.run-ready  ## make everything that users download, in build/release (ARGS="--key KEY" signs it)
+	rm -rf build/release
 	$(BIN)/python -m images.release --out build/release $(ARGS)
 
 lock:  ## regenerate the locked requirements; needs uv (docs/development.md)

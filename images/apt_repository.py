@@ -27,7 +27,11 @@ def write(root: Path, packages: Sequence[Path], epoch: int, key: str | None) -> 
     suites: defaultdict[str, set[str]] = defaultdict(set)
     for package in packages:
         _, version, architecture = package.stem.split("_")
-        suite = SUITES[version.rpartition("+")[2]]
+        suite = SUITES.get(version.rpartition("+")[2])
+        if suite is None:
+            raise SystemExit(
+                f"{package} is not a package of images/package: its version ends with {' or '.join(SUITES)}"
+            )
         suites[suite].add(architecture)
         pool = root / "pool" / suite
         pool.mkdir(parents=True, exist_ok=True)

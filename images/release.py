@@ -47,6 +47,11 @@ def main() -> None:
     given = options.parse_args()
     if given.out.exists():
         options.error(f"{given.out} exists; name a new directory")
+    if (
+        given.key
+        and subprocess.run(["gpg", "--list-secret-keys", given.key], capture_output=True, check=False).returncode
+    ):
+        options.error(f"there is no secret key {given.key} here (gpg --list-secret-keys)")
     if not given.key:
         print("not signed: --key names the GnuPG key of the release", file=sys.stderr)
     # Fixed times and permissions: the same sources give the same files.

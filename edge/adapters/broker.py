@@ -92,9 +92,10 @@ class EmbeddedBroker:
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
         from edge.adapters.broker_core import GuardedBroker
-        from edge.compat.amqtt import use_connection_states
+        from edge.compat.amqtt import separate_unreleased_messages, use_connection_states
 
         use_connection_states()
+        separate_unreleased_messages()
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
         config = BrokerConfig(

@@ -12,6 +12,8 @@ LEVEL: Final = 4
 """Protocol level of MQTT 3.1.1, which amqtt supports."""
 CONNECT: Final = 1
 """Type of the packet with which clients begin."""
+_MOST_FILTERS: Final = 1000
+"""Topic filters in a packet: its handling takes longer the more there are."""
 _PUBLISH: Final = 3
 _SUBSCRIBE: Final = 8
 _UNSUBSCRIBE: Final = 10
@@ -189,7 +191,11 @@ def _check(first: int, content: _Content) -> None:
 def _check_filters(content: _Content, kind: int) -> None:
     if not content.left:
         raise _InvalidError("a subscription or its end without topic filters")
+    number = 0
     while content.left:
+        number += 1
+        if number > _MOST_FILTERS:
+            raise _InvalidError(f"a subscription or its end with more than {_MOST_FILTERS} topic filters")
         if not content.text("topic filter"):
             raise _InvalidError("an empty topic filter")
         if kind == _SUBSCRIBE:

@@ -5,12 +5,13 @@ amqtt keeps such a message until its sender sends PUBREL (MQTT 3.1.1, section 4.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
 _OVERHEAD: Final = 2_000
-"""Bytes that a message takes besides its payload: its packets, and the task that waits."""
+"""Bytes that a message takes besides its payload and topic: its packets, and the task that waits."""
 
 
 class UnfinishedBudget:
@@ -55,7 +56,8 @@ class UnfinishedMessages(OrderedDict[int, Any]):
 
     def _count(self, key: int, sign: int) -> None:
         if key in self:
-            self._budget.change(self, sign * (len(self[key].data) + _OVERHEAD))
+            message = self[key]
+            self._budget.change(self, sign * (len(message.data) + sys.getsizeof(message.topic) + _OVERHEAD))
 
     def adopt(self, others: OrderedDict[int, Any]) -> None:
         """Take over the messages of the earlier connection of a session."""
@@ -65,9 +67,9 @@ class UnfinishedMessages(OrderedDict[int, Any]):
             del others[key]
 
     def release(self) -> None:
-        """Free the payloads. The tasks that waited for PUBREL refer to each other, so they may stay for a while."""
+        """Free payloads and topics. The tasks that waited for PUBREL refer to each other, so they may stay."""
         while self:
             key = next(iter(self))
             message = self[key]
             del self[key]
-            message.data, message.publish_packet = b"", None
+            message.data, message.topic, message.publish_packet = b"", "", None

@@ -147,6 +147,8 @@ class BoundedWriter(TransportWriter):
         self._limit = limit
         self._backlog = backlog
         self._waiting = 0
+        self.is_own = limit is None
+        """Whether the client is the gateway itself."""
         self.client: ConnectedClient = ANYBODY
         """The authenticated client."""
         self.session = ""

@@ -140,7 +140,7 @@ def _literal(how: Mapping[str, Any], value: str) -> str:
             raise problem
         (value,) = near
     if kind != "number":
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
     return _number(how, value, problem)
 
 

@@ -12,14 +12,19 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from amqtt.adapters import StreamWriterAdapter
 from amqtt.broker import Broker
 from amqtt.contexts import Action, BrokerConfig
+from amqtt.mqtt.constants import QOS_2
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
+from amqtt.mqtt.publish import PublishPacket
 from amqtt.session import Session
 
+_FLOWS: Final = "_edge_flows"
+"""Attribute of a handler with the tasks of messages that wait for PUBREL."""
 _LOOK: Final = 0.001
 """Seconds between two checks for messages that are not passed on yet."""
 
@@ -41,6 +46,15 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     def session_begins(self, session: Session, writer: Any) -> Callable[[], None]:  # noqa: ANN401 - of the caller's type
         """A client has a session. `writer`: as passed to `external_connected`. Returns what to do at its end."""
         raise NotImplementedError
+
+    def paced(self) -> AbstractAsyncContextManager[None]:
+        """Return the context of work that takes the longer the more subscriptions or retained messages there are."""
+        raise NotImplementedError
+
+    def is_gone(self, session: Session) -> bool:
+        """Return whether the connection of a session has ended."""
+        handler = super()._get_handler(session)
+        return handler is None or handler.writer is None or handler.writer.transport.is_closing()
 
     def unsubscribed(self, session: Session, filters: Iterable[str]) -> None:
         """A client has ended subscriptions, or some that it does not have."""
@@ -136,11 +150,12 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         handler = self._get_handler(session)
         if handler is None or not any(known is session for known, _ in self._subscriptions.get(topic_filter, ())):
             return
-        sent = [
-            handler.mqtt_publish(topic, kept.data, min(qos, kept.qos or qos), retain=True)
-            for topic, kept in self._retained_messages.items()
-            if self._matches(topic, topic_filter) and self.permits(session, topic, Action.RECEIVE)
-        ]
+        async with self.paced():
+            sent = [
+                handler.mqtt_publish(topic, kept.data, min(qos, kept.qos or qos), retain=True)
+                for topic, kept in self._retained_messages.items()
+                if self._matches(topic, topic_filter) and self.permits(session, topic, Action.RECEIVE)
+            ]
         await asyncio.gather(*sent, return_exceptions=True)
 
 
@@ -183,6 +198,28 @@ class ConnectionState:
         self.state = "disconnected"
         if (session := self._session()) is not None:
             session.last_disconnect_time = int(time.time())
+
+
+def separate_unreleased_messages() -> None:
+    """Let messages of QoS 2 wait for PUBREL in tasks of their own.
+
+    amqtt's reader keeps the finished tasks of all later packets while its first task waits.
+    """
+    if hasattr(BrokerProtocolHandler, _FLOWS):
+        return
+    handle = BrokerProtocolHandler.handle_publish
+
+    async def handle_publish(self: BrokerProtocolHandler, packet: PublishPacket) -> None:
+        if packet.qos != QOS_2:
+            await handle(self, packet)
+            return
+        flows = self.__dict__.setdefault(_FLOWS, set())
+        task = asyncio.create_task(handle(self, packet))
+        flows.add(task)
+        task.add_done_callback(flows.discard)
+
+    BrokerProtocolHandler.handle_publish = handle_publish
+    setattr(BrokerProtocolHandler, _FLOWS, frozenset())
 
 
 def use_connection_states() -> None:

@@ -122,7 +122,8 @@ addEventListener("hashchange", () => {
 function scrollBack(height, frames, last = 0) {
   if (scrollY !== last || frames === 0 || height === last) return;
   scrollTo(0, height);
-  requestAnimationFrame(() => scrollBack(height, frames - 1, scrollY));
+  const reached = scrollY;
+  requestAnimationFrame(() => scrollBack(height, frames - 1, reached));
 }
 
 const main = document.getElementById("page");

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 from types import SimpleNamespace
@@ -269,6 +270,31 @@ async def test_subscriptions_of_all_clients_are_limited(broker, monkeypatch):
         wait_for(lambda: broker._broker._subscribed == 0, "the end of both clients")
 
     await asyncio.to_thread(use)
+
+
+async def test_packets_after_an_unreleased_message_leave_nothing(broker):
+    """amqtt's reader kept the finished tasks of all packets behind the one that waits for PUBREL."""
+    device = await BareDevice.connect("forgetful", broker.port)
+    await device.publish_unreleased("a/b", b"1", 1)
+    tasks = len(asyncio.all_tasks())
+    for number in range(2, 50):
+        await device.publish_unreleased("a/b", b"1", number)
+        await device.release(number)
+    gc.collect()
+    finished = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and each.done()]
+    assert len(finished) < 40
+    assert len(asyncio.all_tasks()) <= tasks + 1
+    await device.release(1)
+    device.vanish()
+
+
+async def test_long_topics_of_unreleased_messages_count(broker):
+    device = await BareDevice.connect("one", broker.port)
+    await device.publish_unreleased("a" * 5000, b"", 1)
+    budget = broker._broker._unfinished
+    assert budget._total > 7000
+    device.vanish()
+    await eventually(lambda: budget._total == 0, "nothing that is left")
 
 
 async def test_subscriptions_of_a_client_are_limited_and_end_with_it(broker):
