@@ -272,7 +272,12 @@ class HomeAssistantDiscovery:
         if key not in self._availability:
             if len(self._availability) >= 2 * self._settings.max_entities:
                 self._availability.clear()
-            self._availability[key] = self._compiler.availability(topic, key[1])
+            try:
+                self._availability[key] = self._compiler.availability(topic, key[1])
+            except Exception as error:
+                # As in `_replace`; the topic is that of one device, and others have theirs.
+                _log.exception("discovery.failed", extra={"topic": clean(topic.topic)})
+                self._availability[key] = None, [f"availability: it cannot be read: {type(error).__name__}"]
             for fault in self._availability[key][1]:
                 _log.warning("discovery.unusable", extra={"topic": clean(topic.topic), "reason": fault})
         return self._availability[key]

@@ -180,12 +180,8 @@ class _Parser:
         if number is not None:
             return _number(number)
         if self._take("sign", "(") is not None:
-            self.depth += 1
-            if self.depth > _DEEPEST:
-                raise UnsupportedTemplate("it has too many parentheses")
-            inner = self._sum()
+            inner = self._inner()
             self._need("sign", ")")
-            self.depth -= 1
             return inner
         name = self._need("name")
         if name == "value":
@@ -196,9 +192,18 @@ class _Parser:
             return self._converted(name)
         raise UnsupportedTemplate(f"{name!r} is not a value of the message")
 
+    def _inner(self) -> _Operand:
+        """Return what is after a parenthesis."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnsupportedTemplate("it has too many parentheses")
+        inner = self._sum()
+        self.depth -= 1
+        return inner
+
     def _converted(self, name: str) -> ValueTemplate:
         """Return the value of a function, which does the same as the filter of its name."""
-        value = self._sum()
+        value = self._inner()
         arguments = []
         while self._take("sign", ")") is None:
             self._need("sign", ",")

@@ -6,6 +6,7 @@ import random
 import pytest
 from announcing import DISCOVERED, Announcing
 
+from edge.discovery.mappings import AnnouncementCompiler
 from edge.mapping.pack import load_builtin, load_pack
 from edge.mapping.terms import is_iri
 
@@ -159,6 +160,27 @@ def test_an_availability_template_outside_of_the_subset_is_listed(home):
     assert ["'bool'" in each for each in home.reasons()] == [True]
     home.announce("sensor/a/config", {**SENSOR, "avty_t": "room/s"})
     assert home.reasons() == []
+
+
+def test_an_availability_topic_that_fails_does_not_stop_others(home, tmp_path, monkeypatch):
+    home.announce("sensor/b/config", other(1))
+    deep = "int(" * 197 + "value" + ")" * 197
+    home.announce("sensor/a/config", {**SENSOR, "avty_t": "room/s", "avty_tpl": f"{{{{{deep}}}}}"})
+    assert ["parentheses" in each for each in home.reasons()] == [True]
+    # Also where the compiler itself has a defect.
+    monkeypatch.setattr(AnnouncementCompiler, "availability", _defective)
+    home.announce("sensor/c/config", other(2, avty_t="room/s2"))
+    assert "RecursionError" in home.reasons()[-1]
+    home.discovery.start()
+    home.discovery.stop()
+    for each in (home, Announcing(tmp_path / "announcements.json")):
+        assert each.values("room/t1", "20") == {"sensor/a1": "20"}
+        each.announce("sensor/d/config", other(3))
+        assert each.values("room/t3", "20") == {"sensor/a3": "20"}
+
+
+def _defective(*_: object) -> None:
+    raise RecursionError
 
 
 def test_without_commands_nothing_can_be_set(tmp_path):

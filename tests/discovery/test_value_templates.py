@@ -64,6 +64,8 @@ KEYS = {
     "{{ value_json[] }}": None,
     "{{ value_json[1.5] }}": None,
     "{{ " + "(" * 100 + "value" + ")" * 100 + " }}": None,
+    "{{" + "int(" * 197 + "value" + ")" * 197 + "}}": None,
+    "{{ " + "float((" * 90 + "value" + "))" * 90 + " }}": None,
     "{{ value_json" + ".a" * 100 + " }}": None,
     "{{ value * " + "9" * 100 + " }}": None,
     "{{ value" + " * 9999999999" * 30 + " }}": None,
