@@ -105,7 +105,8 @@ class Announcement:
 
 def is_announcement(topic: str, prefix: str) -> bool:
     """Whether this is the topic of an announcement. `prefix`: with its slash."""
-    return topic.startswith(prefix) and topic.endswith("/config") and _TOPIC.fullmatch(topic, len(prefix)) is not None
+    likely = topic.startswith(prefix) and topic.endswith("/config") and len(topic) <= LONGEST_TOPIC
+    return likely and _TOPIC.fullmatch(topic, len(prefix)) is not None
 
 
 def read_announcement(topic: str, prefix: str, payload: str) -> Announcement:

@@ -29,6 +29,8 @@ _TURN: Final = 0.1
 """Seconds of announcements after which messages of others have their turn."""
 _PAUSE: Final = 0.2
 """Seconds from one declaration of observations to the next, and from one look at waiting announcements to the next."""
+_OVERHEAD: Final = 200
+"""Bytes of memory of a waiting announcement besides its topic and payload."""
 _SHOWN: Final = 3
 """Faults of an announcement that are logged and listed."""
 _MOST_NOTED: Final = 200
@@ -72,7 +74,7 @@ class HomeAssistantDiscovery:
         """Guards all attributes below but the next ones."""
         self._pending: deque[tuple[str, bytes]] = deque()
         self._waiting = 0
-        """Bytes of them."""
+        """Bytes of memory of them."""
         self._taking = threading.Lock()
         """Guards both for a moment."""
         self._stored: StoredAnnouncements = StoredAnnouncements(settings)
@@ -99,6 +101,11 @@ class HomeAssistantDiscovery:
     def entities(self) -> int:
         """Announced entities."""
         return self._stored.entities
+
+    @property
+    def waiting(self) -> int:
+        """Announcements that are not yet applied."""
+        return len(self._pending)
 
     def start(self) -> None:
         """Start the thread that declares and stores."""
@@ -128,9 +135,10 @@ class HomeAssistantDiscovery:
         # Of a payload that is too long, its length is enough for the fault.
         payload = payload[: self._settings.max_announcement + 1]
         with self._taking:
-            if self._waiting + len(payload) > self._settings.max_bytes:
+            size = len(topic) + len(payload) + _OVERHEAD
+            if self._pending and self._waiting + size > self._settings.max_bytes:
                 return True  # a flood, of which no device needs all
-            self._waiting += len(payload)
+            self._waiting += size
             self._pending.append((topic, payload))
         return True
 
@@ -171,7 +179,7 @@ class HomeAssistantDiscovery:
             if not self._pending:
                 return None
             topic, payload = self._pending.popleft()
-            self._waiting -= len(payload)
+            self._waiting -= len(topic) + len(payload) + _OVERHEAD
             return topic, payload
 
     def _put(self, topic: str, payload: bytes) -> bool:

@@ -292,6 +292,21 @@ def test_limits_refuse_further_announcements_and_keep_the_first(tmp_path, settin
     assert home.values("room/t5", "1") == {"sensor/a5": "1"}
 
 
+def test_waiting_announcements_are_bounded_also_without_payloads(tmp_path):
+    home = Announcing(tmp_path / "a.json", max_bytes=4096)
+    for number in range(100):
+        assert home.announce(f"sensor/{number}/config", None, apply=False)
+    assert home.discovery.waiting < 20
+    home.announce("sensor/a/config", SENSOR)
+    assert home.discovery.waiting == 0
+    home.announce("sensor/a/config", SENSOR)
+    assert home.values("room/t", "20") == {"sensor/a": "20"}
+
+
+def test_a_long_topic_is_no_announcement(home):
+    assert not home.announce(f"sensor/{'x' * 2000}/config", SENSOR)
+
+
 def test_limits_of_one_device_do_not_concern_others(tmp_path):
     home = Announcing(tmp_path / "a.json", max_device_entities=1)
     home.announce("sensor/a1/config", other(1))
