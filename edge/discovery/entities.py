@@ -17,7 +17,8 @@ from edge.discovery.device_classes import NUMERIC, TEXTUAL
 Keys = dict[str, Any]
 
 _VALUE: Final = "{value}"
-_NO_NUMBER: Final = ["", "None", "none", "null", "unknown", "unavailable", "nan", "NaN", "NAN"]
+NO_NUMBER: Final = ["", "None", "none", "null", "unknown", "unavailable", "nan", "NaN", "NAN"]
+"""Texts that devices send instead of a number that they do not have."""
 _NO_TEXT: Final = ["", "None"]
 
 
@@ -101,7 +102,7 @@ def _sensor(entity: Entity) -> Iterator[Observed]:
     numeric = kind in NUMERIC or bool(unit) or entity.text("state_class") != ""
     keys: Keys
     if numeric and kind not in TEXTUAL:
-        keys = {"absent": _NO_NUMBER}
+        keys = {"absent": NO_NUMBER}
     else:
         keys = {"absent": _NO_TEXT, "datatype": "string" if kind in TEXTUAL else "auto"}
         unit = None
@@ -137,7 +138,7 @@ def _light(entity: Entity) -> Iterator[Observed]:
     limit = entity.number("brightness_scale") or Decimal(255)
     yield _with(
         _state(entity, "brightness", "brightness_", "brightness_value_template"),
-        keys={"absent": _NO_NUMBER},
+        keys={"absent": NO_NUMBER},
         unit="",
         command=_command(entity, "brightness_command", min=Decimal(0), max=limit, step=Decimal(1)),
     )
@@ -166,7 +167,7 @@ def _number(entity: Entity) -> Iterator[Observed]:
     }
     yield _with(
         _state(entity),
-        keys={"absent": _NO_NUMBER},
+        keys={"absent": NO_NUMBER},
         unit=_unit(entity),
         device_class=entity.text("device_class"),
         command=_command(entity, **bounds),
@@ -212,7 +213,7 @@ def _cover(entity: Entity) -> Iterator[Observed]:
         "position",
         entity.topic("position_topic"),
         entity.text("position_template"),
-        {"absent": _NO_NUMBER},
+        {"absent": NO_NUMBER},
         unit="%" if percent else "",
         command=_command(entity, "set_position", **bounds),
     )
@@ -238,7 +239,7 @@ def _fan(entity: Entity) -> Iterator[Observed]:
     bounds = {"min": Decimal(0), "max": high, "step": Decimal(1)} if high > 0 else {}
     yield _with(
         _state(entity, "speed", "percentage_", "percentage_value_template"),
-        keys={"absent": _NO_NUMBER},
+        keys={"absent": NO_NUMBER},
         unit="%" if [low, high] == [Decimal(1), Decimal(100)] else "",
         command=_command(entity, "percentage_command", **bounds),
     )
@@ -247,7 +248,7 @@ def _fan(entity: Entity) -> Iterator[Observed]:
 def _climate(entity: Entity) -> Iterator[Observed]:
     # Without this option, the unit is a setting of Home Assistant, which the gateway does not know.
     unit = {"C": "°C", "F": "°F"}.get(entity.text("temperature_unit"))
-    number: Keys = {"absent": _NO_NUMBER}
+    number: Keys = {"absent": NO_NUMBER}
     for part, topic, measured in (
         ("current_temperature", "current_temperature", "temperature"),
         ("current_humidity", "current_humidity", "humidity"),

@@ -21,7 +21,7 @@ from edge.discovery.announcement import (
     is_announcement,
 )
 from edge.discovery.device_classes import NUMERIC, PROPERTIES, unit_of
-from edge.discovery.entities import KINDS, Keys, Observed, observed_by
+from edge.discovery.entities import KINDS, NO_NUMBER, Keys, Observed, observed_by
 from edge.discovery.value_template import UnsupportedTemplate, compile_template
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import FaultsOfTable
@@ -100,12 +100,12 @@ class AnnouncementCompiler:
             levels = [encoded(level) if level not in ("", ".", "..") else "-" for level in topic.topic.split("/")]
             keys: Keys = {
                 **self._topic(topic.topic),
-                **_place(topic.template),
                 "observation": f"{NAMESPACE}available/{'/'.join(levels)}",
                 "property": f"{PROPERTIES}available",
                 "label": _literal(f"available: {clean(topic.topic)}"),
                 "values": {topic.not_available: False, topic.available: True},
             }
+            keys |= _place(topic.template, keys)
             if "+" in topic.topic:
                 raise BadAnnouncement(f'the topic "{clean(topic.topic)}" stands for too many topics')
         except (BadAnnouncement, UnsupportedTemplate) as error:
@@ -126,7 +126,7 @@ class AnnouncementCompiler:
             if observed.path:
                 keys["path"] = "".join(f'["{name}"]' for name in observed.path)
             else:
-                keys |= _place(observed.template)
+                keys |= _place(observed.template, keys)
             keys |= _measured(entity, observed, keys, notes)
         except (BadAnnouncement, UnsupportedTemplate) as error:
             faults.append(f"{what}: {error}")
@@ -193,14 +193,22 @@ def _literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _place(template: str) -> Keys:
-    """Return the keys for a template. Raises `UnsupportedTemplate`."""
+def _place(template: str, reading: Keys) -> Keys:
+    """Return the keys for a template. `reading`: other keys of the reading. Raises `UnsupportedTemplate`."""
     if not template.strip():
         return {}
     try:
-        return compile_template(template).keys()
+        compiled = compile_template(template)
+        keys = compiled.keys()
+        if compiled.numeric and reading.get("datatype") == "auto":
+            return {**keys, "datatype": "number", "absent": NO_NUMBER}
+        no_number = reading.get("values") is not None or reading.get("datatype") == "string"
+        calculated = {"scale", "offset"} if reading.get("values") is not None else {"scale", "offset", "round"}
+        if no_number and calculated & keys.keys():
+            raise UnsupportedTemplate("it calculates a number, but the value is not one")
     except UnsupportedTemplate as error:
         raise UnsupportedTemplate(f'the template "{clean(template)}" is not supported: {error}') from None
+    return keys
 
 
 def _described(entity: Entity, observed: Observed) -> Keys:

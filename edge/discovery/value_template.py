@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from decimal import Context, Decimal, DecimalException
+from decimal import Context, Decimal, DecimalException, Inexact
 from typing import Final
 
 _LONGEST: Final = 1000
@@ -28,9 +28,14 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _WHOLE: Final = re.compile(r"\s*\{\{-?(?P<body>(?:(?!\}\}|\{\{|\{%|\{\#).)*?)-?\}\}\s*", re.DOTALL)
-_CONTEXT: Final = Context(prec=34)
-_DECIMALS: Final = 9
+_DIGITS: Final = 34
+"""Digits of calculated numbers."""
+DECIMALS: Final = 9
 """Decimals to which a value is rounded that was divided by a number such as 3, whose inverse has no end."""
+_MORE: Final = Decimal(f"1.{'0' * 29}1")
+"""Factor for a number without an end before its fraction is cut off. It is above the error of the calculation, with
+which a whole number such as 3 / 3 would lose one, and below all differences of values.
+"""
 
 
 class UnsupportedTemplate(ValueError):
@@ -54,7 +59,7 @@ class ValueTemplate:
     numeric: bool = False
     """Whether the template makes a number of the value."""
     exact: bool = True
-    """Whether the scale is exact."""
+    """Whether scale and offset are exact."""
 
     @property
     def json_path(self) -> str | None:
@@ -64,13 +69,17 @@ class ValueTemplate:
         return "".join(map(_step, self.path)) or "$"
 
     def keys(self) -> dict[str, object]:
-        """Return the keys of a reading."""
-        rounding = self.round
+        """Return the keys of a reading. Raises `UnsupportedTemplate` if they cannot express the template."""
+        scale, rounding = self.scale, self.round
         if rounding is None and not self.exact:
-            rounding = _DECIMALS
+            rounding = DECIMALS
+        if rounding == "down" and not self.exact:
+            if self.offset:
+                raise UnsupportedTemplate("it cuts off the fraction of a sum with a quotient that has no end")
+            scale = Context(prec=_DIGITS).multiply(scale, _MORE)
         found = {
             "path": self.json_path,
-            "scale": None if self.scale == 1 else self.scale,
+            "scale": None if scale == 1 else scale,
             "offset": self.offset or None,
             "round": rounding,
             "default": self.default,
@@ -117,6 +126,8 @@ class _Parser:
     tokens: list[tuple[str, str]] = field(default_factory=list)
     at: int = 0
     depth: int = 0
+    context: Context = field(default_factory=lambda: Context(prec=_DIGITS))
+    """Of all calculations: it notes whether one was inexact."""
 
     def parse(self) -> _Operand:
         position = 0
@@ -131,6 +142,8 @@ class _Parser:
         result = self._sum()
         if self.at < len(self.tokens):
             raise UnsupportedTemplate(f"{self.tokens[self.at][1]!r} is not a part of the subset")
+        if isinstance(result, ValueTemplate):
+            return replace(result, exact=not self.context.flags[Inexact])
         return result
 
     def _peek(self, kind: str, *values: str) -> str | None:
@@ -155,13 +168,13 @@ class _Parser:
     def _sum(self) -> _Operand:
         left = self._product()
         while (sign := self._take("sign", "+", "-")) is not None:
-            left = _calculated(left, sign, self._product())
+            left = _calculated(self.context, left, sign, self._product())
         return left
 
     def _product(self) -> _Operand:
         left = self._operand()
         while (sign := self._take("sign", "*", "/")) is not None:
-            left = _calculated(left, sign, self._operand())
+            left = _calculated(self.context, left, sign, self._operand())
         return left
 
     def _operand(self) -> _Operand:
@@ -276,44 +289,39 @@ def _number(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _calculated(left: _Operand, sign: str, right: _Operand) -> _Operand:
+def _calculated(context: Context, left: _Operand, sign: str, right: _Operand) -> _Operand:
     if isinstance(left, ValueTemplate) and isinstance(right, ValueTemplate):
         raise UnsupportedTemplate("it combines two values of the message")
     if isinstance(left, ValueTemplate):
-        return _linear(left, sign, right)  # type: ignore[arg-type]
+        return _linear(context, left, sign, right)  # type: ignore[arg-type]
     if isinstance(right, ValueTemplate):
         if sign == "/":
             raise UnsupportedTemplate("it divides by a value of the message")
         if sign == "-":
-            return _linear(_linear(right, "*", Decimal(-1)), "+", left)
-        return _linear(right, sign, left)
-    return _constant(left, sign, right)
+            return _linear(context, _linear(context, right, "*", Decimal(-1)), "+", left)
+        return _linear(context, right, sign, left)
+    return _constant(context, left, sign, right)
 
 
-def _constant(left: Decimal, sign: str, right: Decimal) -> Decimal:
+def _constant(context: Context, left: Decimal, sign: str, right: Decimal) -> Decimal:
     try:
         if sign == "/":
-            return _bounded(_CONTEXT.divide(left, right))
-        return _bounded({"+": _CONTEXT.add, "-": _CONTEXT.subtract, "*": _CONTEXT.multiply}[sign](left, right))
+            return _bounded(context.divide(left, right))
+        return _bounded({"+": context.add, "-": context.subtract, "*": context.multiply}[sign](left, right))
     except DecimalException:
         raise UnsupportedTemplate("it divides by zero") from None
 
 
-def _linear(value: ValueTemplate, sign: str, number: Decimal) -> ValueTemplate:
+def _linear(context: Context, value: ValueTemplate, sign: str, number: Decimal) -> ValueTemplate:
     """Return `value sign number`."""
     if value.round is not None:
         raise UnsupportedTemplate("it calculates with a rounded value")
     if value.case is not None:
         raise UnsupportedTemplate("it calculates with a text")
-    value = replace(value, numeric=True)
+    value = replace(value, numeric=True, offset=_constant(context, value.offset, sign, number))
     if sign in "+-":
-        return replace(value, offset=_constant(value.offset, sign, number))
-    exact = value.exact
-    if sign == "/" and number:
-        exact = exact and _constant(_constant(Decimal(1), "/", number), "*", number) == 1
-    return replace(
-        value, scale=_constant(value.scale, sign, number), offset=_constant(value.offset, sign, number), exact=exact
-    )
+        return value
+    return replace(value, scale=_constant(context, value.scale, sign, number))
 
 
 def _bounded(number: Decimal) -> Decimal:

@@ -2,12 +2,14 @@
 
 import json
 import random
+from decimal import Decimal
 
 import pytest
 from announcing import DISCOVERED, Announcing
 
 from edge.discovery.mappings import AnnouncementCompiler
 from edge.mapping.pack import load_builtin, load_pack
+from edge.mapping.reading import XSD_DECIMAL
 from edge.mapping.terms import is_iri
 
 SENSOR = {"name": "T", "uniq_id": "a", "stat_t": "room/t", "unit_of_meas": "°C", "dev": {"ids": "d", "name": "Room"}}
@@ -263,6 +265,59 @@ def test_a_default_counts_where_the_member_is_missing(home):
     home.announce("sensor/a/config", {**SENSOR, "val_tpl": "{{ value_json.t | float(0) | round(1) }}"})
     assert home.values("room/t", {"t": 20.26}) == {"sensor/a": "20.3"}
     assert home.values("room/t", {}) == {"sensor/a": "0.0"}
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "wanted"),
+    [
+        ("{{ (value | float - 32) / 1.8 }}", "68", "20"),
+        ("{{ (value / 3) | int }}", "3", "1"),
+        ("{{ (value / 3) | int }}", "2.9", "0"),
+        ("{{ (value * 100 / 255) | int }}", "255", "100"),
+        ("{{ (value * 100 / 255) | int }}", "254", "99"),
+        ("{{ (value / -7) | int }}", "49", "-7"),
+    ],
+)
+def test_quotients_without_an_end_give_the_right_number(home, template, given, wanted):
+    home.announce("sensor/a/config", {**SENSOR, "val_tpl": template})
+    assert Decimal(home.values("room/t", given)["sensor/a"]) == Decimal(wanted)
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "wanted"),
+    [("{{ value / 10 }}", "15", "1.5"), ("{{ value | round(1) }}", "15.26", "15.3"), ("{{ value | int }}", "7.9", "7")],
+)
+def test_a_calculation_makes_the_text_of_a_sensor_a_number(home, template, given, wanted):
+    home.announce("sensor/a/config", {"uniq_id": "a", "stat_t": "room/t", "val_tpl": template})
+    [reading] = home.readings("room/t", given)
+    assert (reading.value, reading.datatype) == (wanted, XSD_DECIMAL)
+    assert home.values("room/t", "unavailable") == {}
+
+
+@pytest.mark.parametrize(
+    ("component", "template"),
+    [
+        ("binary_sensor", "{{ 1 - value_json.x }}"),
+        ("switch", "{{ value_json.x * 10 }}"),
+        ("select", "{{ value_json.x + 1 }}"),
+        ("select", "{{ value_json.x | round(1) }}"),
+        ("text", "{{ value | int }}"),
+    ],
+)
+def test_a_calculation_that_would_have_no_effect_is_refused(home, component, template):
+    config = {"uniq_id": "a", "stat_t": "room/t", "val_tpl": template, "pl_on": "1", "pl_off": "0"}
+    home.announce(f"{component}/a/config", config)
+    assert not home.mapper.map("room/t", b'{"x": 1}').matched
+    assert len(home.reasons()) == 1
+    home.announce(f"{component}/a/config", {**config, "val_tpl": "", "avty_t": "room/s", "avty_tpl": "{{ 1 - value }}"})
+    assert not home.mapper.map("room/s", b"1").matched
+    assert len(home.reasons()) == 1
+
+
+def test_numbers_as_truth_values(home):
+    config = {"uniq_id": "a", "stat_t": "room/t", "val_tpl": "{{ value_json.x | int }}", "pl_on": "1", "pl_off": "0"}
+    home.announce("binary_sensor/a/config", config)
+    assert home.values("room/t", {"x": 1}) == {"binary_sensor/a": "true"}
 
 
 ROOM = 3 * len(json.dumps(other(0))) + 10

@@ -32,6 +32,8 @@ KEYS = {
     "{{ int(value_json.a, 0) }}": {"path": '["a"]', "default": "0", "round": "down"},
     "{{ value_json.t | float / 10 | round(1) }}": {"path": '["t"]', "scale": "0.1"},
     "{{ value * 2.6 | int }}": {"scale": "2"},
+    "{{ (100 - value / 1.8) | int }}": None,
+    "{{ int((value - 32) / 9 * 5) }}": None,
     "{{ value * 2 | log }}": None,
     "{{ value * " + "9" * 39 + " | round(15) }}": None,
     "{{ float(5) }}": None,
@@ -90,3 +92,19 @@ def test_a_template_becomes_keys_or_is_refused(template):
 
 def test_a_zero_factor_is_exact():
     assert compile_template("{{ value * 0 + 5 }}").keys()["offset"] == 5
+
+
+@pytest.mark.parametrize("divisor", ["1.8", "3", "3.6", "6", "7", "60", "255", "3600"])
+def test_a_quotient_without_an_end_is_rounded(divisor):
+    for template in (f"{{{{ value / {divisor} }}}}", f"{{{{ (value | float - 32) / {divisor} }}}}"):
+        assert compile_template(template).keys()["round"] == 9
+
+
+@pytest.mark.parametrize("template", ["{{ value * (5 / 9) }}", "{{ value + 1 / 3 }}", "{{ 1 / 3 * value }}"])
+def test_a_quotient_of_numbers_is_rounded_too(template):
+    assert compile_template(template).keys()["round"] == 9
+
+
+@pytest.mark.parametrize("template", ["{{ value / 1.6 }}", "{{ value / 8 + 0.5 }}", "{{ 1 - value / 10 }}"])
+def test_a_quotient_with_an_end_is_exact(template):
+    assert "round" not in compile_template(template).keys()
