@@ -7,6 +7,7 @@ when the gateway starts again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pyoxigraph as ox
@@ -33,11 +34,23 @@ PREFIX edge: <urn:sepa-edge:>
 DELETE { ?observation edge:desired ?value } WHERE { ?observation edge:desired ?value FILTER(STR(?value) = ?text) }"""
 
 
-def desired_values(mapper: Mapper, generation: int) -> Actuator:
-    """Return the actuator for the mappings of a mapper. `generation`: number of the mapper, to tell it from others."""
-    message = _DesiredMessage(mapper)
-    spec = ActuatorSpec(name=f"{NAME} {generation}", query=_QUERY)
-    return Actuator(NAME, spec, _QUERY, message, None, {}, None, Fault("", file="desired values"))
+class DesiredValues:
+    """The desired values of the current mapper."""
+
+    def __init__(self) -> None:
+        self._mapper = Mapper()
+        self._generation = 0
+
+    def follow(self, mapper: Mapper) -> Actuator:
+        """Return the actuator for a new mapper. It is the same as before if the mapper sets values as the last one:
+        a changed actuator starts again, and would send a value again that the device has not yet acknowledged.
+        """
+        if not mapper.sets_like(self._mapper):
+            self._generation += 1
+        self._mapper = mapper
+        spec = ActuatorSpec(name=f"{NAME} {self._generation}", query=_QUERY)
+        message = _DesiredMessage(lambda: self._mapper)
+        return Actuator(NAME, spec, _QUERY, message, None, {}, None, Fault("", file="desired values"))
 
 
 def sent(command: Command) -> UpdateRequest:
@@ -52,7 +65,7 @@ class _DesiredMessage:
 
     hex = False
 
-    def __init__(self, mapper: Mapper) -> None:
+    def __init__(self, mapper: Callable[[], Mapper]) -> None:
         self._mapper = mapper
         self.topic = _DesiredTopic(self)
 
@@ -68,7 +81,7 @@ class _DesiredMessage:
         observation, topic, value = (solution.terms.get(name) for name in ("observation", "topic", "value"))
         if observation is None or value is None:
             raise CommandError("a blank node cannot be set")
-        found = None if topic is None else self._mapper.setter(topic.text, observation.text)
+        found = None if topic is None else self._mapper().setter(topic.text, observation.text)
         if found is None:
             raise CommandError(f"no mapping says how to set {observation.text} (`set`)")
         return found[0], dict(found[1]), value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from edge.adapters import actuation
 from edge.adapters.actuation import Actuation
-from edge.adapters.desired_values import desired_values
+from edge.adapters.desired_values import DesiredValues
 from edge.adapters.files import MappingFiles
 from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
@@ -55,8 +55,7 @@ class Mappings:
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
         self._ports: SerialPorts | None = None
         self._sets_values = settings.actuation.desired_values
-        self._generation = 0
-        """Number of the mapper."""
+        self._desired = DesiredValues()
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, settings.actuation, self.ingest.bad_values)
         try:
@@ -150,8 +149,7 @@ class Mappings:
     def _changed(self, mapper: Mapper) -> None:
         if self._ports is not None:
             self._ports.follow(mapper.ports)  # before the actuators, whose commands may go to these ports
-        self._generation += 1
-        desired = [desired_values(mapper, self._generation)] if self._sets_values else []
+        desired = [self._desired.follow(mapper)] if self._sets_values else []
         self.actuation.follow([*mapper.actuators, *desired])
         if (
             self._has_messages or mapper.ports

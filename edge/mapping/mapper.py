@@ -144,6 +144,14 @@ class Mapper:
                 return None if setter is None or not setter.names <= found.keys() else (setter, found)
         return None
 
+    def sets_like(self, other: Mapper) -> bool:
+        """Whether values are set as by another mapper: announcements of values that cannot be set do not matter."""
+        return self._setting() == other._setting()
+
+    def _setting(self) -> list[CompiledMapping]:
+        every = (mapping for pack in self.packs for mapping in pack.mappings)
+        return [each for each in every if not each.announced or any(rule.setter is not None for rule in each.rules)]
+
     def writer(self, topic: str) -> tuple[str, str] | None:
         """Return the actuator or mapping that sends messages with this topic: without a mapping, they are ignored.
 

@@ -7,9 +7,11 @@ from decimal import Decimal
 import pytest
 from announcing import DISCOVERED, Announcing
 
+from edge.adapters.desired_values import DesiredValues
 from edge.discovery.mappings import AnnouncementCompiler
 from edge.mapping.pack import load_builtin, load_pack
 from edge.mapping.reading import XSD_DECIMAL
+from edge.mapping.solution import Solution, SolutionTerm
 from edge.mapping.terms import is_iri
 
 SENSOR = {"name": "T", "uniq_id": "a", "stat_t": "room/t", "unit_of_meas": "°C", "dev": {"ids": "d", "name": "Room"}}
@@ -222,6 +224,26 @@ def test_a_select_accepts_only_its_options(home):
     assert setter is not None
     assert setter[0].describe() == {"kind": "choice", "choices": ["low", "high"]}
     assert home.command("s/state", "select/s", "high") == ("s/set", b"high")
+
+
+def test_desired_values_start_again_only_if_values_are_set_in_another_way(home):
+    """Each start sends the values again that are not yet acknowledged."""
+    desired = DesiredValues()
+    home.announce("switch/a/config", {**SENSOR, "cmd_t": "room/set"})
+    first = desired.follow(home.mapper)
+    home.announce("sensor/b/config", other(2))
+    home.announce("sensor/b/config", other(3))
+    second = desired.follow(home.mapper)
+    assert second.same(first)
+    home.announce("switch/a/config", {**SENSOR, "cmd_t": "room/set2"})
+    third = desired.follow(home.mapper)
+    assert not third.same(second)
+    # An actuator that goes on uses the current mapper.
+    terms = {"observation": f"{DISCOVERED}switch/a", "topic": "room/t", "value": "true"}
+    solution = Solution({name: SolutionTerm(text) for name, text in terms.items()}, {})
+    assert {each.added.render(solution).topic for each in (first, third)} == {"room/set2"}
+    home.announce("switch/a/config", None)
+    assert not desired.follow(home.mapper).same(third)
 
 
 def test_a_climate_has_several_values(home):
