@@ -22,7 +22,7 @@ from edge.discovery.announcement import (
 )
 from edge.discovery.device_classes import NUMERIC, PROPERTIES, unit_of
 from edge.discovery.entities import KINDS, NO_NUMBER, Keys, Observed, observed_by
-from edge.discovery.value_template import UnsupportedTemplate, compile_template
+from edge.discovery.value_template import DECIMALS, UnsupportedTemplate, compile_template
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import FaultsOfTable
 from edge.mapping.file_units import FileUnits
@@ -218,10 +218,13 @@ def _described(entity: Entity, observed: Observed) -> Keys:
     words = observed.part.replace("_", " ")
     own = f"{words} of {name}" if words and name else name or words
     label = f"{own} of {device.name}" if own and device.name else own or device.name or entity.id
+    kind = entity.text("device_class")
+    state = kind if observed.keys.get("values") is not None and not observed.part else ""
+    what = _state_property(state) if state else _property(observed.part or kind or name or entity.component)
     keys: Keys = {
         "observation": f"{NAMESPACE}{encoded(entity.component)}/{entity.id}"
         + (f"/{observed.part}" if observed.part else ""),
-        "property": PROPERTIES + _property(observed.part or entity.text("device_class") or name or entity.component),
+        "property": PROPERTIES + what,
         "label": _literal(label),
         "comment": _literal(device.about) or None,
     }
@@ -241,20 +244,28 @@ def _without(name: str, device: str) -> str:
 
 def _property(words: str) -> str:
     known = NUMERIC.get(words)
-    if known is not None:
-        return known.property
+    return _word(words) if known is None else known.property
+
+
+def _state_property(device_class: str) -> str:
+    """Return the property of a state, such as that a battery is low: it is not the quantity of the same name."""
+    word = _word(device_class)
+    return f"{word}_state" if any(each.property == word for each in NUMERIC.values()) else word
+
+
+def _word(words: str) -> str:
     return quote(re.sub(r"\W+", "_", words.lower()).strip("_") or "state", safe=":")
 
 
 def _measured(entity: Entity, observed: Observed, keys: Keys, notes: dict[str, None]) -> Keys:
     """Return unit and property of a number, and its scale if QUDT lacks the unit."""
-    kind = NUMERIC.get(observed.device_class)
+    kind = NUMERIC.get(observed.device_class) if keys.get("values") is None else None
     unit = observed.unit
     found: Keys = {}
     if kind is not None and unit is None and len(kind.units) == 1 and keys.get("datatype") is None:
         unit = kind.units[0]  # Home Assistant allows no other
     measures = observed.part in ("", "current_temperature", "current_humidity")
-    if kind is not None and measures and keys.get("values") is None:
+    if kind is not None and measures:
         # A unit of another class, such as kWh of a power, shows that the class is wrong.
         if unit is None or unit in kind.units or not kind.units or unit_of(unit, "") is None:
             found["property"] = PROPERTIES + kind.property
@@ -273,6 +284,8 @@ def _measured(entity: Entity, observed: Observed, keys: Keys, notes: dict[str, N
         found["scale"] = keys.get("scale", Decimal(1)) * factor
         if "offset" in keys:
             found["offset"] = keys["offset"] * factor
+        if "round" in keys:  # the decimals are those of the unit that the device names
+            found["round"] = DECIMALS
     return found
 
 

@@ -336,6 +336,36 @@ def test_a_calculation_that_would_have_no_effect_is_refused(home, component, tem
     assert len(home.reasons()) == 1
 
 
+@pytest.mark.parametrize("kind", ["moisture", "battery", "gas", "carbon_monoxide", "power"])
+def test_a_truth_value_has_no_unit_and_not_the_property_of_a_quantity(home, kind):
+    config = {"uniq_id": "a", "stat_t": "room/t", "dev_cla": kind}
+    home.announce("binary_sensor/a/config", config)
+    home.announce("sensor/a/config", {**config, "stat_t": "room/n"})
+    [truth], [number] = home.readings("room/t", "ON"), home.readings("room/n", "5")
+    assert (truth.value, truth.unit) == ("true", None)
+    assert truth.property == "urn:sepa-edge:property:" + (kind if kind == "gas" else f"{kind}_state")
+    assert number.property in (f"urn:sepa-edge:property:{kind}", f"urn:sepa-edge:property:{kind}_volume")
+
+
+def test_a_truth_value_of_another_class_has_its_property(home):
+    home.announce("binary_sensor/a/config", {"uniq_id": "a", "stat_t": "room/t", "dev_cla": "door"})
+    assert home.readings("room/t", "ON")[0].property == "urn:sepa-edge:property:door"
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "wanted"),
+    [
+        ("{{ value | int }}", "400", "0.4"),
+        ("{{ value | round(1) }}", "1", "0.001"),
+        ("{{ (value / 3) | int }}", "3", "0.001"),
+        ("{{ value / 3 }}", "1", "0.000333333"),
+    ],
+)
+def test_a_template_does_not_round_in_a_unit_that_qudt_has_instead(home, template, given, wanted):
+    home.announce("sensor/a/config", {**SENSOR, "dev_cla": "energy", "unit_of_meas": "mWh", "val_tpl": template})
+    assert Decimal(home.values("room/t", given)["sensor/a"]) == Decimal(wanted)
+
+
 def test_numbers_as_truth_values(home):
     config = {"uniq_id": "a", "stat_t": "room/t", "val_tpl": "{{ value_json.x | int }}", "pl_on": "1", "pl_off": "0"}
     home.announce("binary_sensor/a/config", config)
