@@ -103,6 +103,11 @@ class HomeAssistantDiscovery:
         return self._stored.entities
 
     @property
+    def stored(self) -> int:
+        """Stored announcements."""
+        return len(self._stored)
+
+    @property
     def waiting(self) -> int:
         """Announcements that are not yet applied."""
         return len(self._pending)
@@ -199,6 +204,9 @@ class HomeAssistantDiscovery:
             return self._stored.remove(topic)
         if self._is_own(found.compiled):
             return self._stored.remove(topic)
+        if not found.compiled.entities:  # as an empty one: limits of entities do not bound the number of these
+            self._report(topic, found.compiled.faults)
+            return self._stored.remove(topic)
         self._stored.put(topic, found)
         self._report(topic, found.compiled.faults)
         for note in found.compiled.notes:
@@ -229,7 +237,7 @@ class HomeAssistantDiscovery:
             # As in `_replace`; and this announcement comes again.
             _log.exception("discovery.failed", extra={"topic": topic})
             raise BadAnnouncement(f"it cannot be read: {type(error).__name__}") from error
-        found = StoredAnnouncement(text, len(payload), compiled)
+        found = StoredAnnouncement(text, len(topic) + len(payload), compiled)
         self._stored.check(topic, found)
         return found
 

@@ -49,7 +49,7 @@ class StoredAnnouncement:
 
     text: str
     size: int
-    """Bytes."""
+    """Bytes, with its topic."""
     compiled: Compiled
 
 
@@ -66,8 +66,8 @@ class StoredAnnouncements:
         """Entities by the identifier of their device."""
         self._bytes_of_device: Counter[str] = Counter()
 
-    def __bool__(self) -> bool:
-        return bool(self._all)
+    def __len__(self) -> int:
+        return len(self._all)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._all

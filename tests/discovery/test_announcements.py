@@ -372,8 +372,8 @@ def test_numbers_as_truth_values(home):
     assert home.values("room/t", {"x": 1}) == {"binary_sensor/a": "true"}
 
 
-ROOM = 3 * len(json.dumps(other(0))) + 10
-"""Bytes of three announcements."""
+ROOM = 3 * len("homeassistant/sensor/a0/config" + json.dumps(other(0))) + 10
+"""Bytes of three announcements with their topics."""
 
 
 @pytest.mark.parametrize(
@@ -408,6 +408,30 @@ def test_waiting_announcements_are_bounded_also_without_payloads(tmp_path):
     assert home.discovery.waiting == 0
     home.announce("sensor/a/config", SENSOR)
     assert home.values("room/t", "20") == {"sensor/a": "20"}
+
+
+def test_announcements_without_entities_are_not_stored(tmp_path):
+    home = Announcing(tmp_path / "a.json")
+    for number in range(50):
+        home.announce(f"device/d{number}/config", {"cmps": {}})
+    assert home.discovery.stored == 0
+    bad = {"dev": {"ids": "d"}, "cmps": {"x": {"name": "no platform"}}}
+    home.announce("device/d/config", bad)
+    assert ["platform" in each for each in home.reasons()] == [True]
+    parts = {"x": {"p": "sensor", "unique_id": "x", "stat_t": "room/t"}}
+    home.announce("device/d/config", {"dev": {"ids": "d"}, "cmps": parts})
+    assert home.values("room/t", "1") == {"sensor/x": "1"}
+    home.announce("device/d/config", {"dev": {"ids": "d"}, "cmps": {"x": {"p": "sensor"}}})
+    assert not home.mapper.map("room/t", b"1").matched
+    assert home.discovery.stored == 0
+
+
+def test_topics_count_as_bytes_of_announcements(tmp_path):
+    home = Announcing(tmp_path / "a.json", max_bytes=1024)
+    for number in range(10):
+        home.announce(f"sensor/{'x' * 500}{number}/config", {"stat_t": f"t/{number}", "uniq_id": str(number)})
+    assert home.discovery.entities == 1
+    assert "discovery.max_bytes" in home.reasons()[0]
 
 
 def test_a_long_topic_is_no_announcement(home):
