@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -31,6 +32,8 @@ _PAUSE: Final = 0.2
 """Seconds from one declaration of observations to the next, and from one look at waiting announcements to the next."""
 _OVERHEAD: Final = 200
 """Bytes of memory of a waiting announcement besides its topic and payload."""
+_RETRY: Final = 30.0
+"""Seconds to the next attempt to store announcements after a failure."""
 _SHOWN: Final = 3
 """Faults of an announcement that are logged and listed."""
 _MOST_NOTED: Final = 200
@@ -75,8 +78,10 @@ class HomeAssistantDiscovery:
         self._pending: deque[tuple[str, bytes]] = deque()
         self._waiting = 0
         """Bytes of memory of them."""
+        self._dropping = False
+        """Whether announcements were dropped since none waited."""
         self._taking = threading.Lock()
-        """Guards both for a moment."""
+        """Guards these three for a moment."""
         self._stored: StoredAnnouncements = StoredAnnouncements(settings)
         self._faults: dict[str, tuple[str, ...]] = {}
         self._problems: dict[str, tuple[str, ...]] = {}
@@ -87,6 +92,10 @@ class HomeAssistantDiscovery:
         self._budgeted = clock()
         self._unstored = False
         """Whether announcements have changed since they were stored."""
+        self._undeclared = False
+        """Whether they have changed since their observations were declared."""
+        self._store_at = -math.inf
+        """Earliest time to store, after a failure; before the first one, and after a success, it is past."""
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="edge-discovery", daemon=True)
@@ -141,10 +150,16 @@ class HomeAssistantDiscovery:
         payload = payload[: self._settings.max_announcement + 1]
         with self._taking:
             size = len(topic) + len(payload) + _OVERHEAD
-            if self._pending and self._waiting + size > self._settings.max_bytes:
-                return True  # a flood, of which no device needs all
-            self._waiting += size
-            self._pending.append((topic, payload))
+            dropped = bool(self._pending) and self._waiting + size > self._settings.max_bytes
+            first = dropped and not self._dropping
+            if dropped:  # a flood, of which no device needs all
+                self._dropping = True
+            else:
+                self._waiting += size
+                self._pending.append((topic, payload))
+        if first:
+            remedy = "let the device announce again; if too many devices announce at once, raise discovery.max_bytes"
+            _log.warning("discovery.dropped", extra={"topic": topic, "remedy": remedy})
         return True
 
     def apply(self) -> None:
@@ -170,7 +185,7 @@ class HomeAssistantDiscovery:
                 break
         if changed:
             self._replace()
-            self._unstored = True
+            self._unstored = self._undeclared = True
             self._changed.set()
 
     def _replace(self) -> None:
@@ -182,6 +197,7 @@ class HomeAssistantDiscovery:
     def _next(self) -> tuple[str, bytes] | None:
         with self._taking:
             if not self._pending:
+                self._dropping = False
                 return None
             topic, payload = self._pending.popleft()
             self._waiting -= len(topic) + len(payload) + _OVERHEAD
@@ -290,7 +306,7 @@ class HomeAssistantDiscovery:
                 self._availability.clear()
             try:
                 self._availability[key] = self._compiler.availability(topic, key[1])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # As in `_replace`; the topic is that of one device, and others have theirs.
                 _log.exception("discovery.failed", extra={"topic": clean(topic.topic)})
                 self._availability[key] = None, [f"availability: it cannot be read: {type(error).__name__}"]
@@ -301,30 +317,37 @@ class HomeAssistantDiscovery:
     # The thread that declares and stores
 
     def _run(self) -> None:
-        undeclared, due = False, 0.0
+        due = 0.0
         while not self._stopping.is_set():
-            self._changed.wait(max(0.0, due - time.monotonic()) if undeclared else None)
+            waits = [
+                at - time.monotonic()
+                for at, what in ((due, self._undeclared), (self._store_at, self._unstored))
+                if what
+            ]
+            self._changed.wait(max(0.0, min(waits)) if waits else None)
             self._changed.clear()
             self.apply()
             # At once: a broker may not deliver an announcement again.
-            undeclared |= self._store_changes()
-            if undeclared and time.monotonic() >= due:
-                undeclared, began = False, time.monotonic()
+            if time.monotonic() >= self._store_at:
+                self._store_changes()
+            if self._undeclared and time.monotonic() >= due:
+                self._undeclared, began = False, time.monotonic()
                 self._declare()
                 # The engine has other work than a device that changes its announcements all the time.
                 due = time.monotonic() + max(_PAUSE, (time.monotonic() - began) / _SHARE)
             if self._pending:  # they wait for their share of the time
                 self._stopping.wait(_PAUSE)
+        with self._lock:  # the broker does not deliver them again
+            self._apply_pending(math.inf)
         self._store_changes()
 
-    def _store_changes(self) -> bool:
-        """Store the announcements if they have changed. Returns whether they have."""
+    def _store_changes(self) -> None:
+        """Store the announcements if they have changed."""
         if not self._unstored:
-            return False
+            return
         self._unstored, began = False, time.monotonic()
         self._store()
         self._stopping.wait((time.monotonic() - began) / _SHARE)
-        return True
 
     def _store(self) -> None:
         with self._lock:
@@ -333,7 +356,13 @@ class HomeAssistantDiscovery:
         try:
             durable.write(self._file, content)
         except OSError as error:
-            _log.error("discovery.not_stored", extra={"file": str(self._file), "reason": str(error)})
+            if self._store_at == -math.inf:
+                remedy = f"free space, or permit the gateway to write there; it tries again every {_RETRY:.0f} seconds"
+                facts = {"file": str(self._file), "reason": str(error), "remedy": remedy}
+                _log.error("discovery.not_stored", extra=facts)
+            self._unstored, self._store_at = True, time.monotonic() + _RETRY
+        else:
+            self._store_at = -math.inf
 
     def _restore(self) -> None:
         try:

@@ -8,11 +8,13 @@ import pytest
 from announcing import DISCOVERED, Announcing
 
 from edge.adapters.desired_values import DesiredValues
+from edge.discovery import registry
 from edge.discovery.mappings import AnnouncementCompiler
 from edge.mapping.pack import load_builtin, load_pack
 from edge.mapping.reading import XSD_DECIMAL
 from edge.mapping.solution import Solution, SolutionTerm
 from edge.mapping.terms import is_iri
+from tests.support.waiting import wait_for
 
 SENSOR = {"name": "T", "uniq_id": "a", "stat_t": "room/t", "unit_of_meas": "°C", "dev": {"ids": "d", "name": "Room"}}
 
@@ -432,6 +434,43 @@ def test_topics_count_as_bytes_of_announcements(tmp_path):
         home.announce(f"sensor/{'x' * 500}{number}/config", {"stat_t": f"t/{number}", "uniq_id": str(number)})
     assert home.discovery.entities == 1
     assert "discovery.max_bytes" in home.reasons()[0]
+
+
+def test_a_flood_is_logged_once_with_its_remedy(tmp_path, caplog):
+    home = Announcing(tmp_path / "a.json", max_bytes=4096)
+    for _ in range(2):
+        for number in range(100):
+            home.announce(f"sensor/{number}/config", None, apply=False)
+        home.discovery.apply()
+    dropped = [each for each in caplog.records if each.message == "discovery.dropped"]
+    assert ["discovery.max_bytes" in each.remedy for each in dropped] == [True, True]
+
+
+def test_announcements_that_wait_when_the_gateway_stops_are_stored(tmp_path):
+    times = iter(range(10_000))
+    home = Announcing(tmp_path / "a.json", clock=lambda: float(next(times)))
+    for number in range(30):
+        home.announce(f"sensor/a{number}/config", other(number), apply=False)
+    home.discovery.start()
+    home.discovery.stop()
+    assert Announcing(tmp_path / "a.json").discovery.entities == 30
+
+
+def test_announcements_that_could_not_be_stored_are_stored_later(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(registry, "_RETRY", 0.01)
+    file = tmp_path / "full" / "a.json"
+    home = Announcing(file)
+    home.discovery.start()
+    try:
+        home.announce("sensor/a/config", SENSOR)
+        wait_for(lambda: "discovery.not_stored" in caplog.messages, what="the failure")
+        file.parent.mkdir()
+        wait_for(file.exists, what="the file")
+    finally:
+        home.discovery.stop()
+    assert Announcing(file).values("room/t", "20") == {"sensor/a": "20"}
+    failures = [each for each in caplog.records if each.message == "discovery.not_stored"]
+    assert ["space" in each.remedy for each in failures] == [True]
 
 
 def test_a_long_topic_is_no_announcement(home):
