@@ -93,7 +93,8 @@ def _on_off(entity: Entity, on: str = "payload_on", off: str = "payload_off") ->
 def _unit(entity: Entity) -> str | None:
     """Return the unit of an entity. Some firmwares send a blank instead of none."""
     unit = entity.config.get("unit_of_measurement")
-    return unit.strip() or None if isinstance(unit, str) else None
+    # Home Assistant writes the micro sign; devices also write the Greek letter, which looks the same.
+    return unit.strip().replace("\u03bc", "\u00b5") or None if isinstance(unit, str) else None
 
 
 def _sensor(entity: Entity) -> Iterator[Observed]:
@@ -163,7 +164,7 @@ def _number(entity: Entity) -> Iterator[Observed]:
     bounds = {
         "min": _or(entity.number("min"), Decimal(1)),
         "max": _or(entity.number("max"), Decimal(100)),
-        "step": entity.number("step") or Decimal(1),
+        "step": _step(entity, "step"),
     }
     yield _with(
         _state(entity),
@@ -176,6 +177,12 @@ def _number(entity: Entity) -> Iterator[Observed]:
 
 def _or(number: Decimal | None, default: Decimal) -> Decimal:
     return default if number is None else number
+
+
+def _step(entity: Entity, key: str) -> Decimal:
+    """Return the step of a number. Home Assistant allows only positive ones."""
+    step = entity.number(key)
+    return Decimal(1) if step is None or step <= 0 else step
 
 
 def _select(entity: Entity) -> Iterator[Observed]:
@@ -264,7 +271,7 @@ def _climate(entity: Entity) -> Iterator[Observed]:
     bounds = {
         "min": _or(entity.number("min_temp"), Decimal(7)),
         "max": _or(entity.number("max_temp"), Decimal(35)),
-        "step": entity.number("temp_step") or Decimal(1),
+        "step": _step(entity, "temp_step"),
     }
     target = _state(entity, "target_temperature", "temperature_", "temperature_state_template")
     command = _command(entity, "temperature_command", **bounds)

@@ -138,7 +138,13 @@ class AnnouncementCompiler:
                 keys["set"] = self._setter(observed.command, keys)
             except BadAnnouncement as error:
                 faults.append(f"{what}: it cannot be set: {error}")
-        found = self._compiled(keys, what, faults)
+        own: list[str] = []
+        found = self._compiled(keys, what, own)
+        if found is None and "set" in keys:  # a fault of the command does not concern the reading
+            others: list[str] = []
+            found = self._compiled({key: value for key, value in keys.items() if key != "set"}, what, others)
+            own = own if found is not None else others
+        faults += own
         if found is not None:
             yield found
 

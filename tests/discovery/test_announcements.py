@@ -228,6 +228,37 @@ def test_a_select_accepts_only_its_options(home):
     assert home.command("s/state", "select/s", "high") == ("s/set", b"high")
 
 
+@pytest.mark.parametrize(
+    "options", [{"min": 5, "max": 5}, {"min": 9, "max": 1}, {"qos": 1, "cmd_t": "a{{b/set", "min": 2, "max": 2}]
+)
+def test_a_fault_of_the_command_keeps_the_reading(home, options):
+    home.announce("number/n/config", {"uniq_id": "n", "stat_t": "n/state", "cmd_t": "n/set", **options})
+    assert home.values("n/state", "7") == {"number/n": "7"}
+    assert home.mapper.setter("n/state", f"{DISCOVERED}number/n") is None
+    assert ["set" in each for each in home.reasons()] == [True]
+
+
+@pytest.mark.parametrize("step", [-1, 0, "-0.5"])
+def test_a_step_that_is_not_positive_counts_as_none(home, step):
+    for component, config in (
+        ("number", {"stat_t": "n/state", "cmd_t": "n/set", "step": step}),
+        ("climate", {"temp_stat_t": "c/state", "temp_cmd_t": "c/set", "temp_step": step}),
+    ):
+        home.announce(f"{component}/n/config", {"uniq_id": "n", **config})
+    assert home.reasons() == []
+    assert home.command("n/state", "number/n", "7") == ("n/set", b"7")
+    assert home.command("c/state", "climate/n/target_temperature", "21") == ("c/set", b"21")
+
+
+def test_a_greek_mu_in_a_unit_keeps_the_class(home, caplog):
+    config = {"uniq_id": "a", "stat_t": "room/t", "dev_cla": "pm10", "unit_of_meas": "\u03bcg/m³"}
+    home.announce("sensor/a/config", {**config, "name": "Dust"})
+    [reading] = home.readings("room/t", "5")
+    assert reading.property == "urn:sepa-edge:property:pm10"
+    assert reading.unit == "http://qudt.org/vocab/unit/MicroGM-PER-M3"
+    assert "discovery.doubtful" not in caplog.messages
+
+
 def test_desired_values_start_again_only_if_values_are_set_in_another_way(home):
     """Each start sends the values again that are not yet acknowledged."""
     desired = DesiredValues()
