@@ -84,6 +84,8 @@ class HomeAssistantDiscovery:
         """Guards these three for a moment."""
         self._stored: StoredAnnouncements = StoredAnnouncements(settings)
         self._faults: dict[str, tuple[str, ...]] = {}
+        self._kept: set[str] = set()
+        """Topics whose last announcement was faulty, so that an earlier one applies."""
         self._problems: dict[str, tuple[str, ...]] = {}
         """Those that several announcements have together, by topic."""
         self._availability: dict[tuple[Availability, frozenset[str]], tuple[CompiledMapping | None, list[str]]] = {}
@@ -137,7 +139,7 @@ class HomeAssistantDiscovery:
         # Without the lock, which is held while announcements are read: the event loop calls this.
         found = [*list(self._faults.items()), *self._problems.items()]
         return [
-            {"file": topic, "reason": reason, "previous_version_applies": False}
+            {"file": topic, "reason": reason, "previous_version_applies": topic in self._kept}
             for topic, reasons in found
             for reason in reasons
         ]
@@ -207,22 +209,28 @@ class HomeAssistantDiscovery:
         """Add, replace or remove an announcement. Returns whether mappings have changed."""
         known = self._stored.get(topic)
         if not payload:
-            self._faults.pop(topic, None)
-            return self._stored.remove(topic)
+            return self._remove(topic)
         if known is not None and known.text.encode() == payload:
+            if topic in self._kept:  # its faulty successor is gone
+                self._kept.discard(topic)
+                self._report(topic, known.compiled.faults)
             return False
         try:
             if known is None:
                 self._stored.check_room()  # before it is read, which takes time
             found = self._read(topic, payload)
         except BadAnnouncement as error:
+            if known is not None:
+                self._kept.add(topic)
             self._report(topic, (str(error),))
-            return self._stored.remove(topic)
+            return False
         if self._is_own(found.compiled):
-            return self._stored.remove(topic)
+            return self._remove(topic)
         if not found.compiled.entities:  # as an empty one: limits of entities do not bound the number of these
+            removed = self._remove(topic)
             self._report(topic, found.compiled.faults)
-            return self._stored.remove(topic)
+            return removed
+        self._kept.discard(topic)
         self._stored.put(topic, found)
         self._report(topic, found.compiled.faults)
         for note in found.compiled.notes:
@@ -231,6 +239,12 @@ class HomeAssistantDiscovery:
                 self._noted.add(note)
                 _log.warning("discovery.doubtful", extra={"topic": topic, "reason": note})
         return True
+
+    def _remove(self, topic: str) -> bool:
+        """Remove an announcement with its faults. Returns whether there was one."""
+        self._kept.discard(topic)
+        self._faults.pop(topic, None)
+        return self._stored.remove(topic)
 
     def _is_own(self, compiled: Compiled) -> bool:
         """Whether the gateway itself sends all values of an announcement."""

@@ -38,6 +38,43 @@ def test_a_changed_announcement_replaces_the_first_and_an_empty_one_removes_it(h
     assert home.discovery.entities == 0
 
 
+FAULTY = {
+    "cut": b"{",
+    "list": b"[]",
+    "bytes": b"\xff",
+    "too long": b" " * 70_000,
+    "identifier": b'{"uniq_id": "' + b"x" * 201 + b'"}',
+}
+
+
+@pytest.mark.parametrize("payload", FAULTY.values(), ids=FAULTY)
+def test_a_faulty_change_keeps_the_earlier_announcement(home, payload):
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/a/config", payload)
+    assert home.values("room/t", "20") == {"sensor/a": "20"}
+    home.announce("sensor/b/config", payload)
+    assert [each["previous_version_applies"] for each in home.discovery.faults()] == [True, False]
+    assert home.rebuilt == 1
+    home.announce("sensor/a/config", SENSOR)
+    home.announce("sensor/b/config", None)
+    assert home.reasons() == []
+    home.announce("sensor/a/config", payload)
+    home.announce("sensor/a/config", None)
+    assert not home.mapper.map("room/t", b"20").matched
+    assert home.reasons() == []
+    home.announce("sensor/a/config", payload)
+    assert [each["previous_version_applies"] for each in home.discovery.faults()] == [False]
+
+
+def test_a_fault_that_the_earlier_announcement_has_itself_is_listed_again(home):
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": "#"})
+    before = home.discovery.faults()
+    home.announce("sensor/a/config", b"{")
+    assert home.discovery.faults() != before
+    home.announce("sensor/a/config", {**SENSOR, "stat_t": "#"})
+    assert home.discovery.faults() == before
+
+
 def test_a_repeated_announcement_changes_nothing(home):
     for _ in range(3):
         home.announce("sensor/a/config", SENSOR)
