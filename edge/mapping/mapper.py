@@ -94,8 +94,10 @@ class Mapper:
         if len(topic) > _LONGEST_TOPIC or not storable(topic):
             return ()
         groups: dict[_Precedence, list[tuple[int, BoundMapping]]] = {}
-        for order, mapping in self._index.find(topic, levels):
-            if mapping.announced and self.sends_on(topic):
+        found = self._index.find(topic, levels)
+        ours = any(mapping.announced for _, mapping in found) and self.sends_on(topic)
+        for order, mapping in found:
+            if mapping.announced and ours:
                 continue
             captures = mapping.topic.captures(levels)
             if mapping.topic_regex is not None:
@@ -174,15 +176,19 @@ class Mapper:
     def declared(self) -> tuple[Declared, ...]:
         """Return the observations that mappings of a single topic determine completely, in file order."""
         found: list[Declared] = []
+        topics: dict[str, dict[CompiledMapping, list[BoundMapping]]] = {}  # one can have many mappings
         for pack in self.packs:
             for mapping in pack.mappings:
                 topic = mapping.topic.exact
                 if topic is None or mapping.ignore:
                     continue
-                for group in _reachable(self.groups(topic)):
-                    for bound in group:
-                        if bound.mapping is mapping:
-                            found.extend(_declarations(bound, topic))
+                reachable = topics.get(topic)
+                if reachable is None:
+                    reachable = topics[topic] = {}
+                    for bound in (each for group in _reachable(self.groups(topic)) for each in group):
+                        reachable.setdefault(bound.mapping, []).append(bound)
+                for bound in reachable.get(mapping, ()):
+                    found.extend(_declarations(bound, topic))
         return tuple(found)
 
     def yields(self, topic: str, observation: str) -> bool:

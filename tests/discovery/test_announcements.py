@@ -10,6 +10,7 @@ from announcing import DISCOVERED, Announcing
 from edge.adapters.desired_values import DesiredValues
 from edge.discovery import registry
 from edge.discovery.mappings import AnnouncementCompiler
+from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_builtin, load_pack
 from edge.mapping.reading import XSD_DECIMAL
 from edge.mapping.solution import Solution, SolutionTerm
@@ -151,6 +152,16 @@ def test_topics_on_which_the_gateway_sends_are_not_read(tmp_path):
     assert home.mapper.map("sepa-edge/x", b"20").readings == ()
     assert home.values("room/x", "20") == {"sensor/a2": "20"}
     assert home.mapper.declared() == ()
+
+
+def test_one_topic_of_many_entities_is_routed_in_one_look_at_the_setters(home, monkeypatch):
+    parts = {f"p{n}": {"p": "switch", "unique_id": f"p{n}", "stat_t": "room/t", "cmd_t": f"p/{n}"} for n in range(50)}
+    home.announce("device/d/config", {"dev": {"ids": "d"}, "cmps": parts})
+    looks = []
+    look = Mapper.sends_on
+    monkeypatch.setattr(Mapper, "sends_on", lambda *call: looks.append(call) or look(*call))
+    assert len(home.readings("room/t", "ON")) == 50
+    assert len(looks) == 1
 
 
 def test_the_first_device_keeps_an_observation(home):
