@@ -35,6 +35,8 @@ NAMESPACE: Final = "urn:sepa-edge:discovered:"
 """Beginning of the IRIs of announced observations and devices."""
 _PLACES: Final = "urn:sepa-edge:place:"
 _VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
+_MOST_AVAILABILITY: Final = 2
+"""Availability topics that are read for each entity of an announcement."""
 _SERIAL: Final = "serial/"
 """Topics of commands for serial ports."""
 
@@ -88,9 +90,17 @@ class AnnouncementCompiler:
                 mappings += self._mapping(entity, observed, faults, notes)
             if entity.component in KINDS:
                 availability.update(dict.fromkeys(_availability(entity)))
+        most = _MOST_AVAILABILITY * len(announcement.entities) + 1  # one more for the bridge of the device
+        if len(availability) > most:
+            faults.append(f"availability: it has {len(availability)} topics, of which {most} are read")
         devices = frozenset(entity.device.id or entity.id for entity in announcement.entities)
         return Compiled(
-            tuple(mappings), tuple(availability), tuple(faults), tuple(notes), len(announcement.entities), devices
+            tuple(mappings),
+            tuple(availability)[:most],
+            tuple(faults),
+            tuple(notes),
+            len(announcement.entities),
+            devices,
         )
 
     def availability(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -301,32 +301,32 @@ class HomeAssistantDiscovery:
                     problems[topic] = (f"{owners[observation]} has announced {observation} before",)
             for each, device in stored.compiled.availability:
                 topics.setdefault(each, set()).add(device)
-        available: Counter[str] = Counter()
-        for each, devices in topics.items():
-            available[each.topic] += 1
-            if available[each.topic] == 1:
-                found, faults = self._available(each, frozenset(devices - {""}))
-                mappings += [found] if found is not None else []
-                if faults:
-                    problems[clean(each.topic)] = tuple(faults)
+        first = {each.topic: each for each in reversed(topics)}  # of several for one topic
+        named = [(each, frozenset(devices - {""})) for each, devices in topics.items() if first[each.topic] is each]
+        keys = [(each, devices if len(devices) == 1 else frozenset()) for each, devices in named]
+        self._availability = {key: self._available(key) for key in keys}
+        for (each, _), (found, faults) in self._availability.items():
+            mappings += [found] if found is not None else []
+            if faults:
+                problems[clean(each.topic)] = tuple(faults)
         self._problems = problems
         return MappingPack(_NAME, tuple(mappings), own=False)
 
-    def _available(self, topic: Availability, devices: frozenset[str]) -> tuple[CompiledMapping | None, list[str]]:
-        """Return the mapping of an availability topic, and its faults."""
-        key = (topic, devices if len(devices) == 1 else frozenset())
-        if key not in self._availability:
-            if len(self._availability) >= 2 * self._settings.max_entities:
-                self._availability.clear()
-            try:
-                self._availability[key] = self._compiler.availability(topic, key[1])
-            except Exception as error:  # noqa: BLE001
-                # As in `_replace`; the topic is that of one device, and others have theirs.
-                _log.exception("discovery.failed", extra={"topic": clean(topic.topic)})
-                self._availability[key] = None, [f"availability: it cannot be read: {type(error).__name__}"]
-            for fault in self._availability[key][1]:
-                _log.warning("discovery.unusable", extra={"topic": clean(topic.topic), "reason": fault})
-        return self._availability[key]
+    def _available(self, key: tuple[Availability, frozenset[str]]) -> tuple[CompiledMapping | None, list[str]]:
+        """Return the mapping of an availability topic, and its faults. `key`: with the only device, or none."""
+        known = self._availability.get(key)
+        if known is not None:
+            return known
+        topic = clean(key[0].topic)
+        try:
+            found, faults = self._compiler.availability(*key)
+        except Exception as error:  # noqa: BLE001
+            # As in `_replace`; the topic is that of one device, and others have theirs.
+            _log.exception("discovery.failed", extra={"topic": topic})
+            found, faults = None, [f"availability: it cannot be read: {type(error).__name__}"]
+        for fault in faults:
+            _log.warning("discovery.unusable", extra={"topic": topic, "reason": fault})
+        return found, faults
 
     # The thread that declares and stores
 

@@ -237,6 +237,47 @@ def _defective(*_: object) -> None:
     raise RecursionError
 
 
+def test_an_announcement_has_few_availability_topics(home):
+    topics = [{"topic": f"room/s{n}"} for n in range(8)]
+    home.announce("sensor/a/config", {**SENSOR, "availability": topics})
+    assert home.values("room/t", "20") == {"sensor/a": "20"}
+    assert [home.mapper.map(f"room/s{n}", b"online").matched for n in range(8)] == [True] * 3 + [False] * 5
+    assert ["availability" in each for each in home.reasons()] == [True]
+    parts = {f"p{n}": {**other(n), "p": "sensor", "availability": topics} for n in range(4)}
+    home.announce("device/d/config", {"dev": {"ids": "e"}, "cmps": parts})
+    assert len(home.reasons()) == 1
+    assert all(home.mapper.map(f"room/s{n}", b"online").matched for n in range(8))
+
+
+def test_availability_topics_are_compiled_once(home, monkeypatch):
+    compiled = []
+    compile_one = AnnouncementCompiler.availability
+    monkeypatch.setattr(
+        AnnouncementCompiler, "availability", lambda *call: compiled.append(call[1].topic) or compile_one(*call)
+    )
+    for number in range(10):
+        home.announce(f"sensor/{number}/config", other(number, avty_t=f"room/s{number}"))
+    assert compiled == [f"room/s{number}" for number in range(10)]
+    # Those that nothing uses any more are not kept.
+    home.announce("sensor/0/config", None)
+    home.announce("sensor/0/config", other(0, avty_t="room/s0"))
+    assert compiled[10:] == ["room/s0"]
+
+
+def test_availability_topics_of_few_entities_are_compiled_once(tmp_path, monkeypatch):
+    compiled = []
+    compile_one = AnnouncementCompiler.availability
+    monkeypatch.setattr(
+        AnnouncementCompiler, "availability", lambda *call: compiled.append(call[1].topic) or compile_one(*call)
+    )
+    home = Announcing(tmp_path / "a.json", max_entities=3)
+    for number in range(3):
+        topics = [{"topic": f"room/{number}/{n}"} for n in range(3)]
+        home.announce(f"sensor/{number}/config", other(number, availability=topics))
+    home.announce("sensor/2/config", {**other(2, availability=topics), "name": "Other"})
+    assert len(compiled) == 9
+
+
 def test_without_commands_nothing_can_be_set(tmp_path):
     home = Announcing(tmp_path / "a.json", commands=False)
     home.announce("switch/a/config", {**SENSOR, "cmd_t": "room/set"})
