@@ -75,6 +75,16 @@ class MqttConnection:
         self.write(text)
         return await self.taken()
 
+    async def room(self) -> bool:
+        """Wait until one more message may be sent. False: the connection is lost.
+
+        Several may wait for the same client. All of them wake at once, and the first ones take the room.
+        """
+        while not self.writable:
+            if not await self.taken():
+                return False
+        return self._wire.connected
+
     async def taken(self) -> bool:
         """Wait until the broker has acknowledged enough. False: the connection is lost."""
         try:

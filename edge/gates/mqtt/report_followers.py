@@ -110,16 +110,20 @@ class ReportFollowers:
         )
         try:
             head = await following.begin(request.query)
+            if not await self._connection.room():
+                return
             follower.answered = True
             self._shared.answered(request.kind, 200, started)
-            text = json.dumps({"following": {**_alias(request), **head}})
-            while await self._connection.write_and_wait(text):
-                while (report := following.take()) is None:
-                    if (error := following.error) is not None:
-                        raise error
+            self._connection.write(json.dumps({"following": {**_alias(request), **head}}))
+            # Without room, reports stay where they wait, and are merged.
+            while await self._connection.room():
+                if (report := following.take()) is not None:
+                    self._connection.write(begin + report.removeprefix(REPORT))
+                elif (error := following.error) is not None:
+                    raise error
+                else:
                     await woken.wait()
                     woken.clear()
-                text = begin + report.removeprefix(REPORT)
         except EdgeError as error:
             self._refuse(error, request, started)
         except Exception as error:  # noqa: BLE001  logged under an incident number
