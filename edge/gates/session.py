@@ -36,7 +36,7 @@ class Session:
         try:
             if isinstance(message, bytes):
                 raise InvalidRequest("Binary messages are not understood: send JSON as text")
-            if _size(message) > self.shared.limits.max_message:
+            if size_of(message) > self.shared.limits.max_message:
                 limit = f"{self.shared.limits.max_message} bytes ({self.shared.section}.max_message)"
                 raise TooLarge(f"The message is longer than {limit}; send a shorter one")
             request = parse_message(message, self.shared.max_alias)
@@ -52,7 +52,10 @@ class Session:
             else:
                 ask(self._responses, request, access, started)
         except EdgeError as error:
-            self.refuse(error if counted else self._counted(error), primitive, started)
+            if counted:
+                self.refuse(error, primitive, started)
+            else:
+                self.refuse_uncounted(error, primitive, started)
 
     async def room(self) -> None:
         """See `Responses.room`."""
@@ -61,6 +64,10 @@ class Session:
     def refuse(self, error: EdgeError, primitive: str, started: float) -> None:
         """See `Responses.refuse`."""
         self._responses.refuse(error, primitive, started)
+
+    def refuse_uncounted(self, error: EdgeError, primitive: str, started: float) -> None:
+        """Count a request that belongs to no client yet, and refuse it: with another error beyond the limit."""
+        self.refuse(self._counted(error), primitive, started)
 
     def close(self, *, lost: bool = False) -> None:
         """End the session because the client is gone, with all its subscriptions and those that are about to start.
@@ -94,6 +101,6 @@ class Session:
         self.close(lost=True)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """Return the length of the text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())

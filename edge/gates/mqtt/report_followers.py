@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from edge.gates.mqtt.client_output import MqttConnection
 from edge.gates.report_following import REPORT, ReportFollowing, ReportSource
-from edge.gates.session import Session
+from edge.gates.session import Session, size_of
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError, NotFound, TooManyRequests
 from edge.protocol.messages import (
@@ -41,14 +41,14 @@ class ReportFollowers:
         self._followers: dict[str, _Follower] = {}
 
     def receive(self, text: str) -> bool:
-        """Process a request if it is one of these. Returns whether it is."""
-        if not may_follow(text):
+        """Process a request if it is one of these. Returns whether it is. The session refuses one that is too long."""
+        if not may_follow(text) or size_of(text) > self._shared.limits.max_message:
             return False
         started = time.perf_counter()
         try:
             request = parse_with_follow(text, MAX_ENCODED_ALIAS)
         except EdgeError as error:
-            self._session.refuse(error, "message", started)
+            self._session.refuse_uncounted(error, "message", started)
             return True
         if isinstance(request, FollowMessage):
             self._follow(request, started)
@@ -61,10 +61,16 @@ class ReportFollowers:
     def close(self) -> None:
         """End all: the session has ended."""
         for follower in self._followers.values():
-            follower.task.cancel()
+            follower.cancel()
         self._followers.clear()
 
     def _follow(self, request: FollowMessage, started: float) -> None:
+        follower = _Follower(self._shared, self._session.peer, request, self._streams)
+        try:
+            follower.following.admit()
+        except EdgeError as error:
+            self._refuse(error, request, started)
+            return
         # A client that restarts under its name follows its queries again.
         self._end(request.query)
         limit = self._shared.limits.max_subscriptions
@@ -72,7 +78,8 @@ class ReportFollowers:
             reason = f"This client follows {limit} queries, which is the most it may ({self._shared.section}"
             self._refuse(TooManyRequests(f"{reason}.max_subscriptions); unfollow some"), request, started)
             return
-        self._followers[request.query] = _Follower(self, request, started)
+        self._followers[request.query] = follower
+        follower.start(self._send(follower, started))
 
     def _unfollow(self, request: UnfollowMessage, started: float) -> None:
         try:
@@ -90,24 +97,15 @@ class ReportFollowers:
         follower = self._followers.pop(query, None)
         if follower is None:
             return False
-        follower.task.cancel()
+        follower.cancel()
         if not follower.answered:
             error = NotFound("This request has ended: the client has sent another one for the same query")
             self._refuse(error, follower.request, time.perf_counter())
         return True
 
-    async def send(self, follower: _Follower, started: float) -> None:
+    async def _send(self, follower: _Follower, started: float) -> None:
         """Send the reports of a query until it ends, or the permissions of the client do."""
-        request, woken = follower.request, asyncio.Event()
-        begin = REPORT if request.alias is None else f'{REPORT}"alias": {json.dumps(request.alias)}, '
-        following = ReportFollowing(
-            self._shared,
-            self._streams,
-            request.authorization,
-            self._session.peer,
-            woken.set,
-            self._shared.limits.max_result - len(begin),
-        )
+        request, following, woken = follower.request, follower.following, follower.woken
         try:
             head = await following.begin(request.query)
             if not await self._connection.room():
@@ -118,7 +116,7 @@ class ReportFollowers:
             # Without room, reports stay where they wait, and are merged.
             while await self._connection.room():
                 if (report := following.take()) is not None:
-                    self._connection.write(begin + report.removeprefix(REPORT))
+                    self._connection.write(follower.begin + report.removeprefix(REPORT))
                 elif (error := following.error) is not None:
                     raise error
                 else:
@@ -141,11 +139,27 @@ class ReportFollowers:
 class _Follower:
     """One query that the client follows."""
 
-    def __init__(self, owner: ReportFollowers, request: FollowMessage, started: float) -> None:
+    def __init__(
+        self, sessions: Sessions, peer: str, request: FollowMessage, streams: Callable[[], ReportSource | None]
+    ) -> None:
         self.request = request
+        self.begin = REPORT if request.alias is None else f'{REPORT}"alias": {json.dumps(request.alias)}, '
+        """Beginning of the message of each report."""
+        self.woken = asyncio.Event()
         self.answered = False
-        self.task = asyncio.get_running_loop().create_task(owner.send(self, started))
-        self.task.add_done_callback(drop_error)
+        limit = sessions.limits.max_result - len(self.begin)
+        self.following = ReportFollowing(sessions, streams, request.authorization, peer, self.woken.set, limit)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, sending: Coroutine[None, None, None]) -> None:
+        """Run the coroutine that sends the reports."""
+        self._task = asyncio.get_running_loop().create_task(sending)
+        self._task.add_done_callback(drop_error)
+
+    def cancel(self) -> None:
+        """Send no more."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _alias(request: Follow) -> dict[str, str]:

@@ -269,5 +269,14 @@ def test_with_security_only_the_client_of_a_query_follows_it_until_it_is_revoked
             assert ask("")["status_code"] == 401
             assert ask(f"Bearer {other}")["status_code"] == 403
             assert ask(f"Bearer {mine}") == {"following": {"query": "urn:q", "number": 0}}
+            # A request without permission leaves the follower alone.
+            for wrong, status in (("", 401), ("Bearer x", 401)):
+                assert ask(wrong)["status_code"] == status
+            httpx.post(
+                f"{gateway.endpoints['http']}/streams/s",
+                content='<urn:a> <urn:p> "1" .',
+                headers={"Content-Type": "text/turtle", "Authorization": f"Bearer {operator}"},
+            ).raise_for_status()
+            assert values(json.loads(device.hear()[1])) == (1, ["1"])
             gateway._security.clients.revoke("mine")
             wait_for(lambda: not subscriptions(gateway), what="no follower")
