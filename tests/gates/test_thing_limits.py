@@ -45,13 +45,32 @@ async def test_a_device_with_too_many_observations_does_not_hide_the_others(gate
         assert await listed(http) == names
 
 
-async def test_a_long_response_is_refused_with_the_remedy(serve):
+async def test_the_list_has_as_many_things_as_fit_a_response(serve):
     async with serve(http=HttpGateSettings(port=0, max_result=1_500)) as gateway, gateway.http() as http:
-        await gateway.update(devices("a", "b", "c"))
-        answer = await http.get("/things")
+        await gateway.update(devices("a", "b", "c", "d", "e"))
+        first = await http.get("/things")
+        assert first.status_code == 200
+        assert len(first.content) <= 1_500
+        assert (len(first.json()), "next" in first.links) == (2, True)
+        assert await listed(http) == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_thing_with_a_long_description_does_not_hide_the_others(serve):
+    async with serve(http=HttpGateSettings(port=0, max_result=3_000)) as gateway, gateway.http() as http:
+        names = [f"n{number}" for number in range(6)]
+        await gateway.update(devices(*names))
+        await gateway.update(devices("big", "n3big", "z"))
+        comments = " ".join(f'<urn:{name}/0> rdfs:comment "{"x" * 3_000}" .' for name in ("big", "n3big", "z"))
+        await gateway.update(
+            f"PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> INSERT DATA {{ {comments} }}",
+        )
+        assert await listed(http) == names
+        alone = await http.get("/things?limit=1&offset=0")
+        assert (alone.status_code, alone.json()) == (200, [])
+        assert alone.links["next"]["url"] == "/things?offset=1&limit=1"
+        answer = await http.get("/things/urn:n3big")
         assert (answer.status_code, answer.json()["error"]) == (413, "result_too_large")
-        assert "ask for fewer things (limit)" in answer.json()["error_description"]
-        assert len((await http.get("/things?limit=2")).json()) == 2
+        assert "query a part of it" in answer.json()["error_description"]
 
 
 async def test_reading_ends_after_the_timeout(serve):

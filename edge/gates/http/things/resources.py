@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -129,7 +129,9 @@ class ThingResources:
             iris = await self._read(request, access, things_query(), read_iris)
             wanted = iris[page.offset : page.offset + page.limit]
             things, read = await self._fitting(request, access, wanted)
-            content = await asyncio.to_thread(self._described, things, access, describer, many=True)
+            content, first_left = await asyncio.to_thread(self._listed, things, access, describer)
+        if first_left is not None:
+            read = wanted.index(first_left)
         digest = hashlib.sha256("\n".join(iris).encode()).hexdigest()[:32]
         links = [f'<{THINGS}>; rel="canonical"; etag="{digest}"']
         following = page.offset + read
@@ -146,7 +148,7 @@ class ThingResources:
             things = await self._things(request, access, [iri])
             if not things:
                 raise _no_thing()
-            content = await asyncio.to_thread(self._described, things, access, describer, many=False)
+            content = await asyncio.to_thread(self._alone, things[0], access, describer)
         return _response(content, media_type, conditions)
 
     async def _property(self, request: Request) -> Response:
@@ -226,21 +228,40 @@ class ThingResources:
                 f"The response took longer than {self._timeout:g} s, the limit engine.query_timeout; try again later"
             ) from None
 
-    def _described(self, things: Sequence[Thing], access: Access, describer: Describer, *, many: bool) -> bytes:
-        """Return the descriptions of things as JSON: a list of `many`, or the only one. Raises `ResultTooLarge`."""
+    def _listed(self, things: Sequence[Thing], access: Access, describer: Describer) -> tuple[bytes, str | None]:
+        """Return the descriptions of the first things that fit a response together, as a JSON list, and the IRI of the
+        thing that comes next, if there is one. A thing that is too large alone is left out.
+        """
+        texts, size = [], 0
+        for thing, text in self._described(things, access, describer):
+            length = len(text) + 2  # with the separator
+            if length > self._settings.max_result:
+                continue
+            if size + length > self._settings.max_result:
+                return _json_list(texts), thing.iri
+            texts.append(text)
+            size += length
+        return _json_list(texts), None
+
+    def _alone(self, thing: Thing, access: Access, describer: Describer) -> bytes:
+        """Return the description of a thing as JSON. Raises `ResultTooLarge`."""
+        ((_, text),) = self._described([thing], access, describer)
+        if len(text) > self._settings.max_result:
+            raise ResultTooLarge(
+                f"The description of this device has more than {self._settings.max_result:,} bytes (http.max_result); "
+                "query a part of it"
+            )
+        return text
+
+    def _described(
+        self, things: Sequence[Thing], access: Access, describer: Describer
+    ) -> Iterator[tuple[Thing, bytes]]:
+        """Yield each thing with its description as JSON."""
         may_set = "update" in access.actions and (access.write is None or DEFAULT_GRAPH in access.write)
         observations = [each.iri for thing in things for each in thing.properties] if may_set else []
         settable = self._setters(observations) if observations else {}
-        texts, size = [], 0
         for thing in things:
-            texts.append(json.dumps(describer.thing(thing, settable), ensure_ascii=False).encode())
-            size += len(texts[-1]) + 2
-            if size > self._settings.max_result:
-                raise ResultTooLarge(
-                    f"The response has more than {self._settings.max_result:,} bytes (http.max_result); ask for fewer "
-                    "things (limit)"
-                )
-        return b"[" + b", ".join(texts) + b"]" if many else texts[0]
+            yield thing, json.dumps(describer.thing(thing, settable), ensure_ascii=False).encode()
 
     def _describer(self, request: Request) -> Describer:
         """Return the describer for the URL that the client used. Raises `InvalidRequest`."""
@@ -269,6 +290,10 @@ def _response(
     if conditions.unchanged(entity_tag):
         return Response(status_code=304, headers=headers)
     return Response(content, headers={**headers, "Content-Type": media_type})
+
+
+def _json_list(texts: Iterable[bytes]) -> bytes:
+    return b"[" + b", ".join(texts) + b"]"
 
 
 def _page(request: Request) -> _Page:
