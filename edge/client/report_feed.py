@@ -52,8 +52,11 @@ class ReportFeed:
         authorization: Authorization,
         running: set[ReportFeed],
     ) -> None:
-        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected."""
-        self.query = name
+        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected.
+
+        Raises `TypeError` or `ValueError` if the name is not text.
+        """
+        self.query = _checked(name)
         self._options = options
         self._authorization = authorization
         self._opening = Opening(url, options, authorization)
@@ -144,6 +147,15 @@ class ReportFeed:
         self._running.discard(self)
 
     async def _run(self) -> None:
+        try:
+            failure = await self._follow()
+        except Exception as error:  # noqa: BLE001 - readers would wait forever
+            failure = BadAnswer(f'the reports of "{self.query}" cannot be read: {error!r}')
+            failure.__cause__ = error
+        self._fail(failure)
+
+    async def _follow(self) -> ClientError:
+        """Receive reports over one connection after another. Returns the failure that ends the feed."""
         waits = iter(self._options.backoff)
         reason = ""
         while True:
@@ -159,8 +171,7 @@ class ReportFeed:
             except ClientError as error:
                 failure = error
             if not (self._passes(failure) and self._opening.continues(failure)):
-                self._fail(failure)
-                return
+                return failure
             if self._heard:
                 waits = iter(self._options.backoff)
             if str(failure) != reason:
@@ -212,7 +223,7 @@ class ReportFeed:
                 self._begin(int(message["following"]["number"]))
             elif "report" in message:
                 self._put(Report.of(message["report"]))
-        except (BadAnswer, LookupError, TypeError, ValueError) as error:
+        except (BadAnswer, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             failure = BadAnswer(f"{url} sent an invalid message: {error}")
             if not self._opening.continues(failure):
                 raise failure from error
@@ -246,6 +257,17 @@ class ReportFeed:
         if self._first is not None and not self._first.done():
             self._first.set_exception(error)
         self._running.discard(self)
+
+
+def _checked(name: object) -> str:
+    """Return the name of a query. Raises `TypeError` or `ValueError` if it is not text."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a query is a str, not {type(name).__name__}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of a query has half a surrogate pair: {name!r}") from None
+    return name
 
 
 def _url(subscribe: str, name: str) -> str:

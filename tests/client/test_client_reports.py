@@ -212,6 +212,20 @@ async def test_an_unreachable_gateway_is_waited_for_and_a_cancelled_start_can_be
             await asyncio.wait_for(starting, PATIENCE)
 
 
+@pytest.mark.parametrize(("name", "error"), [(None, TypeError), (5, TypeError), ("\ud800", ValueError)], ids=ascii)
+async def test_a_name_that_is_no_text_is_a_wrong_argument(client, name, error):
+    with pytest.raises(error, match="name of a query"):
+        client.reports(name)
+
+
+async def test_an_unexpected_failure_ends_the_feed(client):
+    feed = client.reports("urn:q")
+    feed._opening = None
+    for _ in range(2):
+        with pytest.raises(BadAnswer, match="AttributeError"):
+            await following(feed)
+
+
 async def test_the_application_decides_whether_to_reconnect(absent_gateway):
     async with Client(absent_gateway.endpoints, options=replace(QUICK, on_failure=lambda _: False)) as client:
         with pytest.raises(ConnectionError):
@@ -274,6 +288,9 @@ async def test_invalid_messages_are_skipped():
         {"report": {}},
         {"report": {**message(5)["report"], "content": "no triples"}},
         {"new": 1},
+        '{"following": {"number": 1e999}}',
+        json.dumps(message(5)).replace('"number": 5', '"number": 1e999'),
+        "[" * 100_000,
     ]
     async with (
         answering(HEAD, *wrong, message(9, merged=2)) as (endpoints, _),
