@@ -81,6 +81,15 @@ async def test_setting_needs_the_right_to_update_the_default_graph(home):
     assert "readOnly" not in described
 
 
+async def test_a_client_that_may_not_read_the_default_graph_replaces_the_desired_value(home):
+    operator = await home.member("third")
+    blind = await home.member("blind", Rights(read=frozenset({"urn:theirs"}), write=OPEN))
+    for who, value in ((operator, "true"), (blind, "false"), (blind, "true"), (blind, "false")):
+        assert (await request(home, who, "PUT", STATE, value)).status_code == 204
+    rows = (await home.query(operator, DESIRED)).json()["results"]["bindings"]
+    assert [row["v"]["value"] for row in rows] == ["false"]
+
+
 async def test_the_description_of_the_gateway_needs_no_token(harness):
     answer = await request(harness, None, "GET", "/.well-known/wot")
     assert answer.status_code == 200

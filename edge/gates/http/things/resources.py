@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import pyoxigraph as ox
@@ -182,7 +182,9 @@ class ThingResources:
                 return error_response(error, {"Allow": "GET, HEAD, OPTIONS"})
             raise _no_property()
         bindings: dict[str, Term] = {"observation": ox.NamedNode(iri), "value": desired_value(text, settable)}
-        update = UpdateRequest(_SET, bindings=bindings, access=access, source=client_of(access, _peer(request)))
+        # The old value is found also by a client that may only write: the response does not tell it.
+        source, writer = client_of(access, _peer(request)), replace(access, read=None)
+        update = UpdateRequest(_SET, bindings=bindings, access=writer, source=source)
         await shielded(self._engine.update([update]))
         return Response(status_code=204)
 
