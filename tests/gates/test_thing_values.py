@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
 
 import pyoxigraph as ox
@@ -17,6 +18,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 TEXT = {"kind": "text"}
 MODE = {"kind": "choice", "choices": ["auto", "heat"]}
 LEVEL = {"kind": "choice", "choices": ["1", "2.5"]}
+SPEED = {"kind": "choice", "choices": ["0.5", "1.0", "2.0", "2", "1e400"]}
 
 
 def literal(text: str, datatype: str) -> ox.Literal:
@@ -56,7 +58,9 @@ def test_a_value_is_valid_json(value, text):
         (ox.Literal(3), MODE, {"type": "string", "enum": ["auto", "heat"]}),
         (ox.Literal(1), LEVEL, {"type": "number", "enum": [1, 2.5]}),
         (ox.Literal("1"), LEVEL, {"type": "string", "enum": ["1", "2.5"]}),
+        (ox.Literal(1), SPEED, {"type": "number", "enum": [0.5, 1, 2]}),
         (ox.Literal(20.5), TEXT, {"type": "number"}),
+        (None, {"kind": "number", "min": -math.inf, "max": 1.5}, {"type": "number", "maximum": 1.5}),
     ],
     ids=str,
 )
@@ -71,6 +75,12 @@ def test_the_schema_says_what_can_be_set(value, settable, schema):
         ('"heat"', MODE, ox.Literal("heat")),
         ("2.5", LEVEL, ox.Literal("2.5")),
         ('"1"', LEVEL, ox.Literal("1")),
+        ("1", SPEED, ox.Literal("1.0")),
+        ("1.00", SPEED, ox.Literal("1.0")),
+        ("5e-1", SPEED, ox.Literal("0.5")),
+        ("2", SPEED, ox.Literal("2")),
+        (str(int(1e300)), {"kind": "choice", "choices": ["1e300"]}, ox.Literal("1e300")),
+        ("2.00", SPEED, ox.Literal("2.0")),
         ("1e2", {"kind": "number", "min": None, "max": 100.0}, literal("100", "integer")),
         ("99.9", {"kind": "number", "min": None, "max": 100.0}, literal("99.9", "decimal")),
         (' "a\\u00e9" ', TEXT, ox.Literal("aé")),
@@ -87,6 +97,8 @@ def test_a_possible_value_becomes_a_term(text, settable, value):
     ("text", "settable", "reason"),
     [
         ('"cool"', MODE, '"cool" is not possible; send one of "auto", "heat" as JSON'),
+        ("1e401", SPEED, "1e401 is not possible"),
+        ("1", {"kind": "choice", "choices": ["NaN", "x"]}, "1 is not possible"),
         ("2", LEVEL, '2 is not possible; send one of "1", "2.5" as JSON'),
         ("null", TEXT, "null is not possible; send a string, a number or a boolean as JSON"),
         ("{}", TEXT, "{} is not possible"),

@@ -263,7 +263,7 @@ class ThingResources:
         observations = [each.iri for thing in things for each in thing.properties] if may_set else []
         settable = self._setters(observations) if observations else {}
         for thing in things:
-            yield thing, json.dumps(describer.thing(thing, settable), ensure_ascii=False).encode()
+            yield thing, json.dumps(describer.thing(thing, settable), ensure_ascii=False, allow_nan=False).encode()
 
     def _describer(self, request: Request) -> Describer:
         """Return the describer for the URL that the client used. Raises `InvalidRequest`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -55,12 +56,13 @@ def data_schema(value: ox.Literal | None, settable: Settable | None) -> dict[str
         return {"type": "boolean"}
     if kind == "number":
         limits = {"minimum": settable.get("min"), "maximum": settable.get("max")}
-        return {"type": "number", **{name: _plain(each) for name, each in limits.items() if each is not None}}
+        return {"type": "number", **{name: _plain(each) for name, each in limits.items() if _is_finite(each)}}
     if kind == "choice":
         choices: Sequence[str] = settable.get("choices", ())
         numbers = [_decimal(each) for each in choices]
         if type_of(value) == "number" and all(number is not None for number in numbers):
-            return {"type": "number", "enum": [_plain(float(number)) for number in numbers if number is not None]}
+            finite = [_plain(float(number)) for number in numbers if number is not None and _is_finite(float(number))]
+            return {"type": "number", "enum": list(dict.fromkeys(finite))}
         return {"type": "string", "enum": list(choices)}
     return {"type": type_of(value)}
 
@@ -109,9 +111,20 @@ def _accepted(given: object, settable: Settable) -> ox.Literal | None:
     if kind == "number":
         return number if isinstance(given, Decimal) and _within(given, settable) else None
     if kind == "choice":
-        text = given if isinstance(given, str) else None if number is None else number.value
-        return ox.Literal(text) if text is not None and text in settable.get("choices", ()) else None
+        text = _choice(given, settable.get("choices", ()))
+        return None if text is None else ox.Literal(text)
     return ox.Literal(given) if isinstance(given, str | bool) else number
+
+
+def _choice(given: object, choices: Sequence[str]) -> str | None:
+    """Return the choice that a value means; None: there is no such choice."""
+    if not isinstance(given, Decimal):
+        return given if isinstance(given, str) and given in choices else None
+    if (number := _term(given)) is None or number.value in choices:
+        return None if number is None else number.value
+    # As doubles, because the schema has these.
+    same = (each for each in choices if (known := _decimal(each)) is not None and float(known) == float(given))
+    return next(same, None)
 
 
 def _within(number: Decimal, settable: Settable) -> bool:
@@ -138,6 +151,11 @@ def _decimal(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
+
+
+def _is_finite(number: float | None) -> bool:
+    """Return whether this is a number that JSON can have."""
+    return number is not None and math.isfinite(number)
 
 
 def _plain(number: float) -> float:
