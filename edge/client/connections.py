@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from weakref import WeakSet
 
 from edge.client.authorization import Authorization
 from edge.client.discovery import Address
@@ -21,7 +22,9 @@ class Connections:
         self.authorization = Authorization(options.token)
         self.http = Http(options.tls, options.timeout, self.authorization)
         self._sockets: dict[str, ClientSubscriptions] = {}
-        self._feeds: set[ReportFeed] = set()
+        self._running: set[ReportFeed] = set()
+        self._feeds: WeakSet[ReportFeed] = WeakSet()
+        """All feeds, also those that are not connected."""
 
     def socket(self, address: Address) -> ClientSubscriptions:
         """Return the WebSocket for an address, open or not."""
@@ -35,7 +38,9 @@ class Connections:
     def reports(self, address: Address, query: str) -> ReportFeed:
         """Return a new feed of the reports of a query."""
         url, options = address.endpoints().subscribe, self._located(address)
-        return ReportFeed(query, url, options, self.authorization, self._feeds)
+        feed = ReportFeed(query, url, options, self.authorization, self._running)
+        self._feeds.add(feed)
+        return feed
 
     def _located(self, address: Address) -> Options:
         """Return the options, with the look-up of an address that may change."""

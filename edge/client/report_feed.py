@@ -77,7 +77,7 @@ class ReportFeed:
         self._closed = False
 
     async def start(self) -> int:
-        """Follow the query, once. Returns the number of the last report before the feed.
+        """Follow the query, once, until `close`. Returns the number of the last report before the feed.
 
         Waits for an unreachable gateway without a time limit. Raises `Refused`, for example if there is no such query
         (404) or it belongs to another client (403), `Unsupported` if the broker is not a gateway, and `Closed`.
@@ -88,12 +88,8 @@ class ReportFeed:
             self._first = asyncio.get_running_loop().create_future()
             self._running.add(self)
             self._runner = asyncio.create_task(self._run(), name=f"edge.client reports of {self.query}")
-        try:
-            return await asyncio.shield(self._first)
-        except asyncio.CancelledError:
-            if not self._first.done():
-                self._reset()  # a later call begins again
-            raise
+        # Whoever is cancelled here leaves the connection to the other readers, and to later calls.
+        return await asyncio.shield(self._first)
 
     async def close(self) -> None:
         """End the feed. Iterations end."""
@@ -118,7 +114,11 @@ class ReportFeed:
         return self._waiting.popleft()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except asyncio.CancelledError:
+            self._stop()  # there will be no `__aexit__`
+            raise
         return self
 
     async def __aexit__(
@@ -132,18 +132,11 @@ class ReportFeed:
         self._closed = True
         self._waiting.clear()
         self._arrived.set()
-        runner = self._runner
-        self._reset()
-        self._runner = runner
-
-    def _reset(self) -> None:
-        """Disconnect. Others that wait in `start` get an error."""
         if self._runner is not None:
             self._runner.cancel()
         if self._first is not None and not self._first.done():
             self._first.set_exception(Closed("the feed was closed"))
             self._first.exception()  # perhaps nobody waits for it
-        self._runner = self._first = None
         self._running.discard(self)
 
     async def _run(self) -> None:

@@ -305,7 +305,7 @@ class SyncClient:
     def reports(self, query: str, *, timeout: float | None = None) -> SyncReportFeed:
         """See `Client.reports`. Raises `TimeoutError` if the gateway does not answer within `timeout` seconds."""
         feed = self._client.reports(query)
-        self._thread.run(feed.start(), timeout)
+        self._thread.run(feed.__aenter__(), timeout)  # ends the feed if it does not begin in time
         return SyncReportFeed(self._thread, feed)
 
     def publish(

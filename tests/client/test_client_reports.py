@@ -200,6 +200,40 @@ async def test_a_closed_client_ends_its_feeds(shared_gateway, streams):
         client.reports(NAME)
 
 
+async def test_a_closed_client_ends_feeds_that_have_not_begun(shared_gateway, streams):
+    async with Client(shared_gateway.endpoints, options=QUICK) as client:
+        feeds = client.reports(NAME), client.reports(NAME)
+    with pytest.raises(StopAsyncIteration):
+        await following(feeds[0])
+    with pytest.raises(Closed):
+        await feeds[1].start()
+    assert not streams.followers
+
+
+async def test_a_cancelled_reader_leaves_the_other_readers_alone(absent_gateway):
+    async with Client(absent_gateway.endpoints, options=QUICK) as client:
+        feed = client.reports("urn:q")
+        readers = [asyncio.create_task(read()) for read in (feed.start, feed.start, feed.__anext__)]
+        await asyncio.sleep(0)
+        readers[0].cancel()
+        await asyncio.wait(readers[:1])
+        assert not any(reader.done() for reader in readers[1:])
+        await asyncio.to_thread(absent_gateway.start)
+        for reader in readers[1:]:
+            with pytest.raises(Refused):  # the gateway has no such query
+                await asyncio.wait_for(reader, PATIENCE)
+
+
+async def test_a_with_statement_that_is_cancelled_ends_the_feed(absent_gateway):
+    async with Client(absent_gateway.endpoints, options=QUICK) as client:
+        feed = client.reports("urn:q")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), feed:
+                pass
+        with pytest.raises(StopAsyncIteration):
+            await following(feed)
+
+
 async def test_an_unreachable_gateway_is_waited_for_and_a_cancelled_start_can_be_repeated(absent_gateway):
     async with Client(absent_gateway.endpoints, options=QUICK) as client:
         feed = client.reports(NAME)
@@ -230,6 +264,13 @@ async def test_the_application_decides_whether_to_reconnect(absent_gateway):
     async with Client(absent_gateway.endpoints, options=replace(QUICK, on_failure=lambda _: False)) as client:
         with pytest.raises(ConnectionError):
             await following(client.reports(NAME))
+
+
+def test_a_feed_without_asyncio_that_does_not_begin_in_time_ends(absent_gateway):
+    with SyncClient(absent_gateway.endpoints, options=QUICK) as client:
+        with pytest.raises(TimeoutError):
+            client.reports("urn:q", timeout=0.05)
+        assert not client._client._connections._running
 
 
 def test_reports_without_asyncio(shared_gateway, streams):
