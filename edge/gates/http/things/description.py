@@ -77,11 +77,6 @@ class Describer:
         return {"base": self.base, "securityDefinitions": {"bearer_sc": bearer}, "security": "bearer_sc"}
 
 
-def thing_path(iri: str) -> str:
-    """Return the path of a description."""
-    return f"{THINGS}/{quote(iri, safe='')}"
-
-
 def property_path(iri: str) -> str:
     """Return the path of a property, by the IRI of its observation."""
     return f"{PROPERTIES}/{quote(iri, safe='')}"
