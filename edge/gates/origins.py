@@ -52,7 +52,10 @@ def wrong_hosts(hosts: Sequence[str], *, needed: bool = True) -> InvalidRequest 
     if len(hosts) == 1:
         if _HOST.fullmatch(hosts[0].strip(" \t")):
             return None
-        return InvalidRequest('The header "Host" is not a host name or address, with or without a port')
+        return InvalidRequest(
+            'The header "Host" is not a host name or address, with or without a port; send the name and port of this '
+            "server"
+        )
     if not hosts and not needed:
         return None
     number = f"{len(hosts)} headers" if hosts else "no header"

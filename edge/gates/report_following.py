@@ -72,11 +72,12 @@ class ReportFollowing:
         peer: str,
         wake: Callable[[], None],
         largest: int | None = None,
+        added: int = 0,
     ) -> None:
         """`sessions`: guard, limits and metrics of the gate. `streams` returns None without streams; raises `NotReady`
         while the gateway starts. `authorization` and `peer`: token and origin of the request. `wake` is called when
         `take` or `error` may have changed. `largest`: bytes of the largest message of the gate; None: it has no limit.
-        A longer report is an error.
+        A longer report is an error. `added`: bytes that the gate adds to the message of each report.
         """
         self._shared = sessions
         self._streams = streams
@@ -84,6 +85,7 @@ class ReportFollowing:
         self._peer = peer
         self._wake = wake
         self._largest = largest
+        self._added = added
         self._access: Access | None = None
         self._who = ""
         self._followed: FollowedQuery | None = None
@@ -111,7 +113,7 @@ class ReportFollowing:
         if streams is None:
             raise no_streams()
         # Half of the largest message: in JSON, the text of graphs has escape sequences.
-        largest = None if self._largest is None else self._largest // 2
+        largest = None if self._largest is None else (self._largest - self._added) // 2
         shared.rate_limit.subscribe(self._who)
         try:
             charge = shared.rate_limit.bytes.charge(self._who)
@@ -130,7 +132,7 @@ class ReportFollowing:
         text = self._followed.take()
         if text is None:
             return None
-        if self._largest is not None and len(text.encode()) > self._largest:
+        if self._largest is not None and len(text.encode()) + self._added > self._largest:
             limit = f"{self._largest} bytes ({self._shared.section}.max_result)"
             self.end(ResultTooLarge(f"A report is larger than {limit}; let the query report less"))
             return None

@@ -58,8 +58,13 @@ _MAX_AUTHORIZATION: Final = 16 * 1024
 _MAX_NAME: Final = 1024
 """Maximum length of a spuid and of a client name in characters."""
 
+_MAX_QUERY_NAME: Final = 2_100
+"""Maximum length of the name of a registered query in characters: it can be an IRI."""
+
 Name = Annotated[Text, Field(max_length=_MAX_NAME)]
 """An identifier."""
+QueryName = Annotated[Text, Field(max_length=_MAX_QUERY_NAME)]
+"""The name of a registered query."""
 
 
 class _Message(BaseModel):
@@ -174,7 +179,7 @@ class FollowMessage(_Message):
 
     kind: ClassVar = "follow"
 
-    query: Name
+    query: QueryName
 
 
 class UnfollowMessage(_Message):
@@ -182,7 +187,7 @@ class UnfollowMessage(_Message):
 
     kind: ClassVar = "unfollow"
 
-    query: Name
+    query: QueryName
 
 
 Message = (

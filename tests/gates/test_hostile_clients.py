@@ -90,7 +90,10 @@ def test_a_host_is_a_name_or_an_address(secure, service, host):
     assert (status, headers["content-type"]) == (400, "application/json")
     assert error == {
         "error": "invalid_request",
-        "error_description": 'The header "Host" is not a host name or address, with or without a port',
+        "error_description": (
+            'The header "Host" is not a host name or address, with or without a port; send the name and port of this '
+            "server"
+        ),
         "status_code": 400,
     }
 

@@ -209,7 +209,7 @@ def _root(request: Request) -> str:
             return ox.NamedNode(root).value
     except ValueError:
         pass
-    raise InvalidRequest("The header Host is not the name of a host")
+    raise InvalidRequest("The header Host is not the name of a host; send the name and port of this server")
 
 
 def _stream(root: str) -> ox.NamedNode:

@@ -243,7 +243,9 @@ def _base(request: Request) -> str:
     try:
         return ox.NamedNode(base).value
     except ValueError:
-        raise InvalidRequest("The header Host is not the name of a host") from None
+        raise InvalidRequest(
+            "The header Host is not the name of a host; send the name and port of this server"
+        ) from None
 
 
 def _check_readable(address: InboxAddress, access: Access) -> None:

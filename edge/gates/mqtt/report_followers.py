@@ -147,8 +147,15 @@ class _Follower:
         """Beginning of the message of each report."""
         self.woken = asyncio.Event()
         self.answered = False
-        limit = sessions.limits.max_result - len(self.begin)
-        self.following = ReportFollowing(sessions, streams, request.authorization, peer, self.woken.set, limit)
+        self.following = ReportFollowing(
+            sessions,
+            streams,
+            request.authorization,
+            peer,
+            self.woken.set,
+            sessions.limits.max_result,
+            len(self.begin) - len(REPORT),
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start(self, sending: Coroutine[None, None, None]) -> None:

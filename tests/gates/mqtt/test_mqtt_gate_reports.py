@@ -133,7 +133,9 @@ def test_a_query_that_ends_ends_its_followers_after_what_waits(streams, client):
         ({"follow": {"query": 5}}, 400, "query"),
         ({"follow": {}}, 400, "query"),
         ({"follow": "urn:q"}, 400, '"follow" must be a JSON object'),
-        ({"follow": {"query": "x" * 1_025}}, 400, "query"),
+        ({"follow": {"query": "urn:" + "x" * 1_990}}, 404, "There is no query"),
+        ({"unfollow": {"query": "urn:" + "x" * 1_990}}, 404, "does not follow"),
+        ({"follow": {"query": "x" * 2_101}}, 400, "query"),
         ({"follow": {"query": "urn:q", "alias": "x" * 1_025}}, 400, "alias"),
         ({"follow": {"query": "urn:q"}, "unfollow": {"query": "urn:q"}}, 400, "exactly one of the members"),
         ({"unfollow": {"query": "urn:other"}}, 404, "does not follow"),
@@ -190,13 +192,13 @@ def test_a_client_follows_a_limited_number_of_queries(streams, client):
 
 
 def test_a_report_beyond_the_largest_result_ends_the_following(streams, client):
-    client.ask(FOLLOW)
+    client.ask({"follow": {"query": "urn:q", "alias": "a" * 100}})
     streams.put("x" * 19_000)
     assert len(client.receive()["report"]["content"]["results"]["bindings"][0]["o"]["value"]) == 19_000
     streams.put("x" * 20_000)
     error = client.receive()
     assert error["status_code"] == 413
-    assert "mqtt_gate.max_result" in error["error_description"]
+    assert "20000 bytes (mqtt_gate.max_result)" in error["error_description"]
     streams.no_follower()
 
 

@@ -273,7 +273,7 @@ class ThingResources:
                 return Describer(ox.NamedNode(base).value, self._secured)
         except ValueError:
             pass
-        raise InvalidRequest("The header Host is not the name of a host")
+        raise InvalidRequest("The header Host is not the name of a host; send the name and port of this server")
 
 
 def _accepted(request: Request, *offers: str) -> str:
