@@ -234,7 +234,8 @@ class ThingResources:
         """Return the descriptions of the first things that fit a response together, as a JSON list, and the IRI of the
         thing that comes next, if there is one. A thing that is too large alone is left out.
         """
-        texts, size = [], 0
+        texts: list[bytes] = []
+        size = 0
         for thing, text in self._described(things, access, describer):
             length = len(text) + 2  # with the separator
             if length > self._settings.max_result:

@@ -56,12 +56,15 @@ def data_schema(value: ox.Literal | None, settable: Settable | None) -> dict[str
         return {"type": "boolean"}
     if kind == "number":
         limits = {"minimum": settable.get("min"), "maximum": settable.get("max")}
-        return {"type": "number", **{name: _plain(each) for name, each in limits.items() if _is_finite(each)}}
+        return {
+            "type": "number",
+            **{name: _plain(each) for name, each in limits.items() if each is not None and math.isfinite(each)},
+        }
     if kind == "choice":
         choices: Sequence[str] = settable.get("choices", ())
         numbers = [_decimal(each) for each in choices]
         if type_of(value) == "number" and all(number is not None for number in numbers):
-            finite = [_plain(float(number)) for number in numbers if number is not None and _is_finite(float(number))]
+            finite = [_plain(float(number)) for number in numbers if number is not None and math.isfinite(number)]
             return {"type": "number", "enum": list(dict.fromkeys(finite))}
         return {"type": "string", "enum": list(choices)}
     return {"type": type_of(value)}
@@ -151,11 +154,6 @@ def _decimal(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
-
-
-def _is_finite(number: float | None) -> bool:
-    """Return whether this is a number that JSON can have."""
-    return number is not None and math.isfinite(number)
 
 
 def _plain(number: float) -> float:
