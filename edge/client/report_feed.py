@@ -88,7 +88,7 @@ class ReportFeed:
             self._first = asyncio.get_running_loop().create_future()
             self._running.add(self)
             self._runner = asyncio.create_task(self._run(), name=f"edge.client reports of {self.query}")
-        # Whoever is cancelled here leaves the connection to the other readers, and to later calls.
+        # A cancelled caller leaves the connection to the other readers, and to later calls.
         return await asyncio.shield(self._first)
 
     async def close(self) -> None:

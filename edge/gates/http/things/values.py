@@ -120,7 +120,7 @@ def _accepted(given: object, settable: Settable) -> ox.Literal | None:
 
 
 def _choice(given: object, choices: Sequence[str]) -> str | None:
-    """Return the choice that a value means; None: there is no such choice."""
+    """Return the choice that equals a value; None: none does."""
     if not isinstance(given, Decimal):
         return given if isinstance(given, str) and given in choices else None
     if (number := _term(given)) is None or number.value in choices:
