@@ -211,7 +211,7 @@ def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
 
 
 def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monkeypatch):
-    """Another large change with few new triples is applied during the merge, and leaves old ones beside the index."""
+    """Another large change is applied during the merge, and leaves old triples outside of the index."""
     monkeypatch.setattr(index_merge, "_PIECE", 20)
     monkeypatch.setattr(graph, "_MOVED", 2)
 

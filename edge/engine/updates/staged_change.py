@@ -161,7 +161,7 @@ class StagedChange:
         if len(changed) > _MOST_STALE:
             self._disturbed = True
         elif self._merges:
-            # The merges read only the settled part of the graphs, and another large change may have left some beside.
+            # The merges read only the settled part of the graphs, and another large change may have left some outside.
             for merge in self._merges.values():
                 merge.into.settle_at_once()
             for quad in changed:
