@@ -151,11 +151,12 @@ class HookedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         if handler is None or not any(known is session for known, _ in self._subscriptions.get(topic_filter, ())):
             return
         async with self.paced():
-            sent = [
-                handler.mqtt_publish(topic, kept.data, min(qos, kept.qos or qos), retain=True)
+            found = [
+                (topic, kept.data, min(qos, kept.qos or qos))
                 for topic, kept in self._retained_messages.items()
                 if self._matches(topic, topic_filter) and self.permits(session, topic, Action.RECEIVE)
             ]
+        sent = [handler.mqtt_publish(*each, retain=True) for each in found]
         await asyncio.gather(*sent, return_exceptions=True)
 
 

@@ -122,8 +122,7 @@ addEventListener("hashchange", () => {
 function scrollBack(height, frames, last = 0) {
   if (scrollY !== last || frames === 0 || height === last) return;
   scrollTo(0, height);
-  const reached = scrollY;
-  requestAnimationFrame(() => scrollBack(height, frames - 1, reached));
+  requestAnimationFrame(() => scrollBack(height, frames - 1, scrollY));
 }
 
 const main = document.getElementById("page");
