@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
-from edge.automation.engine_hands import EngineHands
 from edge.automation.rule import Rule
+from edge.automation.rule_actions import EngineActions
 from edge.automation.rule_files import RuleFiles
 from edge.automation.rules import RuleEngine, Rules, RuleState
 from edge.automation.settings import AutomationSettings
@@ -34,7 +34,7 @@ class Automation:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._rules = Rules(
             engine,
-            EngineHands(engine),
+            EngineActions(engine),
             settings,
             clock,
             self._events.put,

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import pyoxigraph as ox
 
-from edge.automation.engine_hands import EngineHands, UpdateEngine
 from edge.automation.rule import END, SITUATIONS, Rule, iri_of, read_iri
+from edge.automation.rule_actions import EngineActions, UpdateEngine
 from edge.automation.runner import Listener, RuleRunner, Tally, prefix
 from edge.automation.settings import AutomationSettings
 from edge.backoff import Backoff, Retry
@@ -94,7 +94,7 @@ class Rules:
     def __init__(
         self,
         engine: RuleEngine,
-        hands: EngineHands,
+        actions: EngineActions,
         settings: AutomationSettings,
         clock: Clock,
         post: Callable[[Callable[[], None]], None],
@@ -103,8 +103,8 @@ class Rules:
     ) -> None:
         """`post` runs a function on the thread that owns the rules; `crowded`: whether too many wait there."""
         self._engine = engine
-        self._wait = hands.wait
-        self._hands = _SyncedHands(hands, self._drain)
+        self._wait = actions.wait
+        self._actions = _SyncedActions(actions, self._drain)
         self._settings = settings
         self._clock = clock
         self._post = post
@@ -181,7 +181,7 @@ class Rules:
         settings, clock = self._settings, self._clock
         runner = RuleRunner(
             rule,
-            self._hands,
+            self._actions,
             wall=clock.wall,
             steady=clock.steady,
             most=settings.max_situations,
@@ -206,10 +206,10 @@ class Rules:
     def _withdraw(self, name: str) -> None:
         """Delete the situations of a rule that is gone, and cancel its delayed updates."""
         for pending in self._wait(self._engine.pending_ids(prefix(name))):
-            self._hands.cancel(pending)
+            self._actions.cancel(pending)
         ends = [UpdateRequest(END, bindings={"_situation": iri_of(name, digest)}) for digest in self._active(name)]
         for first in range(0, len(ends), _AT_ONCE):
-            self._hands.perform(ends[first : first + _AT_ONCE])
+            self._actions.perform(ends[first : first + _AT_ONCE])
 
     # Situations in the graph
 
@@ -334,27 +334,27 @@ class Rules:
                 self._engine.unsubscribe(feed.spuid)
 
 
-class _SyncedHands:
-    """Requests of rules, after each of which the situations are those of the graph. See `Hands`."""
+class _SyncedActions:
+    """Requests of rules, after each of which the situations are those of the graph. See `RuleActions`."""
 
-    def __init__(self, hands: EngineHands, drain: Callable[[], None]) -> None:
-        self._hands = hands
+    def __init__(self, actions: EngineActions, drain: Callable[[], None]) -> None:
+        self._actions = actions
         self._drain = drain
 
     def perform(self, requests: Sequence[UpdateRequest]) -> None:
-        self._hands.perform(requests)
+        self._actions.perform(requests)
         self._drain()
 
     def schedule(self, request: UpdateRequest, delay: int, name: str) -> None:
-        self._hands.schedule(request, delay, name)
+        self._actions.schedule(request, delay, name)
 
     def cancel(self, name: str) -> bool:
-        cancelled = self._hands.cancel(name)
+        cancelled = self._actions.cancel(name)
         self._drain()
         return cancelled
 
     def outcome(self, name: str) -> TimerRecord | None:
-        record = self._hands.outcome(name)
+        record = self._actions.outcome(name)
         self._drain()
         return record
 

@@ -50,7 +50,7 @@ somebody has ended it; it begins again when its solution has been gone.
 """
 
 
-class Hands(Protocol):
+class RuleActions(Protocol):
     """Requests of a rule to the engine. Each method waits for the engine, and raises `EdgeError`."""
 
     def perform(self, requests: Sequence[UpdateRequest]) -> None:
@@ -102,7 +102,7 @@ class RuleRunner:
     def __init__(
         self,
         rule: Rule,
-        hands: Hands,
+        actions: RuleActions,
         *,
         wall: Callable[[], int],
         steady: Callable[[], int],
@@ -112,14 +112,14 @@ class RuleRunner:
     ) -> None:
         """`wall`, `steady`: clocks in microseconds. `most`: situations at the same time. `rate`: updates a second.
 
-        After each update of `hands`, the situations that it has written or deleted must have been passed to `appeared`
-        and `disappeared`.
+        After each update of `actions`, the situations that it has written or deleted must have been passed to
+        `appeared` and `disappeared`.
         """
         self.rule = rule
         self.tally = Tally()
         self.stopped = ""
         """Why the rule does not run; empty if it does."""
-        self._hands = hands
+        self._actions = actions
         self._wall = wall
         self._steady = steady
         self._most = most
@@ -152,7 +152,7 @@ class RuleRunner:
             version, step, digest = (*name.removeprefix(prefix(self.rule.name)).split("/"), "", "")[:3]
             situation = self._situations.get(digest)
             if version != self.rule.version:
-                self._hands.cancel(name)
+                self._actions.cancel(name)
             elif step == "end" and situation is not None:
                 situation.state = "ending"
                 self._look_later(situation, 0)
@@ -209,7 +209,7 @@ class RuleRunner:
         situation = self._situations.get(digest)
         if situation is None or situation.state in ("waiting", "over"):
             if situation is not None and situation.state == "waiting" and self.rule.lasts:
-                self._hands.cancel(self._id("begin", digest))  # only if a client has written the situation
+                self._actions.cancel(self._id("begin", digest))  # only if a client has written the situation
             self._note_begin(digest, _Situation("active", from_text(text)))
 
     def disappeared(self, digest: str) -> None:
@@ -217,7 +217,7 @@ class RuleRunner:
         situation = self._situations.get(digest)
         if situation is not None and situation.state in _IN_GRAPH:
             if situation.state == "ending":
-                self._hands.cancel(self._id("end", digest))  # only if a client has deleted the situation
+                self._actions.cancel(self._id("end", digest))  # only if a client has deleted the situation
             self._note_end(digest, situation)
             if digest in self._rows and situation.state != "ending":
                 self._situations[digest] = _Situation("over", situation.solution)
@@ -308,13 +308,13 @@ class RuleRunner:
 
     def _act_begin(self, digest: str, situation: _Situation) -> None:
         self._take()
-        if not self._attempt(lambda: self._hands.perform(self._beginning(digest, situation.solution))):
+        if not self._attempt(lambda: self._actions.perform(self._beginning(digest, situation.solution))):
             self._situations[digest] = _Situation("over", situation.solution)
 
     def _stop_waiting(self, digest: str, situation: _Situation) -> None:
         """The solution of a waiting situation is gone."""
-        if not self.rule.silent and not self._hands.cancel(self._id("begin", digest)):
-            record = self._hands.outcome(self._id("begin", digest))
+        if not self.rule.silent and not self._actions.cancel(self._id("begin", digest)):
+            record = self._actions.outcome(self._id("begin", digest))
             if record is not None and record.state == "failed":
                 self._fail(record.error_description or "The update failed")
         if self._situations.get(digest) is situation:  # else it has begun in the meantime
@@ -327,7 +327,7 @@ class RuleRunner:
                 self._act_begin(digest, situation)
             return
         step = "begin" if situation.state == "waiting" else "end"
-        record = self._hands.outcome(self._id(step, digest))
+        record = self._actions.outcome(self._id(step, digest))
         if self._situations.get(digest) is not situation or situation.state not in ("waiting", "ending"):
             return
         if record is not None and record.state == "pending":
@@ -340,7 +340,7 @@ class RuleRunner:
             situation.state = "over"
             self._advance(digest)
         elif failed:
-            self._attempt(lambda: self._hands.perform([_end(self.rule, digest)]))
+            self._attempt(lambda: self._actions.perform([_end(self.rule, digest)]))
         else:
             situation.state = "held"
 
@@ -366,14 +366,14 @@ class RuleRunner:
                 return
         else:
             self._take()
-            if self._attempt(lambda: self._hands.perform(self._ending(digest, situation.solution))):
+            if self._attempt(lambda: self._actions.perform(self._ending(digest, situation.solution))):
                 return
         # Its own update cannot be carried out, but the situation is over.
-        self._hands.perform([_end(self.rule, digest)])
+        self._actions.perform([_end(self.rule, digest)])
 
     def _continue(self, digest: str, situation: _Situation) -> None:
         """The solution is back before the situation ended."""
-        if self._hands.cancel(self._id("end", digest)) or self._situations.get(digest) is situation:
+        if self._actions.cancel(self._id("end", digest)) or self._situations.get(digest) is situation:
             situation.state = "active"
             situation.look_at = 0
 
@@ -385,7 +385,7 @@ class RuleRunner:
         text = " ;\n".join(request.sparql for request in requests)
         bindings = {name: term for each in requests for name, term in each.bindings.items()}
         delay = self.rule.lasts if step == "begin" else self.rule.end_lasts
-        self._hands.schedule(UpdateRequest(text, bindings=bindings), delay, self._id(step, digest))
+        self._actions.schedule(UpdateRequest(text, bindings=bindings), delay, self._id(step, digest))
 
     def _beginning(self, digest: str, solution: Solution) -> list[UpdateRequest]:
         about = solution.get("observation")

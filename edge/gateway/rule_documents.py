@@ -26,7 +26,7 @@ from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, RequestTim
 from edge.protocol.series import SeriesRequest
 
 if TYPE_CHECKING:
-    from edge.automation.trial import PastValue, TrialResult
+    from edge.automation.dry_run import DryRunResult, PastValue
 
 _MOST_OBSERVATIONS: Final = 1_000
 """Observations whose values a trial plays."""
@@ -107,7 +107,7 @@ class RuleDocuments:
 
         Raises `EdgeError` if there are too many values, or the trial takes too long.
         """
-        from edge.automation.trial import try_rule  # not every gateway has rules
+        from edge.automation.dry_run import dry_run_rule  # not every gateway has rules
 
         self._documents.path(name)
         try:
@@ -119,8 +119,8 @@ class RuleDocuments:
         seconds = self._settings.engine.query_timeout
         values = self._values(rule, begin, end, seconds)
         settings = self._settings
-        result: TrialResult = self._engine.try_out(
-            lambda graph: try_rule(graph, rule, values, begin, end, settings.engine, settings.automation), seconds
+        result: DryRunResult = self._engine.try_out(
+            lambda graph: dry_run_rule(graph, rule, values, begin, end, settings.engine, settings.automation), seconds
         )
         newest = replace(result, occurrences=result.occurrences[-_MOST_OCCURRENCES:])
         return {"faults": [], **asdict(newest), "count": len(result.occurrences)}
@@ -154,7 +154,7 @@ class RuleDocuments:
 
     def _values(self, rule: Rule, begin: int, end: int, seconds: float) -> list[PastValue]:
         """Return the recent values of the observations that a rule watches, in the order of time."""
-        from edge.automation.trial import PastValue
+        from edge.automation.dry_run import PastValue
 
         recent = self._recent
         if recent is None:

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from edge.automation.engine_hands import EngineHands
 from edge.automation.rule import GRAPH, Rule
+from edge.automation.rule_actions import EngineActions
 from edge.automation.rule_file import read_rule
 from edge.automation.rules import Rules
 from edge.automation.settings import AutomationSettings
@@ -60,7 +60,7 @@ class RuleWorld:
 
     def begin(self) -> None:
         self.engine = open_engine(self.directory, EngineSettings(), clock=self.clock)
-        self.rules = Rules(self.engine, EngineHands(self.engine), self.settings, self.clock, self.events.append)
+        self.rules = Rules(self.engine, EngineActions(self.engine), self.settings, self.clock, self.events.append)
         self.follow()
 
     def follow(self, *rules: Rule) -> None:

@@ -30,8 +30,8 @@ class UpdateEngine(Protocol):
         """Return a delayed update or its outcome."""
 
 
-class EngineHands:
-    """See `edge.automation.runner.Hands`."""
+class EngineActions:
+    """See `edge.automation.runner.RuleActions`."""
 
     def __init__(self, engine: UpdateEngine, turn: Callable[[], None] | None = None) -> None:
         """`turn`: lets an engine without a thread do its work; None: the engine has one."""

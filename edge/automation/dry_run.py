@@ -1,4 +1,4 @@
-"""Trial of a rule: the recent values of observations are played through a copy of the graph, with a clock of its own.
+"""Dry run of a rule: the recent values of observations are played through a copy of the graph, with a clock of its own.
 
 The rule runs on a real engine, by the code that runs it live. Only its time is simulated.
 """
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
-from edge.automation.engine_hands import EngineHands
 from edge.automation.rule import GRAPH, Rule, Solution
+from edge.automation.rule_actions import EngineActions
 from edge.automation.rules import Rules
 from edge.automation.runner import Listener, Tally
 from edge.automation.settings import AutomationSettings
@@ -73,8 +73,8 @@ class Occurrence:
 
 
 @dataclass(slots=True)
-class TrialResult:
-    """Outcome of a trial."""
+class DryRunResult:
+    """Outcome of a run."""
 
     begin: int
     end: int
@@ -101,7 +101,7 @@ class _Clock:
         return True
 
 
-def try_rule(
+def dry_run_rule(
     graph: LiveGraph,
     rule: Rule,
     values: Sequence[PastValue],
@@ -109,7 +109,7 @@ def try_rule(
     end: int,
     engine_settings: EngineSettings,
     settings: AutomationSettings,
-) -> TrialResult:
+) -> DryRunResult:
     """Return what a rule would have done from `begin` to `end` with these values, in the order of time.
 
     Descriptions of observations, and all else in the graph, are those of now. Raises `ResultTooLarge` for a large
@@ -119,29 +119,29 @@ def try_rule(
         raise ResultTooLarge(
             f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a trial makes a copy"
         )
-    with closing(_Trial(_Clock(begin), engine_settings, settings)) as trial:
-        trial.load(graph, {(each.observation, each.graph) for each in values})
-        trial.start(rule)
+    with closing(_DryRun(_Clock(begin), engine_settings, settings)) as run:
+        run.load(graph, {(each.observation, each.graph) for each in values})
+        run.start(rule)
         for each in values:
-            trial.pass_time(each.time)
-            trial.set_value(each)
-        trial.pass_time(end)
-        tally = trial.tally(rule)
-    return TrialResult(begin, end, len(values), trial.occurrences, tally.failed, tally.failure)
+            run.pass_time(each.time)
+            run.set_value(each)
+        run.pass_time(end)
+        tally = run.tally(rule)
+    return DryRunResult(begin, end, len(values), run.occurrences, tally.failed, tally.failure)
 
 
-class _Trial:
-    """One trial in progress."""
+class _DryRun:
+    """One dry run in progress."""
 
     def __init__(self, clock: _Clock, engine_settings: EngineSettings, settings: AutomationSettings) -> None:
         self.occurrences: list[Occurrence] = []
         self._clock = clock
         self._engine: Scheduler = open_engine(None, engine_settings, clock=clock, start=False)
-        self._hands = _Hands(self._engine, clock)
+        self._actions = _TimedActions(self._engine, clock)
         self._events: deque[Callable[[], None]] = deque()
         self._rules = Rules(
             self._engine,
-            self._hands,
+            self._actions,
             settings,
             clock,
             self._events.append,
@@ -190,7 +190,7 @@ class _Trial:
         """Let time pass, and do what is due."""
         while (due := self._next()) is not None and due <= until:
             self._clock.at = max(self._clock.at, due)
-            self._hands.forget(self._clock.at)
+            self._actions.forget(self._clock.at)
             self._work()
             self._rules.tick()
             self._work()
@@ -204,12 +204,12 @@ class _Trial:
             "time": ox.Literal(_as_text(past.time), datatype=ox.NamedNode(_XSD + "dateTimeStamp")),
         }
         graph = f"WITH <{past.graph}>\n" if past.graph else ""
-        self._hands.perform([UpdateRequest(f"{_PREFIXES}{graph}{_VALUE}", bindings=bindings)])
+        self._actions.perform([UpdateRequest(f"{_PREFIXES}{graph}{_VALUE}", bindings=bindings)])
         self._work()
 
     def _next(self) -> int | None:
         wait = self._rules.wait()
-        times = [*self._hands.due[:1], *([] if wait is None else [self._clock.at + max(1, int(wait * _SECOND))])]
+        times = [*self._actions.due[:1], *([] if wait is None else [self._clock.at + max(1, int(wait * _SECOND))])]
         return min(times, default=None)
 
     def _work(self) -> None:
@@ -229,7 +229,7 @@ class _Trial:
             occurrence.ended = self._clock.at
 
 
-class _Hands(EngineHands):
+class _TimedActions(EngineActions):
     """Notes when delayed updates are due, to move the clock there."""
 
     def __init__(self, engine: Scheduler, clock: _Clock) -> None:

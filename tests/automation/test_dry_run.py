@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_world import SECOND, START, RuleWorld, logging, rule
 
+from edge.automation.dry_run import DryRunResult, PastValue, dry_run_rule
 from edge.automation.settings import AutomationSettings
-from edge.automation.trial import PastValue, TrialResult, try_rule
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
@@ -30,16 +30,16 @@ def box():
 
 def tried(
     box: RuleWorld, text: str, *values: tuple[float, str, bool | float | str], end: float = 10_000
-) -> TrialResult:
+) -> DryRunResult:
     """The trial of a rule with values given as seconds, name and value."""
     past = [PastValue(START + int(at * SECOND), f"urn:{name}", "", value) for at, name, value in values]
 
     end_at = START + int(end * SECOND)
     graph = box.engine._engine.graph
-    return try_rule(graph, rule(text), past, START, end_at, EngineSettings(), AutomationSettings())
+    return dry_run_rule(graph, rule(text), past, START, end_at, EngineSettings(), AutomationSettings())
 
 
-def times(result: TrialResult) -> list[tuple[float, float | None]]:
+def times(result: DryRunResult) -> list[tuple[float, float | None]]:
     return [
         ((each.began - START) / SECOND, each.ended and (each.ended - START) / SECOND) for each in result.occurrences
     ]
@@ -93,7 +93,9 @@ def test_values_keep_their_datatype_and_graph(box):
     text = 'query = "SELECT ?v { GRAPH <urn:g> { ?r <http://qudt.org/1.1/schema/qudt#numericValue> ?v } }"'
     past = [PastValue(START, "urn:c", "urn:g", 3.5)]
     end = START + SECOND
-    result = try_rule(box.engine._engine.graph, rule(text), past, START, end, EngineSettings(), AutomationSettings())
+    result = dry_run_rule(
+        box.engine._engine.graph, rule(text), past, START, end, EngineSettings(), AutomationSettings()
+    )
     assert [each.solution for each in result.occurrences] == [{"v": "3.5"}]
 
 
@@ -106,7 +108,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
         opened.append(open_engine(*given, **options))
         return opened[-1]
 
-    monkeypatch.setattr("edge.automation.trial.open_engine", opening)
+    monkeypatch.setattr("edge.automation.dry_run.open_engine", opening)
     return opened
 
 
