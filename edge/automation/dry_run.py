@@ -74,7 +74,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class DryRunResult:
-    """Outcome of a run."""
+    """Outcome of a dry run."""
 
     begin: int
     end: int

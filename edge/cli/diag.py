@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from edge.cli.asking import asked
 from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import refused
+from edge.cli.gateway_requests import requests_to
 
 _CODES = """\b
 Exit codes:
@@ -58,7 +58,7 @@ def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_di
 
     settings = loaded.settings
     target = out if out is not None else Path(f"edge-diag-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
-    around = DoctorContext(settings, asked(settings.data_dir))
+    around = DoctorContext(settings, requests_to(settings.data_dir))
     redactor = Redactor(secrets_of(settings, os.environ))
     try:
         names = write(around, redactor, target, sources=loaded.origins, logs=logs)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from edge.cli.asking import asked
 from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED
+from edge.cli.gateway_requests import requests_to
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
     from edge.doctor import DoctorContext, examine
 
     rows: list[dict[str, str]] = []
-    for name, finding in examine(DoctorContext(settings, asked(settings.data_dir))):
+    for name, finding in examine(DoctorContext(settings, requests_to(settings.data_dir))):
         # Each line is printed at once: some checks wait for the gateway or the broker.
         rows.append(_row(name, finding, fix=fix))
         if not as_json:

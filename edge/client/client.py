@@ -27,17 +27,17 @@ from edge.client.errors import (
     Refused,
     Unsupported,
 )
+from edge.client.http_transport import HttpTransport
 from edge.client.observations import Observation, ObservationFeed, Published, ordered, publication, selection
 from edge.client.options import Options
-from edge.client.over_http import OverHttp
-from edge.client.over_socket import OverSocket
 from edge.client.remedies import trying_again
 from edge.client.report_feed import ReportFeed
 from edge.client.results import Result, Rows, of_form
 from edge.client.series import AvailableSeries, Points, Series, series_parameters
 from edge.client.subscription import Subscription
 from edge.client.transport import RequestAttempt, RequestText, Transport
-from edge.client.turn import Turn
+from edge.client.update_order import UpdateOrder
+from edge.client.websocket_transport import WebSocketTransport
 from edge.protocol.series import USUAL_POINTS
 
 T = TypeVar("T")
@@ -84,12 +84,12 @@ class Client:
         for url in filter(connections.authorization.goes_to, self.endpoints.urls):
             check_encrypted(url)
         self._socket = self._connections.socket(self._address)
-        self._over_socket = OverSocket(self._socket.link)
-        self._over_http = OverHttp(self._connections.http, self._address.endpoints)
+        self._websocket_transport = WebSocketTransport(self._socket.link)
+        self._http_transport = HttpTransport(self._connections.http, self._address.endpoints)
         self._over = over
         self._gateway = False  # whether the broker is known to be a gateway
         self._asking = asyncio.Lock()  # only one request finds out
-        self._turn = Turn()
+        self._update_order = UpdateOrder()
         self._failure = ""  # last logged reason: a reason is logged once, not at each attempt
         self._closed = False
 
@@ -182,11 +182,11 @@ class Client:
         text, due = RequestText(sparql, using, using_named), when(delay, at, id)
         deadline = math.inf if repeat else self._deadline()
         async with AsyncExitStack() as turn:  # send one after the other, so that updates keep their order
-            await turn.enter_async_context(self._turn.taken(deadline, lambda: self._failure))
+            await turn.enter_async_context(self._update_order.taken(deadline, lambda: self._failure))
 
             async def change(attempt: RequestAttempt) -> Updated | Scheduled:
                 transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
-                if transport is self._over_socket:
+                if transport is self._websocket_transport:
                     await turn.aclose()  # the WebSocket keeps the order of concurrent requests
                 return await transport.update(text, due, attempt)
 
@@ -252,7 +252,7 @@ class Client:
         parameters = series_parameters(observations, start, end, points)
 
         async def look(attempt: RequestAttempt) -> list[Series]:
-            return Series.several(await self._over_http.series(parameters, attempt))
+            return Series.several(await self._http_transport.series(parameters, attempt))
 
         return await self._retry(look, repeat=True)
 
@@ -260,7 +260,7 @@ class Client:
         """Return the observations that have recent values on a gateway."""
 
         async def look(attempt: RequestAttempt) -> list[AvailableSeries]:
-            return AvailableSeries.several(await self._over_http.series([], attempt))
+            return AvailableSeries.several(await self._http_transport.series([], attempt))
 
         return await self._retry(look, repeat=True)
 
@@ -325,8 +325,8 @@ class Client:
 
     async def _transport(self, attempt: RequestAttempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
-            return self._over_socket
-        return self._over_http
+            return self._websocket_transport
+        return self._http_transport
 
     async def _timekeeper(self, attempt: RequestAttempt) -> Transport:
         """Return the transport for delayed updates.

@@ -7,8 +7,8 @@ from weakref import WeakSet
 
 from edge.client.authorization import Authorization
 from edge.client.discovery import Address
+from edge.client.http_transport import Http
 from edge.client.options import Options
-from edge.client.over_http import Http
 from edge.client.report_feed import ReportFeed
 from edge.client.subscriptions import ClientSubscriptions
 from edge.client.websocket import WebSocketClient

@@ -125,7 +125,7 @@ class Http:
         return any_socket or host_and_port(url)[1] == port
 
 
-class OverHttp:
+class HttpTransport:
     """`Transport` over HTTP."""
 
     def __init__(self, http: Http, endpoints: Callable[[], Endpoints]) -> None:

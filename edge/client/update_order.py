@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from edge.client.errors import NoAnswer
 
 
-class Turn:
+class UpdateOrder:
     """The turn of an update. asyncio locks are fair, so the updates keep their order."""
 
     def __init__(self) -> None:

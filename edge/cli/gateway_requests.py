@@ -21,7 +21,7 @@ LARGEST: Final = 4 * 1024 * 1024
 """Maximum bytes read of a response."""
 
 
-def asked(data_dir: Path) -> Ask:
+def requests_to(data_dir: Path) -> Ask:
     """Return a function that sends a GET request to the gateway of this data directory.
 
     It takes a path and returns status and body, and raises `Unasked` without an answer. The token comes from the

@@ -13,7 +13,7 @@ from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, RequestAttempt,
 from edge.client.websocket import WebSocketClient
 
 
-class OverSocket:
+class WebSocketTransport:
     """`Transport` over the WebSocket."""
 
     def __init__(self, link: WebSocketClient) -> None:
