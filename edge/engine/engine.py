@@ -36,8 +36,8 @@ from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.pending_subscriber import Ready
 from edge.engine.subscriptions.spu_manager import PreparedQuery, SpuManager
-from edge.engine.subscriptions.waiting_subscribers import Ready
 from edge.engine.updates.attempt import (
     LAST_STEPS,
     Attempt,

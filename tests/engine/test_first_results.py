@@ -25,7 +25,7 @@ from edge.engine.requests import (
     UpdateRequest,
 )
 from edge.engine.scheduling.compile_queue import LONG_TEXT
-from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
@@ -143,7 +143,7 @@ def change(author: random.Random) -> str:
 def everything_outside(monkeypatch):
     """Let each first result exceed the writer's limit, and apply it in pieces of two solutions."""
     monkeypatch.setattr("edge.engine.subscriptions.first_results.FIRST_STEPS", -1)
-    monkeypatch.setattr("edge.engine.subscriptions.beginning.PIECE", 2)
+    monkeypatch.setattr("edge.engine.subscriptions.deferred_first_result.PIECE", 2)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -238,7 +238,7 @@ def test_a_fault_while_a_piece_is_taken_in_ends_that_subscription_only(everythin
     broken = simulation.subscribe(QUERIES[0])
     simulation.fork()
     with monkeypatch.context() as patch:
-        patch.setattr(Beginning, "take", _raise)
+        patch.setattr(DeferredFirstResult, "take", _raise)
         simulation.take()
     (outcome,) = broken.outcomes
     assert isinstance(outcome, ZeroDivisionError)
@@ -255,7 +255,7 @@ def test_a_fault_while_changes_are_collected_costs_no_update(everything_outside,
     again = simulation.subscribe(QUERIES[0], "again")
     simulation.fork()
     with monkeypatch.context() as patch:
-        patch.setattr(Beginning, "change", _raise)
+        patch.setattr(DeferredFirstResult, "change", _raise)
         executed = simulation.engine.execute(
             [simulation.engine.prepare(UpdateRequest("INSERT DATA { <urn:a> <urn:p> <urn:c> }"))], NOW
         )
@@ -398,4 +398,4 @@ def test_a_subscription_that_begins_late_is_incremental(everything_outside):
     (spu,) = set(simulation.engine.spus.registry.by_spuid.values())
     assert isinstance(spu, IncrementalSpu)
     assert spu.begun
-    assert not spu.beginnings
+    assert not spu.deferred_results

@@ -66,7 +66,7 @@ def _large(author: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones, monkeypatch):
     monkeypatch.setattr("edge.engine.subscriptions.first_results.FIRST_STEPS", first_steps)
-    monkeypatch.setattr("edge.engine.subscriptions.beginning.PIECE", 2)
+    monkeypatch.setattr("edge.engine.subscriptions.deferred_first_result.PIECE", 2)
     author = random.Random(seed)
     simulation = Simulation()
     simulation.commit(*(change(author) for _ in range(12)))

@@ -48,10 +48,10 @@ from edge.engine.store.changes import ChangeSet
 from edge.engine.store.graph import LiveGraph
 from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
 from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.pending_subscriber import Ready
 from edge.engine.subscriptions.reevaluated_spu import Usage
 from edge.engine.subscriptions.spu_manager import PreparedQuery
 from edge.engine.subscriptions.spu_report import Cost, SpuReports, report
-from edge.engine.subscriptions.waiting_subscribers import Ready
 from edge.engine.timers.timer_table import TimerTable, check_storable
 from edge.engine.timers.timers import Timers
 from edge.protocol.access import ANYBODY, Access

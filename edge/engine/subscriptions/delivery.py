@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edge.engine.faults import Incidents
 from edge.engine.queries.evaluator import World
 from edge.engine.requests import Delta
-from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.spu import Spu, Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
@@ -44,19 +44,19 @@ class NotificationDelivery:
     def end(self, spu: Spu, reason: str) -> None:
         """Notify the subscribers of an SPU of its failure, and destroy it."""
         if isinstance(spu, IncrementalSpu):
-            for beginning in list(spu.beginnings):
-                self.abandon(spu, beginning, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
+            for deferred in list(spu.deferred_results):
+                self.abandon(spu, deferred, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
         for subscriber in list(spu.subscribers.values()):
             self.faults += spu.faulty
             subscriber.fail(reason)
             self._registry.destroy(subscriber.spuid)
 
-    def abandon(self, spu: IncrementalSpu, beginning: Beginning, error: Exception) -> None:
+    def abandon(self, spu: IncrementalSpu, deferred: DeferredFirstResult, error: Exception) -> None:
         """Reject the subscribers that wait for a first result."""
-        if not beginning.over:
-            spu.abandon(self._world, beginning)
-        while beginning.joining:
-            beginning.joining.pop(0).ready(error)
+        if not deferred.over:
+            spu.abandon(self._world, deferred)
+        while deferred.pending:
+            deferred.pending.pop(0).ready(error)
         self._registry.end_idle(spu)
 
     def end_damaged(self) -> None:

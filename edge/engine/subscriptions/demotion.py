@@ -15,7 +15,7 @@ from typing import Any, Final
 from edge.engine.faults import without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child
-from edge.engine.subscriptions.beginning import read_rows, write_rows
+from edge.engine.subscriptions.deferred_first_result import read_rows, write_rows
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.renewal import Renewal

@@ -9,15 +9,15 @@ from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
 from edge.engine.queries.query_plans import Member
 from edge.engine.requests import ActiveSubscription, Delta
-from edge.engine.subscriptions.beginning import Beginning, evaluate
+from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult, evaluate
 from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.first_results import FirstResults, PendingFirstResult, Started
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import PlanGroup
 from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
-from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.errors import NotReady, ResultTooLarge
 
 
@@ -33,12 +33,12 @@ class FirstResultDelivery:
         self.first_results = FirstResults(self._begin_outside, self._take_piece)
         """First results off the writer thread."""
 
-    def join(self, query: Member, joining: Joining) -> None:
+    def join(self, query: Member, pending: PendingSubscriber) -> None:
         """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
         group, open_ = self._registry.group(query)
         spu, steps = group.members.get(open_), self.first_results.steps
         if spu is not None and not spu.begun:
-            spu.beginnings[0].joining.append(joining)
+            spu.deferred_results[0].pending.append(pending)
             return
         try:
             if spu is None:
@@ -48,19 +48,19 @@ class FirstResultDelivery:
         except ResultTooLarge:
             if steps is None:
                 raise
-            self.first_results.put(PendingFirstResult(query, joining))  # perhaps only too large for the writer thread
+            self.first_results.put(PendingFirstResult(query, pending))  # perhaps only too large for the writer thread
             return
-        self._registry.enter(spu, joining.subscriber)
+        self._registry.enter(spu, pending.subscriber)
         try:
             spu.account()
-            lost = joining.subscriber.notify(spu.delta(self._world, result))
+            lost = pending.subscriber.notify(spu.delta(self._world, result))
             if lost is not None:
                 raise lost
         except BaseException:
-            self._registry.destroy(joining.subscriber.spuid)
+            self._registry.destroy(pending.subscriber.spuid)
             raise
         # After sequence 0: gates take the first notification for the answer.
-        joining.ready(ActiveSubscription(joining.subscriber.spuid, joining.subscriber.alias))
+        pending.ready(ActiveSubscription(pending.subscriber.spuid, pending.subscriber.alias))
 
     def resume(self, query: Member, subscriber: Subscriber) -> None:
         """Add a subscriber that has the result already. Raises `ResultTooLarge`."""
@@ -88,11 +88,11 @@ class FirstResultDelivery:
 
         Return None if another process finds the result already. Raises `NotReady`.
         """
-        world, rules, joining = self._world, self._world.rules, wanted.joining
+        world, rules, pending = self._world, self._world.rules, wanted.pending
         group, open_ = self._registry.group(wanted.query)
         spu, new = group.members.get(open_), None
-        if spu is not None and not spu.begun and joining.renewal is None:
-            spu.beginnings[0].joining.append(joining)
+        if spu is not None and not spu.begun and pending.renewal is None:
+            spu.deferred_results[0].pending.append(pending)
             return None
         try:
             if spu is None:
@@ -103,25 +103,25 @@ class FirstResultDelivery:
             raise
         if new is not None:
             self._registry.register(new)
-        return spu, spu.begin_outside(joining), child
+        return spu, spu.begin_outside(pending), child
 
-    def _take_piece(self, spu: IncrementalSpu, beginning: Beginning, fault: Exception | None) -> bool:
+    def _take_piece(self, spu: IncrementalSpu, deferred: DeferredFirstResult, fault: Exception | None) -> bool:
         """Merge a piece of a first result. Return whether more pieces follow."""
-        if beginning.over:
+        if deferred.over:
             return False
         world = self._world
         try:
             if fault is not None:
                 raise fault
             world.graph.budget.begin()
-            if not beginning.take(world):
+            if not deferred.take(world):
                 return True
-            whole = beginning.result() if any(each.renewal is None for each in beginning.joining) else None
-            difference = beginning.difference()
-            spu.begun_outside(world, beginning)
-            self._welcome_all(spu, beginning, whole, difference)
+            whole = deferred.result() if any(each.renewal is None for each in deferred.pending) else None
+            difference = deferred.difference()
+            spu.begun_outside(world, deferred)
+            self._welcome_all(spu, deferred, whole, difference)
         except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
-            self._delivery.abandon(spu, beginning, contained(error))
+            self._delivery.abandon(spu, deferred, contained(error))
         finally:
             world.graph.dictionary.sweep()
         return False
@@ -131,34 +131,36 @@ class FirstResultDelivery:
         self.first_results.refuse(error)
         for group in list(self._registry.groups.values()):
             for spu in list(group.members.values()):
-                for beginning in list(spu.beginnings):
-                    self._delivery.abandon(spu, beginning, error)
+                for deferred in list(spu.deferred_results):
+                    self._delivery.abandon(spu, deferred, error)
 
-    def _welcome_all(self, spu: IncrementalSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
+    def _welcome_all(
+        self, spu: IncrementalSpu, deferred: DeferredFirstResult, whole: Delta | None, difference: Delta
+    ) -> None:
         """Give new subscribers the whole result, and those of a renewal the difference to their result."""
-        for joining in beginning.joining:
-            newcomers = [joining.subscriber] if joining.renewal is None else joining.renewal.subscribers.values()
+        for pending in deferred.pending:
+            newcomers = [pending.subscriber] if pending.renewal is None else pending.renewal.subscribers.values()
             # All enter before the first is notified, so that the end of one does not end the SPU of the others.
             for subscriber in newcomers:
                 self._registry.enter(spu, subscriber)
-        while beginning.joining:
-            joining = beginning.joining.pop(0)
-            subscriber = joining.subscriber
+        while deferred.pending:
+            pending = deferred.pending.pop(0)
+            subscriber = pending.subscriber
             outcome: ActiveSubscription | Exception = ActiveSubscription(subscriber.spuid, subscriber.alias)
             try:
                 spu.account()
-                if whole is not None and joining.renewal is None:
+                if whole is not None and pending.renewal is None:
                     lost = subscriber.notify(whole)
                     if lost is not None:
                         raise lost
             except Exception as error:  # noqa: BLE001  the fault of one subscriber must not affect the others
-                if joining.renewal is None:
+                if pending.renewal is None:
                     self._registry.destroy(subscriber.spuid)
                 outcome = error
             else:
-                if joining.renewal is not None:
-                    self._renewed(joining.renewal, difference)
-            joining.ready(outcome)
+                if pending.renewal is not None:
+                    self._renewed(pending.renewal, difference)
+            pending.ready(outcome)
         self._registry.end_idle(spu)
 
     def _renewed(self, renewal: Renewal, difference: Delta) -> None:

@@ -3,7 +3,7 @@
 The writer gives a first result `FIRST_STEPS` steps. A longer one waits here. A fair queue with a budget of evaluation
 time for each client decides the order, and each client has at most one process at a time. The writer forks between two
 commits, so a child sees a committed state. A thread of a small pool waits for each child. Then the writer merges the
-child's result (`Beginning`), piece by piece. Each step on the writer is a task of the subscribing client: it takes
+child's result (`DeferredFirstResult`), piece by piece. Each step on the writer is a task of the subscribing client: it takes
 turns with the requests of others and is charged to its client.
 """
 
@@ -21,9 +21,9 @@ from edge.engine.admission.evaluation_queue import EvaluationQueue
 from edge.engine.faults import contained, without_frames
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.queries.query_plans import Member
-from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
-from edge.engine.subscriptions.waiting_subscribers import Joining
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.protocol.errors import NotReady
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ FIRST_STEPS: Final = 5_000
 DEMOTIONS: Final = 4
 """Limit of concurrent processes that find results for demotions and renewals."""
 
-Started = tuple[IncrementalSpu, Beginning, Child[list[list[bytes]]]]
+Started = tuple[IncrementalSpu, DeferredFirstResult, Child[list[list[bytes]]]]
 """An SPU, its first result in progress, and the process that evaluates it."""
 
 Submit = Callable[[str, Callable[[], None]], None]
@@ -46,12 +46,12 @@ class PendingFirstResult:
     """A first result that waits for its evaluation."""
 
     query: Member
-    joining: Joining
+    pending: PendingSubscriber
 
     @property
     def client(self) -> str:
         """Client that subscribes."""
-        return self.joining.subscriber.client
+        return self.pending.subscriber.client
 
 
 class FirstResults:
@@ -60,7 +60,7 @@ class FirstResults:
     def __init__(
         self,
         start: Callable[[PendingFirstResult], Started | None],
-        take: Callable[[IncrementalSpu, Beginning, Exception | None], bool],
+        take: Callable[[IncrementalSpu, DeferredFirstResult, Exception | None], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`start` forks a process if one is needed. `take` merges a piece and returns whether more pieces follow."""
@@ -132,7 +132,7 @@ class FirstResults:
         with self._lock:
             left = self._queue.clear() + [wanted for wanted in self._busy.values() if wanted is not None]
         for wanted in left:
-            wanted.joining.ready(error)
+            wanted.pending.ready(error)
         if self._pool is not None:
             # The children are killed elsewhere. Waiting for them here would delay the stop.
             self._pool.shutdown(wait=False)
@@ -153,7 +153,7 @@ class FirstResults:
         try:
             started = self._start(wanted)
         except Exception as error:  # noqa: BLE001  the subscriber receives the error
-            wanted.joining.ready(error)
+            wanted.pending.ready(error)
         finally:
             # No process runs: the client may have its next turn, at no charge.
             if started is None:
@@ -163,14 +163,16 @@ class FirstResults:
                 self._busy[wanted.client] = None
             self._threads().submit(self._wait, wanted.client, *started)
 
-    def _wait(self, client: str, spu: IncrementalSpu, beginning: Beginning, child: Child[list[list[bytes]]]) -> None:
+    def _wait(
+        self, client: str, spu: IncrementalSpu, deferred: DeferredFirstResult, child: Child[list[list[bytes]]]
+    ) -> None:
         """Wait for a child on a thread of the pool, and have the writer merge its result."""
         began, fault = self._clock(), None
         try:
-            beginning.found(child.result())
+            deferred.found(child.result())
         except BaseException as error:  # noqa: BLE001  the subscriber receives the error
             fault = without_frames(contained(error))
-        self._later(client, partial(self._go_on, client, spu, beginning, fault))
+        self._later(client, partial(self._go_on, client, spu, deferred, fault))
         self._done(client, self._clock() - began)
 
     def _done(self, client: str, seconds: float) -> None:
@@ -178,9 +180,9 @@ class FirstResults:
             self._busy.pop(client, None)
             self._queue.charge(client, seconds, self._clock())
 
-    def _go_on(self, client: str, spu: IncrementalSpu, beginning: Beginning, fault: Exception | None) -> None:
-        if self._take(spu, beginning, fault):
-            self._later(client, partial(self._go_on, client, spu, beginning, None))
+    def _go_on(self, client: str, spu: IncrementalSpu, deferred: DeferredFirstResult, fault: Exception | None) -> None:
+        if self._take(spu, deferred, fault):
+            self._later(client, partial(self._go_on, client, spu, deferred, None))
 
     def _later(self, client: str, action: Callable[[], None]) -> None:
         assert self._submit is not None  # noqa: S101

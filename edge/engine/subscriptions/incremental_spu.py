@@ -10,10 +10,10 @@ from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import too_long, too_many
 from edge.engine.queries.query_plans import Member
 from edge.engine.requests import Delta
-from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import PlanGroup, every_solution
 from edge.engine.subscriptions.spu import Spu
-from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.bag import Bag
 from edge.protocol.errors import ResultTooLarge, TooManyRequests
 from edge.protocol.results import Row as TermRow
@@ -22,7 +22,7 @@ from edge.protocol.results import Row as TermRow
 class IncrementalSpu(Spu):
     """An SPU with incremental evaluation: a member of a plan group."""
 
-    __slots__ = ("_stages", "_stateful", "beginnings", "begun", "ended", "group", "open", "query")
+    __slots__ = ("_stages", "_stateful", "begun", "deferred_results", "ended", "group", "open", "query")
 
     def __init__(
         self, group: PlanGroup[IncrementalSpu], open_: Row, world: World, query: Member, quota: ByteQuota
@@ -37,9 +37,9 @@ class IncrementalSpu(Spu):
         """Stages with state."""
         self._follow(self.stages())
         self.begun = False
-        """Whether the stages hold the result. Until then, the beginnings collect changed solutions."""
+        """Whether the stages hold the result. Until then, the deferred results collect changed solutions."""
         self.ended = False
-        self.beginnings: list[Beginning] = []
+        self.deferred_results: list[DeferredFirstResult] = []
         """First results in progress for new subscribers."""
         retain(world.graph.dictionary, open_)
 
@@ -73,28 +73,28 @@ class IncrementalSpu(Spu):
         self.begun = True
         return result
 
-    def begin_outside(self, joining: Joining) -> Beginning:
+    def begin_outside(self, pending: PendingSubscriber) -> DeferredFirstResult:
         """Start to collect changes while another process evaluates the query in the current state."""
-        beginning = Beginning(self.group, self.open, self.stages(), joining)
-        self.beginnings.append(beginning)
-        return beginning
+        deferred = DeferredFirstResult(self.group, self.open, self.stages(), pending)
+        self.deferred_results.append(deferred)
+        return deferred
 
-    def begun_outside(self, world: World, beginning: Beginning) -> None:
-        """Note that a beginning holds the result of the current state."""
+    def begun_outside(self, world: World, deferred: DeferredFirstResult) -> None:
+        """Note that a deferred result is that of the current state."""
         if self.begun:
-            self.abandon(world, beginning)
+            self.abandon(world, deferred)
             return
         self._release_stages()
-        self._follow(beginning.stages)
+        self._follow(deferred.stages)
         self.begun = True
-        self.beginnings.remove(beginning)
-        beginning.end(world)
+        self.deferred_results.remove(deferred)
+        deferred.end(world)
 
-    def abandon(self, world: World, beginning: Beginning) -> None:
-        """Discard a beginning and its changes."""
-        self.beginnings.remove(beginning)
-        beginning.end(world)
-        for stage in beginning.stages:
+    def abandon(self, world: World, deferred: DeferredFirstResult) -> None:
+        """Discard a deferred result and its changes."""
+        self.deferred_results.remove(deferred)
+        deferred.end(world)
+        for stage in deferred.stages:
             stage.release()
 
     def _follow(self, stages: Sequence[Stage]) -> None:
@@ -166,8 +166,8 @@ class IncrementalSpu(Spu):
         """Apply changed solutions without a check of limits; also used to undo a change."""
         # Reset by the caller after success: an error in between leaves stages that cannot be used any more.
         self.half_moved = True
-        for beginning in self.beginnings:
-            beginning.change(world, weights)
+        for deferred in self.deferred_results:
+            deferred.change(world, weights)
         return flow(self._stages, weights, start=False) if self.begun else Bag()
 
     @property

@@ -13,8 +13,8 @@ from edge.engine.queries.evaluator import Evaluator, World
 from edge.engine.queries.query_plans import Member, Singular
 from edge.engine.queries.subscription_index import Dependencies, Key
 from edge.engine.subscriptions.known_result import KnownResult
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.spu import Spu
-from edge.engine.subscriptions.waiting_subscribers import Joining
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class Usage:
 class ReevaluatedSpu(Spu):
     """An SPU without incremental evaluation: it is evaluated after commits that match its watches.
 
-    The flags (`stale`, `busy`, `joining` and others) belong to `Reevaluation` and its lock. The known result belongs to
+    The flags (`stale`, `busy`, `pending` and others) belong to `Reevaluation` and its lock. The known result belongs to
     the running evaluation.
     """
 
     __slots__ = (
-        *("at", "busy", "clients", "depends", "ended", "evaluator", "joining", "known", "marked_at", "query"),
+        *("at", "busy", "clients", "depends", "ended", "evaluator", "pending", "known", "marked_at", "query"),
         *("demoted", "stale", "usage", "waiting"),
     )
 
@@ -64,7 +64,7 @@ class ReevaluatedSpu(Spu):
         self.busy = False
         """Whether it is queued, is being evaluated, or has an outcome that is not delivered."""
         self.ended = False
-        self.joining: list[Joining] = []
+        self.pending: list[PendingSubscriber] = []
 
     @property
     def variables(self) -> tuple[str, ...]:

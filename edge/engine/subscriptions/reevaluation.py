@@ -27,8 +27,8 @@ from edge.engine.faults import Incidents, contained, without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.subscription_index import Dependencies
 from edge.engine.requests import Delta
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu, Usage
-from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.errors import NotReady
 
 MAX_UNDELIVERED: Final = 64
@@ -47,7 +47,7 @@ class Job:
     """Whether to evaluate the query. False: new subscribers only need the known result."""
     at: int
     """Engine time of the last update that affects the query; it is the value of NOW()."""
-    joining: tuple[Joining, ...]
+    pending: tuple[PendingSubscriber, ...]
     client: str
     """Client whose budget pays for the evaluation."""
     version: int
@@ -127,13 +127,13 @@ class Reevaluation:
             spu.stale, spu.at = True, at
             self._consider(spu)
 
-    def join(self, spu: ReevaluatedSpu, joining: Joining, at: int) -> None:
+    def join(self, spu: ReevaluatedSpu, pending: PendingSubscriber, at: int) -> None:
         """Schedule the whole result for a new subscriber. `at`: the current time, for a first evaluation."""
         with self._changed:
             # The first subscriber needs an evaluation; later ones get the known result.
             if spu.known.empty and not spu.busy and not spu.stale:
                 spu.stale, spu.at, spu.marked_at = True, at, self._clock()
-            spu.joining.append(joining)
+            spu.pending.append(pending)
             self._consider(spu)
 
     def collect(self, most: int) -> list[Evaluated]:
@@ -155,11 +155,11 @@ class Reevaluation:
             spu.busy = False
             self._consider(spu)
 
-    def give_up(self, spu: ReevaluatedSpu) -> list[Joining]:
+    def give_up(self, spu: ReevaluatedSpu) -> list[PendingSubscriber]:
         """Remove and return the new subscribers of a query that cannot be evaluated."""
         with self._changed:
-            left = spu.joining.copy()
-            spu.joining.clear()
+            left = spu.pending.copy()
+            spu.pending.clear()
             return left
 
     @property
@@ -175,11 +175,11 @@ class Reevaluation:
 
     def _consider(self, spu: ReevaluatedSpu) -> None:
         """Queue a query if it needs an evaluation and has none. The caller holds the lock."""
-        if spu.busy or spu.ended or not (spu.stale or spu.joining):
+        if spu.busy or spu.ended or not (spu.stale or spu.pending):
             return
         # From here until `delivered`, so that one query never has two evaluations and results stay in order.
         spu.busy = True
-        self._queue.put({*spu.clients, *(each.subscriber.client for each in spu.joining)}, spu)
+        self._queue.put({*spu.clients, *(each.subscriber.client for each in spu.pending)}, spu)
         self._changed.notify()
         # Threads are started on demand, only if no idle one can take the job.
         if len(self._queue) > self._idle:
@@ -225,11 +225,11 @@ class Reevaluation:
             if spu.ended:
                 continue
             # The marks are cleared before the state is opened: see the invariant in the module's docstring.
-            job = Job(spu, spu.stale, spu.at, tuple(spu.joining), client, self._version)
+            job = Job(spu, spu.stale, spu.at, tuple(spu.pending), client, self._version)
             if job.stale:
                 spu.usage.delay = self.total.delay = now - spu.marked_at
             spu.stale = False
-            spu.joining.clear()
+            spu.pending.clear()
             self._running += 1
             return job
         return None
@@ -271,7 +271,7 @@ class Reevaluation:
             if spu.evaluator.moving:
                 depends = spu.evaluator.dependencies(table)
         whole = None
-        if job.joining:
+        if job.pending:
             whole = delta if first else spu.known.whole()
         return Evaluated(job, delta, whole, depends, spu.known.held)
 

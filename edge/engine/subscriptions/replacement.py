@@ -24,13 +24,13 @@ from edge.engine.subscriptions.delta_evaluation import Changes
 from edge.engine.subscriptions.demotion import OldResults, Rows
 from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, PendingFirstResult
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.reevaluation import Reevaluation
 from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
-from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol.errors import EdgeError, NotReady, ResultTooLarge
 
 _MOST_HITS: Final = 20_000
@@ -131,11 +131,11 @@ class Replacement:
 
     def renew(self, spu: IncrementalSpu, activation: Activation) -> None:
         """End an SPU, and have its query evaluated again for its subscribers."""
-        wanted: list[Joining] = []
-        for beginning in list(spu.beginnings):
-            wanted += beginning.joining
-            beginning.joining.clear()
-            spu.abandon(self._world, beginning)
+        wanted: list[PendingSubscriber] = []
+        for deferred in list(spu.deferred_results):
+            wanted += deferred.pending
+            deferred.pending.clear()
+            spu.abandon(self._world, deferred)
         old = activation.old
         if spu.subscribers and old is not None:
             renewal = Renewal(spu.query, self._quota)
@@ -147,15 +147,15 @@ class Replacement:
             old.waiting.append((renewal, activation))
             self._fetch(old, next(iter(renewal.subscribers.values())).client)
         self._registry.release(spu)
-        for joining in wanted:
-            self._first_results.put(PendingFirstResult(spu.query, joining))
+        for pending in wanted:
+            self._first_results.put(PendingFirstResult(spu.query, pending))
 
     def demote(self, spu: IncrementalSpu, activation: Activation, incidents: Incidents) -> None:
         """Replace an incremental SPU by a re-evaluated one."""
         old, reason = activation.old, activation.failure
         assert old is not None  # noqa: S101
-        for beginning in list(spu.beginnings):
-            self._delivery.abandon(spu, beginning, ResultTooLarge(reason))
+        for deferred in list(spu.deferred_results):
+            self._delivery.abandon(spu, deferred, ResultTooLarge(reason))
         if not spu.subscribers:
             return
         try:
@@ -223,8 +223,8 @@ class Replacement:
             client = next(iter(renewal.subscribers.values())).client
             # A placeholder: the subscribers of the renewal get the difference, not a first result.
             nobody = Subscriber("", None, lambda _: None, client=client)
-            joining = Joining(nobody, partial(self._renewal_over, renewal), renewal=renewal)
-            self._first_results.put(PendingFirstResult(renewal.query, joining))
+            pending = PendingSubscriber(nobody, partial(self._renewal_over, renewal), renewal=renewal)
+            self._first_results.put(PendingFirstResult(renewal.query, pending))
 
     def _renewal_over(self, renewal: Renewal, outcome: ActiveSubscription | Exception) -> None:
         """End the subscribers of a failed renewal, unless it failed because the engine stops."""
@@ -237,9 +237,9 @@ class Replacement:
 
     def _refuse_demoted(self, spu: ReevaluatedSpu, error: Exception, reason: str) -> None:
         self._delivery.end(spu, reason)
-        for joining in self._reevaluation.give_up(spu):
+        for pending in self._reevaluation.give_up(spu):
             spu.waiting -= 1
-            joining.ready(error)
+            pending.ready(error)
         self._registry.end_unused(spu)
 
 

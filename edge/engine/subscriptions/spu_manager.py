@@ -25,6 +25,7 @@ from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.fault_isolation import FaultIsolation
 from edge.engine.subscriptions.first_result_delivery import FirstResultDelivery
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber, Ready
 from edge.engine.subscriptions.plan_group import GroupTrigger
 from edge.engine.subscriptions.reevaluated_delivery import ReevaluatedDelivery
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
@@ -32,7 +33,6 @@ from edge.engine.subscriptions.reevaluation import Reevaluation
 from edge.engine.subscriptions.replacement import Replacement
 from edge.engine.subscriptions.spu import Spu, Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
-from edge.engine.subscriptions.waiting_subscribers import Joining, Ready
 from edge.protocol.errors import EdgeError, ResultTooLarge
 
 
@@ -88,7 +88,7 @@ class SpuManager:
     def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
         """Subscribe. The sink gets the whole result as sequence 0, now or later; then `ready` is called."""
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink, client=client)
-        self._join(query, Joining(subscriber, ready), now)
+        self._join(query, PendingSubscriber(subscriber, ready), now)
 
     def resume(
         self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
@@ -99,22 +99,22 @@ class SpuManager:
         """
         subscriber = Subscriber(spuid, None, sink, sequence + 1, client)
         if isinstance(query.found, Singular):
-            self._join(query, Joining(subscriber, ready, silent=True), now)
+            self._join(query, PendingSubscriber(subscriber, ready, silent=True), now)
             return
         self.incremental.resume(query.found, subscriber)
         ready(ActiveSubscription(spuid, None))
 
-    def _join(self, query: PreparedQuery, joining: Joining, now: int) -> None:
+    def _join(self, query: PreparedQuery, pending: PendingSubscriber, now: int) -> None:
         found = query.found
         if isinstance(found, Singular):
             assert query.evaluator is not None  # noqa: S101
-            self.reevaluated.join(found, query.evaluator, joining, now)
+            self.reevaluated.join(found, query.evaluator, pending, now)
             return
         spu = self.registry.demoted(found)
         if spu is None:
-            self.incremental.join(found, joining)
+            self.incremental.join(found, pending)
         else:
-            self.reevaluated.join_spu(spu, joining, now)
+            self.reevaluated.join_spu(spu, pending, now)
 
     def explain(self, query: PreparedQuery) -> Explanation:
         """Explain how a query is, or would be, kept up to date."""

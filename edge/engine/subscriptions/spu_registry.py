@@ -98,7 +98,7 @@ class SpuRegistry:
 
     def end_idle(self, spu: IncrementalSpu) -> None:
         """End an incremental SPU without subscribers and without clients that wait for its first result."""
-        if spu.subscribers or spu.beginnings or spu.ended:
+        if spu.subscribers or spu.deferred_results or spu.ended:
             return
         self.detach(spu)
         self.release(spu)

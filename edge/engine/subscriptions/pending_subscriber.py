@@ -14,7 +14,7 @@ Ready = Callable[[ActiveSubscription | Exception], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class PendingSubscriber:
     """A new subscriber that waits for the whole result."""
 
     subscriber: Subscriber

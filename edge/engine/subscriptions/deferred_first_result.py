@@ -23,8 +23,8 @@ from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import QueryRules, too_long, too_many
 from edge.engine.queries.result_table import decoded, header_of
 from edge.engine.requests import Delta
+from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import M, PlanGroup, every_solution
-from edge.engine.subscriptions.waiting_subscribers import Joining
 from edge.protocol import results
 from edge.protocol.bag import Bag
 
@@ -35,25 +35,25 @@ _COUNT: Final = "count"
 """Column with the number of occurrences of a solution."""
 
 
-class Beginning:
+class DeferredFirstResult:
     """One first result in progress. It belongs to the writer's thread."""
 
-    def __init__(self, group: PlanGroup[M], open_: Row, stages: Sequence[Stage], joining: Joining) -> None:
+    def __init__(self, group: PlanGroup[M], open_: Row, stages: Sequence[Stage], pending: PendingSubscriber) -> None:
         """`open_`: the constants of the member of the plan group. `stages`: new stages, which an SPU without a result
         takes over.
         """
         self._variables = group.plan.variables
         self._base, self._columns = _columns(group, open_)
         self.stages = stages
-        self.joining = [joining]
+        self.pending = [pending]
         """Subscribers that wait for the result."""
         self.over = False
-        """Whether the beginning has ended."""
+        """Whether the evaluation has ended."""
         self._pieces: deque[Sequence[bytes]] = deque()
         self._changes: Weights = Bag()
         """Solutions that were added and removed since the state of the forked process."""
         self._rows: Bag[results.Row] = Bag()
-        renewal = joining.renewal
+        renewal = pending.renewal
         self._difference = None if renewal is None else Bag(renewal.since)
         """The rows minus those that the subscribers of a renewal have; None for new subscribers."""
         self._started = False
@@ -105,7 +105,7 @@ class Beginning:
         return Delta.of(self._variables, (self._difference or {}).items())
 
     def end(self, world: World) -> None:
-        """End the beginning and release its memory."""
+        """End the evaluation and release its memory."""
         self.over = True
         for row in self._changes:
             release(world.graph.dictionary, row)
@@ -134,7 +134,7 @@ class Beginning:
 
 
 def evaluate(group: PlanGroup[M], open_: Row, rules: QueryRules) -> list[list[bytes]]:
-    """Evaluate the patterns of a member, in the form that `Beginning` reads. Raises `ResultTooLarge`."""
+    """Evaluate the patterns of a member, in the form that `DeferredFirstResult` reads. Raises `ResultTooLarge`."""
     _, columns = _columns(group, open_)
     return write_rows(every_solution(group, open_, rules), group.dictionary.terms, columns)
 
