@@ -38,20 +38,20 @@ from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.pending_subscriber import Ready
 from edge.engine.subscriptions.spu_manager import PreparedQuery, SpuManager
-from edge.engine.updates.attempt import (
+from edge.engine.updates.loaded_documents import Loader
+from edge.engine.updates.preconditions import Preconditions
+from edge.engine.updates.read_set import read_set
+from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
+from edge.engine.updates.update_attempt import (
     LAST_STEPS,
-    Attempt,
     Documents,
     LargeUpdate,
     LongUpdate,
     Mode,
     Recorded,
     Unfinished,
+    UpdateAttempt,
 )
-from edge.engine.updates.loaded_documents import Loader
-from edge.engine.updates.preconditions import Preconditions
-from edge.engine.updates.read_set import read_set
-from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
 from edge.engine.updates.update_plan import Load, Modify, Quads, UpdatePlan, is_data
 from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
@@ -146,11 +146,11 @@ class Engine:
         self.preconditions = Preconditions(self.graph)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
-        self._reads: SubscriptionIndex[Attempt] = SubscriptionIndex(self.graph)
+        self._reads: SubscriptionIndex[UpdateAttempt] = SubscriptionIndex(self.graph)
         """Evaluations in forked processes, by the patterns that they read."""
-        self._reading: dict[Attempt, None] = {}
+        self._reading: dict[UpdateAttempt, None] = {}
         """All evaluations in forked processes."""
-        self._staged: dict[Attempt, None] = {}
+        self._staged: dict[UpdateAttempt, None] = {}
         """Attempts with a staged change."""
         self._releasing: deque[Iterator[None]] = deque()
         """References of ended staged changes, which are released piece by piece."""
@@ -244,7 +244,9 @@ class Engine:
         """Fill the writer's mirror while updates continue. Not on the writer thread. May raise `NotReady`."""
         self._writer_mirror.fill()
 
-    def execute(self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt | None = None) -> list[Executed]:
+    def execute(
+        self, updates: Sequence[PreparedUpdate], now: int, attempt: UpdateAttempt | None = None
+    ) -> list[Executed]:
         """Execute updates in order, all or none. `now`: microseconds since 1970. After an error nothing has changed.
 
         With an attempt, the updates may not take long: the method uses the attempt's result if it has one, and
@@ -260,7 +262,7 @@ class Engine:
             self._end_reading(attempt)
             raise
 
-    def _execute_briefly(self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt) -> list[Executed]:
+    def _execute_briefly(self, updates: Sequence[PreparedUpdate], now: int, attempt: UpdateAttempt) -> list[Executed]:
         # Permissions first: a client without them must not make the gateway fetch documents.
         loads = attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates)
         if loads:
@@ -293,7 +295,7 @@ class Engine:
             self.preconditions.check(condition)
 
     def _run_last(
-        self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt, conflict: UpdateConflict
+        self, updates: Sequence[PreparedUpdate], now: int, attempt: UpdateAttempt, conflict: UpdateConflict
     ) -> list[Executed]:
         """Execute updates on the writer after several conflicts. Raises the conflict if they take too long."""
         if attempt.needed > LAST_STEPS:
@@ -308,7 +310,7 @@ class Engine:
         updates: Sequence[PreparedUpdate],
         now: int,
         mode: Mode,
-        attempt: Attempt | None,
+        attempt: UpdateAttempt | None,
         found: Sequence[Sequence[Quads | None]] | None = None,
     ) -> list[Executed]:
         documents = None if attempt is None else attempt.documents
@@ -339,7 +341,7 @@ class Engine:
                 raise
         return done
 
-    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: Attempt) -> Sequence[Operation] | None:
+    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: UpdateAttempt) -> Sequence[Operation] | None:
         """Return the operations of an update that is to be staged, or None.
 
         Raises `LongUpdate` if they are not known yet, `ResultTooLarge` if they change too many quads.
@@ -371,7 +373,9 @@ class Engine:
             raise LongUpdate
         return [each.data(update.constants) if isinstance(each, Modify) else each for each in known]
 
-    def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
+    def _execute_staged(
+        self, update: PreparedUpdate, now: int, attempt: UpdateAttempt, staged: StagedChange
+    ) -> Executed:
         """Prepare a piece of a change and raise `Unfinished`, or apply it. After an `EdgeError` nothing has changed."""
         renewals: list[Activation] = []
         try:
@@ -421,7 +425,7 @@ class Engine:
                 raise
         return executed
 
-    def _discard(self, attempt: Attempt, staged: StagedChange, *, applied: bool) -> None:
+    def _discard(self, attempt: UpdateAttempt, staged: StagedChange, *, applied: bool) -> None:
         """End a staged change."""
         attempt.staged = None
         del self._staged[attempt]
@@ -438,7 +442,7 @@ class Engine:
             for update in updates
         ]
 
-    def abandon(self, attempt: Attempt) -> None:
+    def abandon(self, attempt: UpdateAttempt) -> None:
         """Discard the evaluation or the staged change of an update that will not be executed."""
         with self.writing:
             self._end_reading(attempt)
@@ -467,7 +471,9 @@ class Engine:
                 copy.tidy()
             self.graph.dictionary.sweep(_SWEPT)
 
-    def evaluate_outside(self, updates: Sequence[PreparedUpdate], attempt: Attempt, now: int) -> Child[list[Recorded]]:
+    def evaluate_outside(
+        self, updates: Sequence[PreparedUpdate], attempt: UpdateAttempt, now: int
+    ) -> Child[list[Recorded]]:
         """Start to evaluate updates in a forked process. No transaction may be uncommitted. Raises `EdgeError`.
 
         From then on the engine marks the attempt with a conflict when an update changes something that it reads.
@@ -515,7 +521,7 @@ class Engine:
         dictionary.sweep()
         return child
 
-    def _end_reading(self, attempt: Attempt) -> None:
+    def _end_reading(self, attempt: UpdateAttempt) -> None:
         if attempt in self._reading:
             del self._reading[attempt]
             for key in attempt.keys:

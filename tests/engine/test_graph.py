@@ -202,7 +202,7 @@ def test_an_index_is_exact_while_the_parts_of_a_merge_are_moved(there, others, c
         patch.setattr(index_merge, "_PIECE", 0)
         patch.setattr(graph, "_MOVED", 1)
         merge.apply()
-        assert index.unmoved is not None or others <= there
+        assert index.pending is not None or others <= there
         pieces = index.settle()
         for change, triple in changes:
             if change == "piece":

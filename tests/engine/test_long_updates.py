@@ -20,7 +20,7 @@ from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
-from edge.engine.updates import attempt
+from edge.engine.updates import update_attempt
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.due_time import After
 from edge.protocol.errors import Forbidden, NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
@@ -157,7 +157,7 @@ def test_a_long_update_with_constantly_changing_data_is_refused(open_harness, ou
     harness.update(SEED)
     outside.gate.clear()
     slow = send(harness, "slow", SLOW)
-    for number in range(attempt.MOST_TRIES):
+    for number in range(update_attempt.MOST_TRIES):
         wait_for(lambda number=number: outside.held == number + 1)
         send(harness, "other", f"INSERT DATA {{ <a:n0> <a:n> {1000 + number} }}").result(WAIT)
         gate, outside.gate = outside.gate, threading.Event()
@@ -175,13 +175,13 @@ def test_a_medium_update_with_constantly_changing_data_is_executed(open_harness,
     harness.update(SEED)
     outside.gate.clear()
     medium = send(harness, "slow", MEDIUM)
-    for number in range(attempt.MOST_TRIES):
+    for number in range(update_attempt.MOST_TRIES):
         wait_for(lambda number=number: outside.held == number + 1)
         send(harness, "other", f"DELETE DATA {{ <a:n{number}> <a:n> {number} }}").result(WAIT)
         gate, outside.gate = outside.gate, threading.Event()
         gate.set()
     assert medium.result(WAIT)[0].added == 2
-    assert outside.begun == attempt.MOST_TRIES
+    assert outside.begun == update_attempt.MOST_TRIES
 
 
 def test_a_request_of_several_operations_is_applied_as_one(open_harness, outside):
@@ -365,7 +365,7 @@ def _random_update(random_: random.Random) -> str:
 def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, outside):
     """Most updates run outside the writer, and others change their input meanwhile."""
     random_ = random.Random(seed)
-    monkeypatch.setattr(attempt, "MOST_TRIES", 1_000)
+    monkeypatch.setattr(update_attempt, "MOST_TRIES", 1_000)
     order: list[str] = []
     settings = EngineSettings()
     subject = make_engine(settings)
@@ -374,7 +374,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
 
     def noted(self, updates, now, tried=None):
         if self is subject and tried is not None and not tried.over and random_.random() < 0.6:
-            raise attempt.LongUpdate
+            raise update_attempt.LongUpdate
         done = execute(self, updates, now, tried)
         if self is subject:
             order.append(texts[id(updates[0].plan), tuple(map(str, updates[0].constants))])

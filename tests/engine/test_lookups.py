@@ -16,7 +16,7 @@ from edge.engine.operators.lookups import Lookups
 from edge.engine.requests import UpdateRequest
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates import straight_line
-from edge.engine.updates.attempt import Attempt, LongUpdate
+from edge.engine.updates.update_attempt import LongUpdate, UpdateAttempt
 from edge.engine.updates.update_plan import Modify, OperatorWhere
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError
@@ -198,7 +198,7 @@ def test_look_ups_take_steps():
     prepared = [engine.prepare(UpdateRequest(text))]
     engine.graph.budget.most = 5
     with pytest.raises(LongUpdate):
-        engine.execute(prepared, NOW, Attempt())
+        engine.execute(prepared, NOW, UpdateAttempt())
     with pytest.raises(EdgeError, match="max_steps"):
         engine.execute(prepared, NOW)
 
@@ -256,7 +256,7 @@ def test_straight_line_code_takes_the_steps_of_the_interpreter(where, monkeypatc
         monkeypatch.setattr(straight_line, "OFTEN", often)
         engine = engine_with("ex:a ex:p 1 ; ex:q 2")
         update = UpdateRequest(f"{PREFIX} DELETE {{ ex:a ex:p 1 }} INSERT {{ ex:a ex:p 3 }} WHERE {{ {where} }}")
-        attempt = Attempt()
+        attempt = UpdateAttempt()
         engine.execute([engine.prepare(update)], NOW, attempt)
         taken.append(attempt.steps)
     assert taken[0] == taken[1]

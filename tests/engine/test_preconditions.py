@@ -10,7 +10,7 @@ from engine_world import NOW, new_engine, run
 
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import GraphWatch, Precondition, UpdateRequest
-from edge.engine.updates.attempt import Attempt, Unfinished
+from edge.engine.updates.update_attempt import Unfinished, UpdateAttempt
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import Forbidden, PreconditionFailed
 
@@ -95,7 +95,7 @@ def finish(engine, large, attempt) -> None:
 def test_a_change_between_the_pieces_of_a_large_update_is_noticed(change):
     engine = new_engine()
     run(engine, f"INSERT DATA {{ GRAPH <{G}> {{ <urn:s> <urn:first> 1 }} }}")
-    watch, attempt = engine.preconditions.watch(G), Attempt()
+    watch, attempt = engine.preconditions.watch(G), UpdateAttempt()
     large = engine.prepare(UpdateRequest(LARGE, condition=Precondition(G, watch=watch)))
     for _ in range(2):
         with pytest.raises(Unfinished):
@@ -110,7 +110,7 @@ def test_a_change_between_the_pieces_of_a_large_update_is_noticed(change):
 
 def test_a_large_update_is_applied_if_only_other_graphs_change():
     engine = new_engine()
-    watch, attempt = engine.preconditions.watch(G), Attempt()
+    watch, attempt = engine.preconditions.watch(G), UpdateAttempt()
     large = engine.prepare(UpdateRequest(LARGE, condition=Precondition(G, exists=False, watch=watch)))
     finish(engine, large, attempt)
     assert watch.changed  # its own change
@@ -131,7 +131,7 @@ def test_a_condition_that_does_not_hold_is_noticed_before_any_long_work(text):
     watch = engine.preconditions.watch(G)
     run(engine, MINE)
     for condition in (Precondition(G, watch=watch), Precondition(H, exists=True), Precondition(G, exists=False)):
-        attempt = Attempt()
+        attempt = UpdateAttempt()
         with pytest.raises(PreconditionFailed):
             engine.execute([engine.prepare(UpdateRequest(text, condition=condition))], NOW, attempt)
         assert attempt.staged is None
@@ -145,7 +145,7 @@ def test_permissions_come_before_conditions():
         condition=Precondition(G, exists=True),
     )
     with pytest.raises(Forbidden):
-        engine.execute([engine.prepare(request)], NOW, Attempt())
+        engine.execute([engine.prepare(request)], NOW, UpdateAttempt())
 
 
 def test_a_watch_ends_with_its_request():

@@ -14,7 +14,7 @@ from test_staged_changes import COUNT, LARGE, data
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed, UpdateRequest
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
-from edge.engine.updates.attempt import Attempt, Unfinished
+from edge.engine.updates.update_attempt import Unfinished, UpdateAttempt
 
 
 class Simulation(Base):
@@ -22,7 +22,7 @@ class Simulation(Base):
 
     def large(self, text: str, *, fails: bool = False) -> None:
         """Commit a large change, which the disk accepts or refuses."""
-        engine, attempt = self.engine, Attempt()
+        engine, attempt = self.engine, UpdateAttempt()
         prepared = [engine.prepare(UpdateRequest(text))]
         while True:
             try:

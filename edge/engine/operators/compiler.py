@@ -22,21 +22,21 @@ from edge.engine.operators.normal_form import normal
 from edge.engine.operators.operators import (
     Bind,
     Condition,
-    Either,
+    DistinctOperator,
     FilterGuard,
     Fixed,
     Grouped,
     InGraph,
     InlineData,
+    JoinOperator,
     Merge,
-    Once,
+    MinusOperator,
     Operator,
     Optional,
     Scan,
-    Together,
+    UnionOperator,
     Value,
     Where,
-    Without,
     holds,
 )
 from edge.engine.operators.values_index import ValuesIndex
@@ -97,7 +97,7 @@ Lift = Callable[[int], "int | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class OptionalRightSide:
     """The right side of an OPTIONAL, which leads from a quad that shares no variable with the left side to the
     solutions that the quad affects: `{ ?a :p ?b OPTIONAL { ?b :q ?c . ?c :r ?d } }` and a quad of `?c :r ?d`.
     """
@@ -128,7 +128,7 @@ class Trigger:
     pattern: Triple
     inside: tuple[str, ...]
     """See `Scope`."""
-    reach: Reach | None = None
+    reach: OptionalRightSide | None = None
     """How to find the affected solutions of a quad if `fixes` determine none of their variables. None: evaluate all."""
 
 
@@ -345,7 +345,7 @@ class Scope:
             return self._optional(node)
         if isinstance(node, Union):
             scope = replace(self, inside=self.into("UNION"))
-            return Either(self.compiler.graph, [scope.operator(branch) for branch in node.branches])
+            return UnionOperator(self.compiler.graph, [scope.operator(branch) for branch in node.branches])
         if isinstance(node, Minus):
             return self._minus(node)
         if isinstance(node, Extend):
@@ -359,7 +359,7 @@ class Scope:
             return self._project(node)
         if isinstance(node, Distinct):
             inner = replace(self, inside=self.into("DISTINCT")).operator(node.pattern)
-            return Once(inner, [self.place(name) for name in possible(node)])
+            return DistinctOperator(inner, [self.place(name) for name in possible(node)])
         if isinstance(node, Group):
             return self._group(node)
         raise UnsupportedConstruct(type(node).__name__)
@@ -384,7 +384,7 @@ class Scope:
             raise UnsupportedConstruct("several default graphs with many patterns")
         # As in Oxigraph, a triple that is in several graphs counts once for each. The standard counts it once (13.2.1).
         scope = replace(self, inside=self.into("FROM"))
-        return Either(self.compiler.graph, [scope._scan(node, graph) for graph in graphs])
+        return UnionOperator(self.compiler.graph, [scope._scan(node, graph) for graph in graphs])
 
     def _scan(self, node: Triple, graph: Slot | None) -> Scan:
         compiler = self.compiler
@@ -428,7 +428,7 @@ class Scope:
         ]
         if len(parts) == 1 and not tests:
             return parts[0][0]
-        return Together(self.compiler.graph, parts, tests)
+        return JoinOperator(self.compiler.graph, parts, tests)
 
     def _merged(self, node: Node, others: Names, lift: Lift = _same, clause: str = "") -> Operator:
         """Compile a part of a join, with copies of variables that it may leave unbound and other parts may bind.
@@ -478,7 +478,7 @@ class Scope:
         triggers = self.compiler.triggers
         for index in range(first, len(triggers)):
             if shared and not any(place is not None for place in triggers[index].fixes):
-                triggers[index] = replace(triggers[index], reach=Reach(right, shared))
+                triggers[index] = replace(triggers[index], reach=OptionalRightSide(right, shared))
 
     def _minus(self, node: Minus) -> Operator:
         if self.given:
@@ -510,7 +510,7 @@ class Scope:
         )
         right = scope.operator(node.right)
         always = bool(shared & certain(node.left) & certain(node.right))
-        return Without(left, right, None if always else overlap, same)
+        return MinusOperator(left, right, None if always else overlap, same)
 
     # Filters and expressions
 

@@ -162,7 +162,7 @@ class FilterGuard:
         return (self.scan is not None and self.scan.given) or self.condition(frame)
 
 
-class Together(Operator):
+class JoinOperator(Operator):
     """Join: parts in the order of least expected work, and conditions as soon as their variables are bound.
 
     A part depends only on variables that it certainly binds itself (see `compiler`), so every order gives the same
@@ -294,7 +294,7 @@ class Optional(Operator):
         return (*left, *right)
 
 
-class Either(Operator):
+class UnionOperator(Operator):
     """Union: the solutions of all branches."""
 
     __slots__ = ("_branches", "_budget")
@@ -314,7 +314,7 @@ class Either(Operator):
         return sum(branch.estimate(frame) for branch in self._branches)
 
 
-class Without(Operator):
+class MinusOperator(Operator):
     """MINUS: left solutions without a compatible right solution that shares at least one variable."""
 
     __slots__ = ("_left", "_overlap", "_right", "_same")
@@ -562,7 +562,7 @@ class Merge(Operator):
         return self._pattern.estimate(frame)
 
 
-class Once(Operator):
+class DistinctOperator(Operator):
     """DISTINCT in a sub-query: each of its solutions once."""
 
     __slots__ = ("_pattern", "_places")

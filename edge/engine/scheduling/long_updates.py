@@ -19,7 +19,7 @@ from edge.engine.faults import contained
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.scheduling.request_queue import RequestQueue
 from edge.engine.scheduling.work import Work
-from edge.engine.updates.attempt import Attempt, Recorded
+from edge.engine.updates.update_attempt import Recorded, UpdateAttempt
 
 _LOOK: Final = 0.05
 """Seconds between checks whether the mirror is filled, which WHERE clauses may need."""
@@ -29,7 +29,7 @@ _LOOK: Final = 0.05
 class _Entry:
     work: Work
     updates: Sequence[PreparedUpdate]
-    attempt: Attempt
+    attempt: UpdateAttempt
 
 
 class LongUpdates:

@@ -41,7 +41,7 @@ from edge.engine.resume.recovery import Recovery, RestoredSubscription
 from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.scheduling.query_threads import QueryThreads
 from edge.engine.scheduling.request_queue import RequestQueue
-from edge.engine.scheduling.work import Begin, Cancel, Rights, Schedule, Task, Updates, Write, fail, settle
+from edge.engine.scheduling.work import Cancel, DeferredTask, Rights, Schedule, Task, Updates, Write, fail, settle
 from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.store.changes import ChangeSet
@@ -582,7 +582,7 @@ class Scheduler:
             action(ready, self._engine.prepare_query(query) if compiled is None else compiled.result())
 
         compiled: Future[PreparedQuery] | None = Future() if len(query.sparql) > LONG_TEXT else None
-        task: Begin[T] = Begin(begin, query.source, query.access.priority, compiled)
+        task: DeferredTask[T] = DeferredTask(begin, query.source, query.access.priority, compiled)
         if done is not None:
             task.future.add_done_callback(done)
         if compiled is not None:

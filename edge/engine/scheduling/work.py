@@ -23,7 +23,7 @@ from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.store.changes import NO_CHANGE
 from edge.engine.timers.timer_table import PendingTimer, TimerRequest
 from edge.engine.timers.timers import Timers
-from edge.engine.updates.attempt import Attempt, LongUpdate
+from edge.engine.updates.update_attempt import LongUpdate, UpdateAttempt
 from edge.protocol.access import Access, Priority
 from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed
@@ -64,7 +64,7 @@ class Work(ABC):
     """Time at which it joined the queue, in microseconds of `Clock.steady`."""
 
     def __init__(self) -> None:
-        self.attempt = Attempt()
+        self.attempt = UpdateAttempt()
 
     def prepared(self) -> Sequence[PreparedUpdate]:
         """Return its updates, if it raised `LongUpdate`."""
@@ -88,7 +88,7 @@ class Work(ABC):
     def execute(self, now: int) -> None:
         """Execute the work in memory. `now`: microseconds since 1970. If it raises, nothing has changed.
 
-        Raises `LongUpdate` if it must be evaluated outside of the writer (`attempt`), and then executed again.
+        Raises `LongUpdate` if it must be evaluated outside of the writer (`update_attempt`), and then executed again.
         """
 
     @abstractmethod
@@ -250,7 +250,7 @@ class Cancel(Work):
         fail(self.future, error)
 
 
-class Fire(Work):
+class RunTimer(Work):
     """A due delayed update. Its removal is committed together with its changes."""
 
     updates = 0
@@ -369,7 +369,7 @@ class Task(Generic[T]):
             fail(self.future, error)
 
 
-class Begin(Task[T]):
+class DeferredTask(Task[T]):
     """A task whose outcome comes later. Its action gets a function to call with the outcome or an error."""
 
     def __init__(
@@ -411,7 +411,7 @@ class Begin(Task[T]):
             self.future.set_result(outcome)
 
 
-def _never() -> Any:  # noqa: ANN401  a `Begin` has a different action
+def _never() -> Any:  # noqa: ANN401  a `DeferredTask` has a different action
     raise NotImplementedError
 
 

@@ -31,11 +31,11 @@ from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
 from edge.engine.scheduling.compile_queue import CompileQueue
 from edge.engine.scheduling.long_updates import LongUpdates
 from edge.engine.scheduling.request_queue import RequestQueue
-from edge.engine.scheduling.work import Fire, LongText, Rights, Task, Work, entries
+from edge.engine.scheduling.work import LongText, Rights, RunTimer, Task, Work, entries
 from edge.engine.settings import EngineSettings
 from edge.engine.store.changes import ChangeSet
 from edge.engine.timers.timers import Timers
-from edge.engine.updates.attempt import LongUpdate, Unfinished
+from edge.engine.updates.update_attempt import LongUpdate, Unfinished
 from edge.engine.wakeups import together
 from edge.protocol.errors import EdgeError, NotReady
 
@@ -253,7 +253,9 @@ class Writer:
 
     def _due(self) -> list[Work]:
         compiler = self._compiler
-        return [Fire(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()]
+        return [
+            RunTimer(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()
+        ]
 
     def _execute_batch(self, first: Work, began: int) -> tuple[list[Work], list[Work]]:
         """Execute work until the batch is full. `began`: the present time.

@@ -122,7 +122,7 @@ def leaf_of(ids: set[int]) -> Leaf | None:
     return ids if len(ids) > 1 else next(iter(ids), None)
 
 
-class Unmoved(NamedTuple):
+class PendingTriples(NamedTuple):
     """Triples that a merge has added, before they are moved into `TripleIndex.spo` and `pos`."""
 
     spo: Index
@@ -132,7 +132,7 @@ class Unmoved(NamedTuple):
 class TripleIndex:
     """The triples of one graph."""
 
-    __slots__ = ("_further", "_predicates", "pos", "size", "spo", "unmoved")
+    __slots__ = ("_further", "_predicates", "pending", "pos", "size", "spo")
 
     def __init__(self) -> None:
         # Only this class changes them. Generated code reads them directly, because it runs for every reading.
@@ -140,7 +140,7 @@ class TripleIndex:
         """Subject -> predicate -> objects."""
         self.pos: Index = {}
         """Predicate -> object -> subjects."""
-        self.unmoved: Unmoved | None = None
+        self.pending: PendingTriples | None = None
         """Other triples of the graph. No pair of subject and predicate, or predicate and object, is in both."""
         self._predicates: dict[int, int] = {}
         self._further: dict[int, int] = {}
@@ -154,7 +154,7 @@ class TripleIndex:
 
     def add(self, s: int, p: int, o: int) -> bool:
         """Add a triple. Returns False if it existed."""
-        if self.unmoved is not None:
+        if self.pending is not None:
             self._fetch(s, p, o)
         inserted = _insert(self.spo, s, p, o)
         if not inserted:
@@ -175,7 +175,7 @@ class TripleIndex:
         spo, pos, counts, further = self.spo, self.pos, self._predicates, self._further
         for quad in quads:
             s, p, o, _ = quad
-            if self.unmoved is not None:
+            if self.pending is not None:
                 self._fetch(s, p, o)
             branch = spo.get(s)
             if branch is None:
@@ -211,7 +211,7 @@ class TripleIndex:
 
     def remove(self, s: int, p: int, o: int) -> bool:
         """Remove a triple. Returns False if it did not exist."""
-        if self.unmoved is not None:
+        if self.pending is not None:
             self._fetch(s, p, o)
         deleted = _delete(self.spo, s, p, o)
         if not deleted:
@@ -233,7 +233,7 @@ class TripleIndex:
 
         A new value of a sensor is such a change. It takes half the time of `remove` and `add`.
         """
-        if self.unmoved is not None:
+        if self.pending is not None:
             self._fetch(s, p, old)
             self._fetch(s, p, new)
         branch = self.spo.get(s)
@@ -272,7 +272,7 @@ class TripleIndex:
                 self._further[p] = self._further.get(p, 0) + further
         self.size += other.size
         if other.spo or other.pos:
-            self.unmoved = Unmoved(other.spo, other.pos)
+            self.pending = PendingTriples(other.spo, other.pos)
 
     def merges(self, other: TripleIndex) -> tuple[IndexMerge, IndexMerge]:
         """Return the merges of another index into this one: by subject, and by predicate. Call `settle` before."""
@@ -304,26 +304,26 @@ class TripleIndex:
         """Return the objects for a subject and a predicate: None, one id, or a set that must not be changed."""
         branch = self.spo.get(s)
         leaf = None if branch is None else branch.get(p)
-        if leaf is None and (unmoved := self.unmoved) is not None:
-            return unmoved.spo.get(s, _EMPTY).get(p)
+        if leaf is None and (pending := self.pending) is not None:
+            return pending.spo.get(s, _EMPTY).get(p)
         return leaf
 
     def subjects(self, p: int, o: int) -> Leaf | None:
         """Return the subjects for a predicate and an object, in the same form as `objects`."""
         branch = self.pos.get(p)
         leaf = None if branch is None else branch.get(o)
-        if leaf is None and (unmoved := self.unmoved) is not None:
-            return unmoved.pos.get(p, _EMPTY).get(o)
+        if leaf is None and (pending := self.pending) is not None:
+            return pending.pos.get(p, _EMPTY).get(o)
         return leaf
 
     def settle(self) -> Iterator[None]:
         """Move the triples that the last merge has added. Yields after each piece, and the graph may change then."""
-        while self.unmoved is not None:
+        while self.pending is not None:
             left = _MOVED
-            for index, other in zip((self.spo, self.pos), self.unmoved, strict=True):
+            for index, other in zip((self.spo, self.pos), self.pending, strict=True):
                 left = move(index, other, left)
-            if not any(self.unmoved):
-                self.unmoved = None
+            if not any(self.pending):
+                self.pending = None
             yield
 
     def free(self) -> Iterator[None]:
@@ -346,8 +346,8 @@ class TripleIndex:
 
     def _fetch(self, s: int, p: int, o: int) -> None:
         """Move the parts that a triple belongs to, before it changes."""
-        assert self.unmoved is not None  # noqa: S101
-        for index, other, first, second in ((self.spo, self.unmoved.spo, s, p), (self.pos, self.unmoved.pos, p, o)):
+        assert self.pending is not None  # noqa: S101
+        for index, other, first, second in ((self.spo, self.pending.spo, s, p), (self.pos, self.pending.pos, p, o)):
             branch = other.get(first)
             leaf = None if branch is None else branch.pop(second, None)
             if leaf is not None:
@@ -364,10 +364,10 @@ class TripleIndex:
         return [branch for index in self._by_predicate() if (branch := index.get(p)) is not None]
 
     def _by_subject(self) -> Sequence[Index]:
-        return (self.spo,) if (unmoved := self.unmoved) is None else (self.spo, unmoved.spo)
+        return (self.spo,) if (pending := self.pending) is None else (self.spo, pending.spo)
 
     def _by_predicate(self) -> Sequence[Index]:
-        return (self.pos,) if (unmoved := self.unmoved) is None else (self.pos, unmoved.pos)
+        return (self.pos,) if (pending := self.pending) is None else (self.pos, pending.pos)
 
     def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
         """Yield the triples that match; None matches anything. The graph must not change during the iteration."""
@@ -407,10 +407,10 @@ class TripleIndex:
 
     def all_subjects(self) -> list[int]:
         """Return all subjects."""
-        return _firsts(self.spo, () if self.unmoved is None else self.unmoved.spo)
+        return _firsts(self.spo, () if self.pending is None else self.pending.spo)
 
     def _all_predicates(self) -> list[int]:
-        return _firsts(self.pos, () if self.unmoved is None else self.unmoved.pos)
+        return _firsts(self.pos, () if self.pending is None else self.pending.pos)
 
     def predicates_of(self, s: int) -> list[int]:
         """Return the predicates of a subject."""
@@ -454,8 +454,8 @@ class TripleIndex:
         return _length(self.subjects(p, o))
 
 
-def _firsts(index: Index, unmoved: Collection[int]) -> list[int]:
-    return [*index, *(each for each in unmoved if each not in index)]
+def _firsts(index: Index, pending: Collection[int]) -> list[int]:
+    return [*index, *(each for each in pending if each not in index)]
 
 
 def _length(leaf: Leaf | None) -> int:

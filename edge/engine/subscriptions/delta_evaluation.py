@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edge.engine.operators.compiler import Reach, Trigger
+from edge.engine.operators.compiler import OptionalRightSide, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
@@ -345,7 +345,7 @@ class _Job:
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
     """Triggers that quads matched, their bindings, and whether the quads were added."""
-    quads: list[tuple[Trigger, Reach, Quad, bool]] = field(default_factory=list)
+    quads: list[tuple[Trigger, OptionalRightSide, Quad, bool]] = field(default_factory=list)
     """Triggers with their `reach`, the quads that they matched, and whether the quads were added."""
     reached: dict[Restriction, None] = field(default_factory=dict)
     """The restrictions to which the quads lead; the empty one if these are too many."""

@@ -3,8 +3,8 @@
 The writer gives a first result `FIRST_STEPS` steps. A longer one waits here. A fair queue with a budget of evaluation
 time for each client decides the order, and each client has at most one process at a time. The writer forks between two
 commits, so a child sees a committed state. A thread of a small pool waits for each child. Then the writer merges the
-child's result (`DeferredFirstResult`), piece by piece. Each step on the writer is a task of the subscribing client: it takes
-turns with the requests of others and is charged to its client.
+child's result (`DeferredFirstResult`), piece by piece. Each step on the writer is a task of the subscribing client: it
+takes turns with the requests of others and is charged to its client.
 """
 
 from __future__ import annotations

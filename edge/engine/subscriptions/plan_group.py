@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Generic, Protocol, TypeVar
 
-from edge.engine.operators.compiler import Plan, Reach, Trigger
+from edge.engine.operators.compiler import OptionalRightSide, Plan, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import same_term
 from edge.engine.operators.stages import Row, Weights, release, retain, row_bytes
@@ -182,7 +182,9 @@ class GroupTrigger(Generic[M]):
         return tuple(sorted(fixed.items()))
 
 
-def reached(trigger: Trigger, reach: Reach, frame: Frame, quad: Quad, rules: QueryRules) -> set[Restriction]:
+def reached(
+    trigger: Trigger, reach: OptionalRightSide, frame: Frame, quad: Quad, rules: QueryRules
+) -> set[Restriction]:
     """Return the restrictions to the solutions that a quad affects, in the state that has the quad.
 
     `reach` is that of the trigger. The restrictions may include solutions that do not change, because the left side and

@@ -34,7 +34,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class UnknownDowntime:
     """A time off whose length is not known yet."""
 
     before: Anchor
@@ -44,7 +44,7 @@ class Unsettled:
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class DowntimeCredit:
     """Time that the machine was off, credited to the delays scheduled before the engine time `before`. Microseconds."""
 
     before: int
@@ -56,8 +56,8 @@ class Anchors:
     """State that must survive a restart for engine time to continue."""
 
     last: Anchor
-    unsettled: Unsettled | None = None
-    credits: tuple[Credit, ...] = ()
+    unsettled: UnknownDowntime | None = None
+    credits: tuple[DowntimeCredit, ...] = ()
 
     def to_json(self) -> str:
         """Return the anchors as JSON."""
@@ -71,8 +71,8 @@ class Anchors:
             unsettled = found["unsettled"]
             return cls(
                 Anchor(**found["last"]),
-                None if unsettled is None else Unsettled(Anchor(**unsettled["before"]), unsettled["since"]),
-                tuple(Credit(**credit) for credit in found["credits"]),
+                None if unsettled is None else UnknownDowntime(Anchor(**unsettled["before"]), unsettled["since"]),
+                tuple(DowntimeCredit(**credit) for credit in found["credits"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"the anchors of engine time are invalid: {error}") from error
@@ -91,8 +91,8 @@ class EngineTime:
         """`known`: an engine time that has passed. `last_update`: returns the wall clock time of the last update."""
         self._clock = clock
         self._last_update = last_update
-        self._unsettled: Unsettled | None = None
-        self._credits: tuple[Credit, ...] = () if stored is None else stored.credits
+        self._unsettled: UnknownDowntime | None = None
+        self._credits: tuple[DowntimeCredit, ...] = () if stored is None else stored.credits
         engine = clock.wall() if stored is None else self._resumed(stored, known)
         self._anchor = self._anchored(engine)
         self.changed = True
@@ -105,11 +105,11 @@ class EngineTime:
         return Anchors(self._anchor, self._unsettled, self._credits)
 
     @property
-    def credits(self) -> tuple[Credit, ...]:
+    def credits(self) -> tuple[DowntimeCredit, ...]:
         """All credits. `look` may add some."""
         return self._credits
 
-    def owed(self, since: int) -> int:
+    def downtime_credit(self, since: int) -> int:
         """Return the credit of a delay that was scheduled at this engine time."""
         return sum(credit.time for credit in self._credits if since < credit.before)
 
@@ -144,10 +144,10 @@ class EngineTime:
         ran = max(0, shown - last.wall) if shown != last.shown else 0
         engine = max(known, last.engine + ran) + 1
         if self._unsettled is None and last.trusted:
-            self._unsettled = Unsettled(last, engine)
+            self._unsettled = UnknownDowntime(last, engine)
         return engine
 
-    def _settle(self, unsettled: Unsettled) -> None:
+    def _settle(self, unsettled: UnknownDowntime) -> None:
         """Credit the time that the machine was off, if it is known now."""
         before, wall = unsettled.before, self._clock.wall()
         # A wall clock before the last right time is wrong, whatever it says about itself.
@@ -158,7 +158,7 @@ class EngineTime:
         # Engine time that should have passed, minus the engine time that has passed.
         off = before.engine + wall - before.wall - self.now()
         if off > 0:
-            self._credits = (*self._credits, Credit(unsettled.since, off))
+            self._credits = (*self._credits, DowntimeCredit(unsettled.since, off))
 
     def _anchored(self, engine: int) -> Anchor:
         clock = self._clock

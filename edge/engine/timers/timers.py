@@ -91,8 +91,8 @@ class Timers:
         oldest = self._scale.now()
         for waiting, since in self._table.waiting():
             oldest = min(oldest, since)
-            owed = self._scale.owed(since) if waiting.relative else 0
-            known = waiting._replace(due=waiting.due - owed) if owed else waiting
+            downtime_credit = self._scale.downtime_credit(since) if waiting.relative else 0
+            known = waiting._replace(due=waiting.due - downtime_credit) if downtime_credit else waiting
             self._enter(known)
             self._heaps[known.relative].append(known)
             self._number = max(self._number, known.number)

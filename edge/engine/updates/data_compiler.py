@@ -100,11 +100,11 @@ _LEADING: Final = re.compile(
 """An operation on a whole graph in the usual spelling."""
 
 
-class _Unsure(Exception):
+class _NotPlainData(Exception):
     """The text is not only data, or it is illegal, or it has an unusual spelling."""
 
 
-class _Unclear(Exception):
+class _UnusualLabel(Exception):
     """A blank node label has an unusual spelling."""
 
 
@@ -123,7 +123,7 @@ def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
     try:
         leading, start = _leading(text)
         data = [_data(*kind, run, rules) for kind, run in _runs(text, start)]
-    except (_Unsure, SyntaxError, ValueError):
+    except (_NotPlainData, SyntaxError, ValueError):
         return None
     # DELETE DATA allows no blank nodes, and two operations must not share one (SPARQL 1.1 Query, 19.8, notes). Parsing
     # in parts does not check either rule.
@@ -150,10 +150,10 @@ def _runs(text: str, start: int) -> list[tuple[tuple[bool, str], list[_Operation
     runs: list[tuple[tuple[bool, str], list[_Operation]]] = []
     for kind, run in groupby(_operations(text, start), itemgetter(0, 1)):
         if len(runs) == _MOST_RUNS:
-            raise _Unsure
+            raise _NotPlainData
         runs.append((kind, list(run)))
     if not runs:
-        raise _Unsure
+        raise _NotPlainData
     return runs
 
 
@@ -162,7 +162,7 @@ def _operations(text: str, position: int = 0) -> Iterator[_Operation]:
     while position < len(text):
         start = _START.match(text, position)
         if start is None:
-            raise _Unsure
+            raise _NotPlainData
         declared += start[1]
         cuts = [(start.end(), ""), *_cuts(text, start.end())]
         pieces = [graph + text[begin:end] + ("}" if cut else "") for (begin, graph), (end, cut) in pairwise(cuts)]
@@ -172,7 +172,7 @@ def _operations(text: str, position: int = 0) -> Iterator[_Operation]:
         assert separator is not None  # noqa: S101  it may be empty
         position = separator.end()
         if not separator[1] and position < len(text):
-            raise _Unsure
+            raise _NotPlainData
 
 
 def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
@@ -189,11 +189,11 @@ def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
     while depth:
         stretch = _STRETCH.match(text, position)
         if stretch is None or stretch.end() == position:
-            raise _Unsure
+            raise _NotPlainData
         before.append(position)
         position = stretch.end()
         if stretch[1] == "}" and depth > 1 and opened == "{" and _EMPTY.fullmatch(text, start, stretch.start(1)):
-            raise _Unsure  # the store cannot represent a GRAPH clause without triples
+            raise _NotPlainData  # the store cannot represent a GRAPH clause without triples
         if stretch[1]:
             if depth == 1 and stretch[1] == "{":
                 graph = before[0], position
@@ -202,7 +202,7 @@ def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
             if depth == 1:
                 graph = ""
         if depth > MAX_DEPTH:
-            raise _Unsure
+            raise _NotPlainData
         if depth <= 2 and position - begin >= _PIECE:
             if not isinstance(graph, str):
                 graph = _graph(text, *graph)
@@ -222,11 +222,11 @@ def _graph(text: str, begin: int, end: int) -> str:
 
 
 def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
-    """Combine operations of one kind. Raises `_Unsure`, and Oxigraph's errors."""
+    """Combine operations of one kind. Raises `_NotPlainData`, and Oxigraph's errors."""
     labels = any("_:" in piece for operation in operations for piece in operation.pieces)
     size = sum(len(piece) for operation in operations for piece in operation.pieces)
     if labels and size > _PIECE:
-        with suppress(_Unclear):
+        with suppress(_UnusualLabel):
             return _labelled(inserts, declared, operations, rules)
     if labels:
         return _parsed(inserts, [_whole(declared, operations)], rules)
@@ -234,7 +234,7 @@ def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules:
 
 
 def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
-    """Combine operations of one kind, with an IRI in place of each label. Raises `_Unclear`, too."""
+    """Combine operations of one kind, with an IRI in place of each label. Raises `_UnusualLabel`, too."""
     start = f"urn:{secrets.token_hex(8)}:"
     """Prefix of these IRIs. It is random, so no other IRI starts with it."""
     owners: dict[str, int] = {}
@@ -245,10 +245,10 @@ def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], ru
             label = match["label"]
             if label is None:
                 if match.lastgroup is not None:
-                    raise _Unclear
+                    raise _UnusualLabel
                 return match[0]
             if owners.setdefault(label, number) != number:
-                raise _Unsure
+                raise _NotPlainData
             return f"<{start}{label}>"
 
         return _LABEL.sub(replaced, piece)
@@ -262,7 +262,7 @@ def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], ru
         number for number, term in enumerate(data.terms) if type(term) is ox.NamedNode and term.value.startswith(start)
     }
     if not own.isdisjoint(data.places[1::4]) or not own.isdisjoint(data.places[3::4]):
-        raise _Unsure  # predicates and graphs cannot be blank nodes
+        raise _NotPlainData  # predicates and graphs cannot be blank nodes
     terms = [ox.BlankNode() if number in own else term for number, term in enumerate(data.terms)]
     return Data(inserts, tuple(terms), data.places)
 

@@ -10,7 +10,7 @@ from edge.engine.queries.cost_estimate import is_small, outline
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import WHOLE_LIMIT, evaluate
 from edge.engine.queries.result_table import LimitedBuffer, ResultTable, decoded, written
-from edge.engine.updates.attempt import LongUpdate, Mode
+from edge.engine.updates.update_attempt import LongUpdate, Mode
 from edge.engine.updates.update_plan import OxigraphWhere
 from edge.protocol.bag import Bag
 from edge.protocol.errors import ParsingFailed, UpdateFailed

@@ -128,7 +128,7 @@ class _Code:
         read = dict.fromkeys(step.graph for group in self._lookups for step in group.steps)
         for place in changed | read:
             yield f"index{place} = graphs.get({_at(place)})"
-            yield f"if index{place} is None or index{place}.unmoved is not None:"
+            yield f"if index{place} is None or index{place}.pending is not None:"
             yield "    return None"
         for place in read:
             yield f"spo{place}, pos{place} = index{place}.spo, index{place}.pos"

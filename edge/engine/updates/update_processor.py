@@ -26,7 +26,11 @@ from edge.engine.store.graph import DEFAULT_GRAPH, Quad
 from edge.engine.store.terms import POSITIONS, describe_problem
 from edge.engine.store.transaction import Deposit, Transaction
 from edge.engine.updates import forced_bindings
-from edge.engine.updates.attempt import (
+from edge.engine.updates.loaded_documents import Loader, fetch
+from edge.engine.updates.modify_compiler import Given
+from edge.engine.updates.oxigraph_where import oxigraph_rows
+from edge.engine.updates.staged_change import Operation, StagedChange
+from edge.engine.updates.update_attempt import (
     FIRST_QUADS,
     Documents,
     LargeUpdate,
@@ -34,10 +38,6 @@ from edge.engine.updates.attempt import (
     Mode,
     Recorded,
 )
-from edge.engine.updates.loaded_documents import Loader, fetch
-from edge.engine.updates.modify_compiler import Given
-from edge.engine.updates.oxigraph_where import oxigraph_rows
-from edge.engine.updates.staged_change import Operation, StagedChange
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.engine.updates.update_plan import (
     Data,

@@ -105,7 +105,7 @@ class Recorded:
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
+class UpdateAttempt:
     """State of an update, or a group of them, that is evaluated outside of the writer thread."""
 
     steps: int = 0
