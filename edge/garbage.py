@@ -34,7 +34,7 @@ _LOOK: Final = 1.0
 """Seconds between two decisions."""
 
 
-class Cycles:
+class CycleCollection:
     """Decides when to run a full collection. Used on the event loop."""
 
     def __init__(
@@ -94,5 +94,5 @@ class Cycles:
         self._next = self._clock() + _INTERVAL
 
 
-cycles: Final = Cycles()
+cycle_collection: Final = CycleCollection()
 """Instance of this process: there is one garbage collector."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from edge.garbage import cycles
+from edge.garbage import cycle_collection
 
 AT_ONCE: Final = 8
 """Connections accepted in a row (`backlog` of asyncio's `create_server`).
@@ -172,7 +172,7 @@ class Listener(socket.socket):
         if descriptor is None:
             self._turn_away(host)
             return None
-        cycles.connected()
+        cycle_collection.connected()
         connection = _Connection(self.family, self.type, self.proto, descriptor)
         connection.peer = address
         connection.unauthenticated = not local

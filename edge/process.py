@@ -16,7 +16,7 @@ from typing import IO, Final, NoReturn
 
 from edge import allocator
 from edge.config import Settings
-from edge.garbage import cycles
+from edge.garbage import cycle_collection
 from edge.gateway import Gateway, Launch, StopError
 from edge.listener import ignore_disconnects, use_all_descriptors
 from edge.supervisor import Supervisor
@@ -56,7 +56,7 @@ def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) ->
     `ready` is called when the gateway is ready. Raises `StartError`, or `StopError` if waiting work was not done or a
     failure cannot be repaired. If the stop exceeds `shutdown.timeout`, or the event loop makes no progress for
     `watchdog.end_after`, the process ends with exit code 1. The timeout of the stop stays in force after this function:
-    the caller must exit, with `leave`.
+    the caller must exit, with `exit_now`.
     """
     possible, wanted = use_all_descriptors(), _connections(settings)
     if wanted > possible:
@@ -64,7 +64,7 @@ def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) ->
         _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
     sys.setswitchinterval(_SWITCH_INTERVAL)
     allocator.configure()
-    cycles.hold()
+    cycle_collection.hold()
     supervisor = Supervisor()
     try:
         return asyncio.run(_run(settings, launch, ready, supervisor))
@@ -72,7 +72,7 @@ def run(settings: Settings, launch: Launch, ready: Callable[[Gateway], None]) ->
         supervisor.close()
 
 
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Exit now, without waiting for threads.
 
     The interpreter would wait without a limit for each thread that still parses or evaluates. After the stop no client
@@ -122,8 +122,8 @@ async def _run(settings: Settings, launch: Launch, ready: Callable[[Gateway], No
             asked.cancel()
             _end_after(settings.shutdown.timeout, gateway.last_words)
             raise
-        cycles.begin()
-        watching = [asyncio.create_task(cycles.watch()), asyncio.create_task(allocator.Trimming().watch())]
+        cycle_collection.begin()
+        watching = [asyncio.create_task(cycle_collection.watch()), asyncio.create_task(allocator.Trimming().watch())]
         ready(gateway)
         supervisor.ready(_ALL_MOVES)
         lost = asyncio.create_task(gateway.lost())

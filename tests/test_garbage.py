@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.garbage import Cycles
+from edge.garbage import CycleCollection
 
 START = 1_000_000
 """Blocks of memory in use at the start."""
@@ -15,8 +15,8 @@ class Machine:
         self.blocks = START
         self.now = 0.0
         self.collected = 0
-        self.cycles = Cycles(self._collect, lambda: self.blocks, lambda: self.now)
-        self.cycles._note()
+        self.cycle_collection = CycleCollection(self._collect, lambda: self.blocks, lambda: self.now)
+        self.cycle_collection._note()
 
     def _collect(self) -> None:
         self.collected += 1
@@ -26,30 +26,30 @@ def test_growth_without_connections_is_not_searched() -> None:
     machine = Machine()
     for _ in range(100):
         machine.blocks += START
-        machine.cycles.connected()
-        assert not machine.cycles.look()
+        machine.cycle_collection.connected()
+        assert not machine.cycle_collection.look()
 
 
 def test_growth_that_connections_explain_is_searched() -> None:
     machine = Machine()
     for _ in range(2_000):
-        machine.cycles.connected()
+        machine.cycle_collection.connected()
         machine.blocks += 150
-    assert machine.cycles.look()
-    assert not machine.cycles.look(), "nothing has grown since"
+    assert machine.cycle_collection.look()
+    assert not machine.cycle_collection.look(), "nothing has grown since"
 
 
 def test_connections_without_garbage_start_no_search() -> None:
     machine = Machine()
     for _ in range(100_000):
-        machine.cycles.connected()
-    assert not machine.cycles.look()
+        machine.cycle_collection.connected()
+    assert not machine.cycle_collection.look()
 
 
 def test_all_objects_are_searched_once_an_hour() -> None:
     machine = Machine()
     machine.now = 3599.0
-    assert not machine.cycles.look()
+    assert not machine.cycle_collection.look()
     machine.now = 3601.0
-    assert machine.cycles.look()
-    assert not machine.cycles.look()
+    assert machine.cycle_collection.look()
+    assert not machine.cycle_collection.look()

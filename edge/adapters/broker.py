@@ -226,7 +226,7 @@ class EmbeddedBroker:
         finally:
             self._clients.discard(client)
             bounded_reader.end()
-            bounded.client.leave()
+            bounded.client.disconnected()
             writer.close()
             unlink()
 

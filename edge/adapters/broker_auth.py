@@ -29,10 +29,10 @@ class ConnectedClient(Protocol):
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether it may subscribe to a topic filter."""
 
-    def may_leave(self, topic: str) -> bool:
+    def may_publish_will(self, topic: str) -> bool:
         """Whether its will may be published to a topic."""
 
-    def leave(self) -> None:
+    def disconnected(self) -> None:
         """Notify that the client has disconnected."""
 
 
@@ -51,9 +51,9 @@ class _Anybody:
     def _yes(self, topic: str) -> bool:
         return True
 
-    may_publish = may_receive = may_subscribe = may_leave = _yes
+    may_publish = may_receive = may_subscribe = may_publish_will = _yes
 
-    def leave(self) -> None:
+    def disconnected(self) -> None:
         pass
 
 

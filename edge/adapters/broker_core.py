@@ -129,7 +129,7 @@ class GuardedBroker(HookedBroker):
 
     def permits_will(self, session: Session) -> bool:
         """Return whether the will of a client may still be published."""
-        return _client(session).may_leave(session.will_topic)
+        return _client(session).may_publish_will(session.will_topic)
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
         """Add a subscription. Returns the code for SUBACK."""

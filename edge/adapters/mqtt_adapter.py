@@ -181,7 +181,7 @@ class MqttAdapter:
         """Submit what has arrived. Returns the seconds until the next call is necessary."""
         pause = self._turn()
         if self._held:
-            self._take_held()
+            self._queue_held()
             pause = self._turn()
         if self._inbox.closed and self._writer.idle:
             self._drained.set()
@@ -245,9 +245,9 @@ class MqttAdapter:
 
     def _on_publishes(self, packets: list[Packet]) -> None:
         self._held += packets
-        self._take_held()
+        self._queue_held()
 
-    def _take_held(self) -> None:
+    def _queue_held(self) -> None:
         """Put packets into the queue, as far as it has room."""
         now = datetime.now(UTC)
         taken = 0
@@ -271,7 +271,7 @@ class MqttAdapter:
 
         `confirmed` receives identifier and QoS of a message to be acknowledged at once.
         """
-        if self._set_aside and message.topic.startswith(self._set_aside) and self._takes_aside(message):
+        if self._set_aside and message.topic.startswith(self._set_aside) and self._take_uncommitted(message):
             if message.qos:
                 confirmed.append((message.mid, message.qos))
             return True
@@ -299,7 +299,7 @@ class MqttAdapter:
             self._pending[receipt] = message
             return True
 
-    def _takes_aside(self, message: MqttMessage) -> bool:
+    def _take_uncommitted(self, message: MqttMessage) -> bool:
         """Take a message that needs no commit: one of the gateway itself, or an announcement."""
         if self._own_topics and message.topic.startswith(self._own_topics):
             self._own(message.topic)

@@ -28,24 +28,26 @@ _TIOCGICOUNT: Final = 0x545D
 _OVERRUN, _BUFFER_OVERRUN = 7, 10
 
 
-class Away(Exception):
+class DeviceUnavailable(Exception):
     """The device is missing or cannot be used; the text gives the reason."""
 
 
 def find(device: str | UsbDevice) -> str:
-    """Return the path of a device. Raises `Away`, also if several devices match."""
+    """Return the path of a device. Raises `DeviceUnavailable`, also if several devices match."""
     if isinstance(device, str):
         return device
     found = [each for each in list_ports.comports() if _is(each, device)]
     if len(found) == 1:
         return str(found[0].device)
     if found:
-        raise Away(f"several devices are like that: {_described(found)}; tell them apart by their serial number")
-    raise Away("no such USB device is there")
+        raise DeviceUnavailable(
+            f"several devices are like that: {_described(found)}; tell them apart by their serial number"
+        )
+    raise DeviceUnavailable("no such USB device is there")
 
 
 def open_device(port: SerialPort) -> serial.Serial:
-    """Open the device for non-blocking input and output. Raises `Away`."""
+    """Open the device for non-blocking input and output. Raises `DeviceUnavailable`."""
     spec, path = port.spec, find(port.device)
     device = serial.Serial(
         None,
@@ -69,7 +71,7 @@ def open_device(port: SerialPort) -> serial.Serial:
         _keep_lines(device.fileno())
     except (OSError, ValueError, termios.error) as error:
         device.close()
-        raise Away(_why(path, error)) from None
+        raise DeviceUnavailable(_why(path, error)) from None
     return device
 
 

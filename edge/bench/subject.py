@@ -22,7 +22,7 @@ from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.engine.store.changes import ChangeSet
-from edge.garbage import cycles
+from edge.garbage import cycle_collection
 from edge.gates.outgoing import to_text
 
 _CLOCK = SystemClock()
@@ -77,7 +77,7 @@ class Subject:
         self.journal = Journal.open(directory, durability="commit")
         self.received = Received()
         self._scheduler: Scheduler | None = None
-        cycles.begin()
+        cycle_collection.begin()
 
     def subscribe(self, texts: Iterable[str]) -> list[str]:
         """Subscribe to each text. Returns the identifiers of the subscriptions."""

@@ -72,10 +72,10 @@ def run(port: int | None, broker: str | None, file: Path | None, data_dir: Path 
         failure.show()
         if isinstance(error, StartError) and _undo_restore(settings.data_dir, error.description):
             process.start_again()
-        process.leave(failure.exit_code)
+        process.exit_now(failure.exit_code)
     if again:
         process.start_again()
-    process.leave(0)
+    process.exit_now(0)
 
 
 def _complete_restore(data_dir: Path) -> None:

@@ -27,7 +27,7 @@ _RESTART: Final = "restart"
 """Value of the gate label for subscriptions that were served before the last restart."""
 
 
-class Holder(Protocol):
+class ConnectedSubscription(Protocol):
     """A resumable subscription with a connection."""
 
     @property
@@ -73,7 +73,7 @@ class ResumeRegistry:
         self._seconds = seconds
         self._limit = limit
         self._closed = False
-        self._connected: dict[str, Holder] = {}
+        self._connected: dict[str, ConnectedSubscription] = {}
         self._slots: dict[str, _Slot] = {}
         """Suspended subscriptions, the oldest first."""
 
@@ -103,7 +103,7 @@ class ResumeRegistry:
         for item in early:
             feeds[item.spuid].take(item)
 
-    def connected(self, spuid: str, holder: Holder) -> None:
+    def connected(self, spuid: str, holder: ConnectedSubscription) -> None:
         """Register a resumable subscription with a connection."""
         self._connected[spuid] = holder
 

@@ -256,7 +256,7 @@ class Subscribe:
         self._answer()
 
     def state(self) -> SuspendedSubscription | None:
-        """See `Holder`."""
+        """See `ConnectedSubscription`."""
         if self.ending:
             return None
         unread = self._responses.outgoing.unread().get(self.spuid, [])
@@ -267,7 +267,7 @@ class Subscribe:
         return SuspendedSubscription(self.feed, self.query, self.spuid, self.variables, self.sequence, unread)
 
     def hand_over(self, state: SuspendedSubscription, *, elsewhere: bool) -> None:
-        """See `Holder`."""
+        """See `ConnectedSubscription`."""
         # `state` contains the waiting notifications already; sending them as well would repeat them.
         self._responses.outgoing.withdraw(self.spuid)
         self._subscriptions.forget(self.spuid)

@@ -12,7 +12,7 @@ from edge.engine.clock import SystemClock
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.recent import Recent
 from edge.gateway.rule_documents import RuleDocuments
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError
 
@@ -40,11 +40,11 @@ class RunningRules:
         )
         metrics.watch("rule_faults", "Rules that cannot be used.", lambda: len(automation.faults()))
 
-    def start(self, stack: AsyncExitStack) -> Part:
+    def start(self, stack: AsyncExitStack) -> Component:
         """Apply the rules; `stack` stops them."""
         self._automation.start()
         stack.push_async_callback(asyncio.to_thread, self._automation.stop, self._timeout)
-        return Part("automation", self._prove, ends=True)
+        return Component("automation", self._prove, ends=True)
 
     def settle(self) -> None:
         """Wait until the rules are being subscribed."""
@@ -57,4 +57,4 @@ class RunningRules:
 
     async def _prove(self) -> None:
         if not self._automation.alive:
-            raise StandsStill("its thread has ended")
+            raise Stalled("its thread has ended")

@@ -21,7 +21,7 @@ from edge.gates.ws import WsGate
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
 from edge.gateway.probes import coap_answers, http_answers
-from edge.gateway.watchdog import Part
+from edge.gateway.watchdog import Component
 from edge.metrics import Metrics
 from edge.protocol.addresses import is_loopback
 
@@ -74,7 +74,7 @@ class Gates:
         self._contexts = contexts
         self.endpoints: dict[str, str] = {}
         """Service to URL of the open gates."""
-        self.parts: list[Part] = []
+        self.parts: list[Component] = []
         """Components for the watchdog."""
 
     async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
@@ -178,7 +178,7 @@ class Gates:
         server = _RestartableServer(make, port, self._settings.shutdown.timeout)
         found = await listening(server.open, _KEYS[service], host, port)
         stack.push_async_callback(server.close)
-        self.parts.append(Part(service, lambda: answers(host, found), server.reopen))
+        self.parts.append(Component(service, lambda: answers(host, found), server.reopen))
         return found
 
 

@@ -37,7 +37,7 @@ from edge.gateway.outbox import Shipping
 from edge.gateway.query_documents import QueryDocuments
 from edge.gateway.session_engine import StreamingEngine, StreamsInUse
 from edge.gateway.system_updates import SystemUpdates
-from edge.gateway.watchdog import Part, StandsStill, Watchdog
+from edge.gateway.watchdog import Component, Stalled, Watchdog
 from edge.host_state import clock_synchronized, disk_space
 from edge.last_run import LastRun
 from edge.load_documents import load_document
@@ -225,7 +225,7 @@ class Gateway:
         await gates.start(self._stack, tls)
         self.endpoints.update(gates.endpoints)
         watchdog.watch(
-            Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
+            Component("engine", self._prove_engine, ends=True), Component("journal", self._prove_journal), *gates.parts
         )
         if not engine.read_only:  # In rescue mode nothing is acknowledged, so the data stays with its sender.
             await self._start_inputs(engine, sessions, watchdog, guard, rate_limit, resume_registry, tls)
@@ -305,7 +305,7 @@ class Gateway:
             await self._serial.start(self._stack)
             watchdog.watch(self._serial.part)
         mappings.start(self._stack)
-        watchdog.watch(Part("mappings", mappings.prove, ends=True))
+        watchdog.watch(Component("mappings", mappings.prove, ends=True))
         if settings.mqtt.enabled:
             from edge.gateway.mqtt import Mqtt
 
@@ -471,11 +471,11 @@ class Gateway:
 
     async def _prove_engine(self) -> None:
         if fault := self._engine_fault():
-            raise StandsStill(fault)
+            raise Stalled(fault)
 
     async def _prove_journal(self) -> None:
         if fault := self._journal_fault():
-            raise StandsStill(fault)
+            raise Stalled(fault)
 
     async def _take_reading(self, topic: str, payload: bytes) -> int:
         if self._engine is not None and self._engine.read_only:

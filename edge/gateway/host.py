@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from edge.adapters.host import HostAdapter
 from edge.adapters.observations import Observations
 from edge.config import Settings
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 
 
@@ -20,7 +20,7 @@ class Host:
         self._patience = settings.shutdown.timeout * 0.2
         self._observations = observations
         self._adapter = self._new()
-        self.part = Part("host", self._prove, self._restart)
+        self.part = Component("host", self._prove, self._restart)
         """Component for the watchdog."""
         metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: self._adapter.readings)
 
@@ -42,4 +42,4 @@ class Host:
 
     async def _prove(self) -> None:
         if not self._adapter.alive:
-            raise StandsStill("its thread has ended")
+            raise Stalled("its thread has ended")

@@ -19,7 +19,7 @@ from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.errors import StartError
 from edge.gateway.mapping_documents import MappingDocuments
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.watchdog import Component, Stalled
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
@@ -90,7 +90,7 @@ class Mappings:
 
     def start_actuation(
         self, stack: AsyncExitStack, connection: MqttSettings | None, metrics: Metrics, timeout: float
-    ) -> Part:
+    ) -> Component:
         """Start to send commands, also to the broker of `connection`; `stack` stops it within `timeout` seconds."""
         actuation, watch = self.actuation, metrics.watch
         watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
@@ -100,11 +100,11 @@ class Mappings:
         watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
         actuation.start(connection)
         stack.push_async_callback(asyncio.to_thread, actuation.stop, timeout)
-        return Part("actuation", self._prove_actuation, ends=True)
+        return Component("actuation", self._prove_actuation, ends=True)
 
     async def _prove_actuation(self) -> None:
         if not self.actuation.alive:
-            raise StandsStill("a thread of it has ended")
+            raise Stalled("a thread of it has ended")
 
     def start(self, stack: AsyncExitStack) -> None:
         """Follow changes of the files; `stack` stops it."""
@@ -115,11 +115,11 @@ class Mappings:
             stack.push_async_callback(asyncio.to_thread, self.discovery.stop)
 
     async def prove(self) -> None:
-        """Raises `StandsStill` if changes of the files are no longer detected."""
+        """Raises `Stalled` if changes of the files are no longer detected."""
         if self.files.watches and not self.files.alive:
-            raise StandsStill("its thread has ended")
+            raise Stalled("its thread has ended")
         if self.discovery is not None and not self.discovery.alive:
-            raise StandsStill("the thread of announcements has ended")
+            raise Stalled("the thread of announcements has ended")
 
     async def take(self, topic: str, payload: bytes) -> int:
         """Process a message that did not arrive over MQTT. Returns the number of its readings."""

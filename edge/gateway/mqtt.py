@@ -29,7 +29,7 @@ from edge.gateway.errors import StartError
 from edge.gateway.mappings import Mappings
 from edge.gateway.probes import connects
 from edge.gateway.progress import Progress
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Mqtt:
         self._progress = Progress(engine, "messages")
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
-        self.parts: list[Part] = []
+        self.parts: list[Component] = []
         """Components for the watchdog."""
         self.adapter: MqttAdapter | None = None
         self.broker: EmbeddedBroker | None = None
@@ -123,7 +123,7 @@ class Mqtt:
         self.broker = broker = EmbeddedBroker(settings.mqtt, auth)
         await broker.start()
         stack.push_async_callback(broker.stop)
-        self.parts.append(Part("mqtt_broker", self._prove_broker, broker.restart))
+        self.parts.append(Component("mqtt_broker", self._prove_broker, broker.restart))
         self._metrics.watch(
             "mqtt_refused", "Messages and subscriptions of clients that may not have them.", lambda: broker.refused
         )
@@ -144,7 +144,7 @@ class Mqtt:
         adapter = self.adapter
         # The thread of the adapter retries by itself, so a lasting disconnection is the broker's fault.
         if adapter is not None and adapter.alive and not adapter.connected:
-            raise StandsStill("it does not serve the gateway's own connection")
+            raise Stalled("it does not serve the gateway's own connection")
         if self.broker is not None and "mqtt" in self.endpoints:
             settings, broker = self._settings, self.broker
             await connects(settings.mqtt.host, broker.port, tls=False)
@@ -160,7 +160,7 @@ class Mqtt:
         except OSError as error:
             raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
         stack.push_async_callback(self._stop_adapter)
-        self.parts.append(Part("mqtt", self._prove_adapter, self._restart_adapter))
+        self.parts.append(Component("mqtt", self._prove_adapter, self._restart_adapter))
         self._watch_adapter()
         return adapter
 
@@ -209,7 +209,7 @@ class Mqtt:
     async def _start_gate(self, stack: AsyncExitStack) -> None:
         await self._new_gate()
         stack.push_async_callback(self._stop_gate)
-        self.parts.append(Part("mqtt_gate", self._prove_gate, self._restart_gate))
+        self.parts.append(Component("mqtt_gate", self._prove_gate, self._restart_gate))
         self._metrics.watch(
             "mqtt_gate_connected",
             "Whether clients are served over MQTT.",
@@ -273,9 +273,9 @@ class Mqtt:
 
     async def _prove_gate(self) -> None:
         if self.gate is not None and not self.gate.alive:
-            raise StandsStill("the thread of its connection has ended")
+            raise Stalled("the thread of its connection has ended")
         if self.connected and self.gate is not None and not self.gate.connected:
-            raise StandsStill("it is not connected to the broker, and readings are")
+            raise Stalled("it is not connected to the broker, and readings are")
 
     def _watch_adapter(self) -> None:
         ingest, watch = self._mappings.ingest, self._metrics.watch

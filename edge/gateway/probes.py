@@ -8,7 +8,7 @@ import ssl
 from functools import cache
 from typing import Final
 
-from edge.gateway.watchdog import StandsStill
+from edge.gateway.watchdog import Stalled
 
 _REQUEST: Final = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _PING: Final = b"\x40\x00\x00\x00"
@@ -17,12 +17,12 @@ _RESET: Final = 0x70
 
 
 async def http_answers(host: str, port: int, tls: bool) -> None:
-    """Check that a server at the port answers HTTP; any status will do. Raises `StandsStill`, `OSError`."""
+    """Check that a server at the port answers HTTP; any status will do. Raises `Stalled`, `OSError`."""
     reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_unverified_context() if tls else None)
     try:
         writer.write(_REQUEST)
         if not await reader.read(1):
-            raise StandsStill("connections are closed without an answer")
+            raise Stalled("connections are closed without an answer")
     finally:
         writer.transport.abort()
 
@@ -40,14 +40,14 @@ async def connects(host: str, port: int, tls: bool) -> None:
 
 
 async def coap_answers(host: str, port: int) -> None:
-    """Check that a server at the port answers CoAP. Raises `StandsStill`, `OSError`."""
+    """Check that a server at the port answers CoAP. Raises `Stalled`, `OSError`."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
     transport, _ = await loop.create_datagram_endpoint(lambda: _Once(answer), remote_addr=(_reachable(host), port))
     try:
         transport.sendto(_PING)
         if (await answer)[:1] != bytes([_RESET]):
-            raise StandsStill("the answer is not CoAP")
+            raise Stalled("the answer is not CoAP")
     finally:
         transport.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from edge.engine.scheduling.scheduler import Scheduler
-from edge.gateway.watchdog import StandsStill
+from edge.gateway.watchdog import Stalled
 
 
 class Writing(Protocol):
@@ -34,11 +34,11 @@ class Progress:
         self._written = -1
 
     def prove(self, adapter: Writing | None) -> None:
-        """Check for progress since the last call. Raises `StandsStill`. None: the adapter is not created yet."""
+        """Check for progress since the last call. Raises `Stalled`. None: the adapter is not created yet."""
         if adapter is None:
             return
         if not adapter.alive:
-            raise StandsStill("a thread of it has ended")
+            raise Stalled("a thread of it has ended")
         before, self._written = self._written, adapter.written
         if adapter.queued and before == adapter.written and not self._engine.storage_failing:
-            raise StandsStill(f"{adapter.queued} {self._things} wait and none is carried out")
+            raise Stalled(f"{adapter.queued} {self._things} wait and none is carried out")

@@ -13,7 +13,7 @@ from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gateway.mappings import Mappings
 from edge.gateway.progress import Progress
-from edge.gateway.watchdog import Part
+from edge.gateway.watchdog import Component
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort, port_of
 from edge.metrics import Metrics
@@ -36,7 +36,7 @@ class Serial:
         self._adapter: SerialAdapter | None = None
         self._ended = False
         self._progress = Progress(engine, "frames")
-        self.part = Part("serial", self._prove, self._restart)
+        self.part = Component("serial", self._prove, self._restart)
         """Component for the watchdog."""
         self._watch(metrics)
 

@@ -20,7 +20,7 @@ from edge.engine.admission.byte_quota import Charge
 from edge.engine.clock import SystemClock
 from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
 from edge.engine.scheduling.scheduler import Scheduler
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, NotFound
@@ -77,7 +77,7 @@ class RunningStreams:
             None if recent is None else partial(_past, recent, settings.engine.query_timeout),
         )
         self._callbacks = Callbacks(self._service, self._hosts, ended=self._gone)
-        self.part = Part("streams", self._prove)
+        self.part = Component("streams", self._prove)
         self._restoring: asyncio.Task[None] | None = None
         service = self._service
         metrics.watch("streams_up", "Whether reports of streams can be stored: 1 or 0.", lambda: not service.fault())
@@ -268,7 +268,7 @@ class RunningStreams:
 
     async def _prove(self) -> None:
         if fault := self._service.fault():
-            raise StandsStill(fault)
+            raise Stalled(fault)
 
     async def _call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> T:
         await asyncio.to_thread(self._service.start)  # the first one creates a file

@@ -25,12 +25,12 @@ _MAX_PAUSE: Final = 600.0
 """Upper bound of the pause between two restarts of the same component, in seconds."""
 
 
-class StandsStill(Exception):
+class Stalled(Exception):
     """A component makes no progress; the text gives the reason."""
 
 
 @dataclass(slots=True)
-class Part:
+class Component:
     """A component that can stop independently of the others."""
 
     name: str
@@ -74,12 +74,12 @@ class Watchdog:
         self._end_after = end_after
         self._restarts = metrics.part_restarts
         self._on_progress = on_progress
-        self._parts: list[Part] = []
+        self._parts: list[Component] = []
         self._restarting: set[asyncio.Task[None]] = set()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when only a restart of the process can help."""
 
-    def watch(self, *parts: Part) -> None:
+    def watch(self, *parts: Component) -> None:
         """Add components to watch."""
         self._parts += parts
 
@@ -117,7 +117,7 @@ class Watchdog:
         if not self.lost.done():
             self._on_progress("; ".join(f"{part.name}: {part.reason}" for part in self._parts if part.reason))
 
-    async def _look_at(self, part: Part, now: float) -> None:
+    async def _look_at(self, part: Component, now: float) -> None:
         reason = await self._proof(part)
         # Without a free descriptor a probe cannot connect. That proves nothing about the component.
         if reason is None:
@@ -138,7 +138,7 @@ class Watchdog:
         elif still >= self._stall_after and now >= part.again:
             await self._restart(part, part.restart, now)
 
-    async def _proof(self, part: Part) -> str | None:
+    async def _proof(self, part: Component) -> str | None:
         """Return the reason of a failed probe; empty: it succeeded; None: the result is not known."""
         try:
             async with asyncio.timeout(self._interval):
@@ -151,7 +151,7 @@ class Watchdog:
             return str(error) or type(error).__name__
         return ""
 
-    async def _restart(self, part: Part, restart: Callable[[], Awaitable[None]], now: float) -> None:
+    async def _restart(self, part: Component, restart: Callable[[], Awaitable[None]], now: float) -> None:
         _log.warning("part.stands_still", extra={"part": part.name, "reason": part.reason})
         # Set before the restart, so that a restart that fails or hangs backs off, too.
         part.again = now + self._backoff.longest(part.restarts)

@@ -331,10 +331,10 @@ class Names:
     """Authentication that accepts every client. The password is the name, and every client has all permissions."""
 
     def admit(self, password, over):
-        return SimpleNamespace(name=password, **dict.fromkeys(RIGHTS, lambda topic: True), leave=lambda: None)
+        return SimpleNamespace(name=password, **dict.fromkeys(RIGHTS, lambda topic: True), disconnected=lambda: None)
 
 
-RIGHTS = ("may_publish", "may_receive", "may_subscribe", "may_leave")
+RIGHTS = ("may_publish", "may_receive", "may_subscribe", "may_publish_will")
 
 
 async def test_names_and_identifiers_that_make_the_same_together_are_not_the_same():

@@ -10,7 +10,7 @@ from serial.tools.list_ports_common import ListPortInfo
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.serial import SerialAdapter
-from edge.adapters.serial_device import Away, find, open_device
+from edge.adapters.serial_device import DeviceUnavailable, find, open_device
 from edge.adapters.serial_frames import encoded
 from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.mapping.actuators import Command
@@ -139,7 +139,7 @@ def test_a_missing_device_is_waited_for(engine, observations, tmp_path):
 
 
 def test_a_port_is_opened_exclusively(engine, observations, wire):
-    with serving(observations, wire) as serial, pytest.raises(Away, match="in use by another program"):
+    with serving(observations, wire) as serial, pytest.raises(DeviceUnavailable, match="in use by another program"):
         open_device(serial.pack.ports[0])
 
 
@@ -239,7 +239,9 @@ def test_usb_identities(monkeypatch):
     monkeypatch.setattr(list_ports, "comports", lambda: there)
     assert find(UsbDevice(0x10C4, 0xEA60, "B")) == "/dev/ttyUSB1"
     assert find(UsbDevice(0x2341, None, None)) == "/dev/ttyACM0"
-    with pytest.raises(Away, match=re.escape("/dev/ttyUSB0 (usb:10c4:ea60:A), /dev/ttyUSB1 (usb:10c4:ea60:B); tell")):
+    with pytest.raises(
+        DeviceUnavailable, match=re.escape("/dev/ttyUSB0 (usb:10c4:ea60:A), /dev/ttyUSB1 (usb:10c4:ea60:B); tell")
+    ):
         find(UsbDevice(0x10C4, 0xEA60, None))
-    with pytest.raises(Away, match="no such USB device"):
+    with pytest.raises(DeviceUnavailable, match="no such USB device"):
         find(UsbDevice(0x10C4, 0xEA60, "C"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.gateway.watchdog import Part, StandsStill, Watchdog
+from edge.gateway.watchdog import Component, Stalled, Watchdog
 from edge.metrics import Metrics
 
 
@@ -21,11 +21,11 @@ class Fake:
         self.mended = mended
         self.restarts: list[float] = []
         self.now = 0.0
-        self.part = Part(name, self.prove, self.restart if alone else None, ends=not alone)
+        self.part = Component(name, self.prove, self.restart if alone else None, ends=not alone)
 
     async def prove(self) -> None:
         if not self.moves:
-            raise StandsStill("it was stopped")
+            raise Stalled("it was stopped")
 
     async def restart(self) -> None:
         self.restarts.append(self.now)
@@ -125,7 +125,7 @@ async def test_a_check_that_never_ends_counts_as_failed():
         await asyncio.Event().wait()
 
     made = watchdog(interval=0.01)
-    made.watch(Part("stuck", forever))
+    made.watch(Component("stuck", forever))
     await made.look(0)
     assert made.states() == {"stuck": "no answer within 0.01 s"}
 

@@ -61,9 +61,9 @@ class ClientAcl:
 
     def may_publish(self, topic: str) -> bool:
         """Whether it may publish to this topic."""
-        return not self._ended and self.may_leave(topic)
+        return not self._ended and self.may_publish_will(topic)
 
-    def may_leave(self, topic: str) -> bool:
+    def may_publish_will(self, topic: str) -> bool:
         """Whether its will may be published, even after its token has expired."""
         return self._cached(self._publish_cache, self._publish, topic)
 
@@ -75,7 +75,7 @@ class ClientAcl:
         """Whether it may subscribe to this filter. It still receives only permitted topics."""
         return not self._ended and self._within(self._receive, topic_filter)
 
-    def leave(self) -> None:
+    def disconnected(self) -> None:
         """Stop watching the permissions: the connection is closed."""
         self._watch.end()
 
