@@ -16,8 +16,8 @@ from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
+from edge.mapping.unused_keys import idle_conversions
 from edge.mapping.values import BadValueError, Converter, literal, shown
-from edge.mapping.without_effect import idle_conversions
 
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Final
 from edge.mapping.errors import BadKeyError, under
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import MappingSpec
-from edge.mapping.places import NAME
+from edge.mapping.payload_position import NAME
 
 TOPIC: Final = "topic"
 """Built-in capture: the whole topic."""

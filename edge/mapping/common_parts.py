@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from edge.mapping.jsonpath import JsonPath
 from edge.mapping.rules import Condition, TimeRule
-from edge.mapping.without_effect import Reasons
+from edge.mapping.unused_keys import Reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,17 @@ from edge.mapping.decode import Decoder, decoder
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, under
 from edge.mapping.file_units import FileUnits
 from edge.mapping.inherited_keys import InheritedKeys
+from edge.mapping.item_selection import Pick, pick
 from edge.mapping.jsonpath import JsonPath, parse_path
 from edge.mapping.model import MappingSpec, ReadingKeys
-from edge.mapping.pick import Pick, pick
-from edge.mapping.places import DOCUMENTS
+from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.reading_compiler import ReadingCompiler, first_key, is_own
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rule_warnings import shared_observation
 from edge.mapping.rules import CompiledMapping, Condition, Rule
 from edge.mapping.settings import MappingLimits
 from edge.mapping.topics import TopicPattern, parse_topic
-from edge.mapping.without_effect import idle_conditions, idle_in_all
+from edge.mapping.unused_keys import idle_conditions, idle_in_all
 
 _FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
 

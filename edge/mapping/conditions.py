@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edge.mapping.errors import BadKeyError, under
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import ConditionSpec, ReadingSpec
-from edge.mapping.places import DOCUMENTS
+from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import Condition
 from edge.mapping.settings import MappingLimits

@@ -10,7 +10,7 @@ from edge.mapping.errors import BadKeyError, nearest, under
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
-from edge.mapping.places import DOCUMENTS, PayloadPlace
+from edge.mapping.payload_position import DOCUMENTS, PayloadPosition
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import constant
@@ -71,7 +71,7 @@ def factors(keys: InheritedKeys, payload: str) -> tuple[tuple[JsonPath, bool], .
     return tuple(found)
 
 
-def default_value(reading: ReadingSpec, place: PayloadPlace | None) -> object:
+def default_value(reading: ReadingSpec, place: PayloadPosition | None) -> object:
     """Return the raw value for payloads that lack it; None without one. `place`: None if it has faults.
 
     Raises `BadKeyError`.

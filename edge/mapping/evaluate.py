@@ -13,7 +13,7 @@ from edge.mapping.captures import TOPIC
 from edge.mapping.jsonpath import MEMBER, JsonPath, Place
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import PayloadError, PayloadMessage
-from edge.mapping.places import DOCUMENTS, NAME
+from edge.mapping.payload_position import DOCUMENTS, NAME
 from edge.mapping.reading import Event, Reading
 from edge.mapping.regexes import group_value, named_groups
 from edge.mapping.rules import CompiledMapping, EventRule, Rule, Terms, TimeRule

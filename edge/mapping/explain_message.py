@@ -15,7 +15,7 @@ from edge.mapping.jsonpath import Hit
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
-from edge.mapping.places import DOCUMENTS
+from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.reading import Reading
 from edge.mapping.rules import Rule
 from edge.mapping.suggestion import suggest

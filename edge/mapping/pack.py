@@ -22,13 +22,7 @@ from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
 from edge.mapping.file_units import FileUnits
 from edge.mapping.model import FileSpec, Listing17Entry
-from edge.mapping.rule_warnings import shared_observation
-from edge.mapping.rules import CompiledMapping
-from edge.mapping.serial_model import SerialSpec
-from edge.mapping.serial_ports import SerialPort, serial_port
-from edge.mapping.settings import MappingLimits
-from edge.mapping.terms import namespace_table
-from edge.mapping.usable_part import (
+from edge.mapping.partial_load import (
     LISTS,
     MOST_FAULTS,
     STAND_IN,
@@ -38,7 +32,13 @@ from edge.mapping.usable_part import (
     usable_part,
     with_lists,
 )
-from edge.mapping.without_effect import idle_defaults
+from edge.mapping.rule_warnings import shared_observation
+from edge.mapping.rules import CompiledMapping
+from edge.mapping.serial_model import SerialSpec
+from edge.mapping.serial_ports import SerialPort, serial_port
+from edge.mapping.settings import MappingLimits
+from edge.mapping.terms import namespace_table
+from edge.mapping.unused_keys import idle_defaults
 
 _log = logging.getLogger(__name__)
 

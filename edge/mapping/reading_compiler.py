@@ -14,15 +14,15 @@ from edge.mapping.file_units import FileUnits
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import ReadingSpec
-from edge.mapping.places import PayloadPlace, find_place
+from edge.mapping.payload_position import PayloadPosition, find_position
 from edge.mapping.rule_warnings import first_of_several, several_values
 from edge.mapping.rules import Rule, TermTemplates
 from edge.mapping.setter import Setter, compile_setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.time_store_event import event_rule, store_rules, time_rule
+from edge.mapping.unused_keys import idle_keys, used_defaults
 from edge.mapping.values import Converter
-from edge.mapping.without_effect import idle_keys, used_defaults
 
 _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
@@ -46,7 +46,7 @@ class ReadingCompiler:
         `only`: whether its mapping has no other; `complete`: whether all captures of the mapping are known.
         """
         reading, payload, attempt = keys.reading, common.payload, faults.attempt
-        place = attempt(lambda: find_place(reading, payload, common.names, common.many))
+        place = attempt(lambda: find_position(reading, payload, common.names, common.many))
         terms = self._terms_or_unit(keys, place if complete else None, faults)
         convert = attempt(lambda: converter(keys, self._namespaces, self._limits))
         unit_from = keys.get("unit_from")
@@ -91,7 +91,7 @@ class ReadingCompiler:
         return rule
 
     def _terms_or_unit(
-        self, keys: InheritedKeys, place: PayloadPlace | None, faults: FaultsOfTable
+        self, keys: InheritedKeys, place: PayloadPosition | None, faults: FaultsOfTable
     ) -> TermTemplates | None:
         """Compile the terms of a reading. `place`: None if captures are unknown; then only the unit is checked."""
         if keys.reading.ignore:
@@ -103,7 +103,7 @@ class ReadingCompiler:
             faults.attempt(lambda: under("unit", lambda text: self._units.iri(text, faults), str(unit)))
         return None
 
-    def _terms(self, keys: InheritedKeys, place: PayloadPlace, faults: FaultsOfTable) -> TermTemplates | None:
+    def _terms(self, keys: InheritedKeys, place: PayloadPosition, faults: FaultsOfTable) -> TermTemplates | None:
         templates: dict[str, Template | None] = {}
         for key in ("observation", *_IRI_KEYS, *_TEXT_KEYS):
             value = keys.get(key)
@@ -168,7 +168,7 @@ def first_key(error: BadKeyError) -> str:
     return re.split(r"[.\[]", error.fault.key or "", maxsplit=1)[0]
 
 
-def _is_required(reading: ReadingSpec, place: PayloadPlace, *, only: bool) -> bool:
+def _is_required(reading: ReadingSpec, place: PayloadPosition, *, only: bool) -> bool:
     """Return whether a message without the value does not match the mapping.
 
     A single reading is required by default: a message without it is probably of another kind. A mapping with several

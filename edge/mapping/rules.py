@@ -8,10 +8,10 @@ from decimal import Decimal, InvalidOperation
 
 from edge.mapping.binary import PayloadLayout
 from edge.mapping.decode import Decoder
+from edge.mapping.item_selection import Pick
 from edge.mapping.jsonpath import JsonPath
 from edge.mapping.member_paths import MemberPath, MemberPaths
 from edge.mapping.payload import PayloadError, PayloadMessage
-from edge.mapping.pick import Pick
 from edge.mapping.reading import Event
 from edge.mapping.setter import Setter
 from edge.mapping.store import StoreRules

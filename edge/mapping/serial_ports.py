@@ -9,7 +9,7 @@ from typing import Final, Literal
 from edge.mapping.checksums import ALGORITHMS, ALIASES, Checksum
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest
 from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
-from edge.mapping.without_effect import idle_port_keys
+from edge.mapping.unused_keys import idle_port_keys
 
 TOPIC: Final = "serial/"
 """Prefix of the topics of frames; the name of the port follows."""

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
+class ComparedReading(NamedTuple):
     """The parts of a reading that the selection compares."""
 
     value: str
@@ -29,23 +29,23 @@ class StoreRules:
     at_most_every: Decimal | None = None
     """Minimum seconds between two stored readings."""
 
-    def wants(self, said: Said, last: Said | None) -> bool:
+    def wants(self, reading: ComparedReading, last: ComparedReading | None) -> bool:
         """Whether to store a reading. `last`: the last stored one; None: it is not known."""
         if last is None:
             return True
         # The absolute difference: a device whose clock was set back must not suspend the storage.
-        if self.at_most_every is not None and abs(said.time - last.time) < self.at_most_every * 1_000_000:
+        if self.at_most_every is not None and abs(reading.time - last.time) < self.at_most_every * 1_000_000:
             return False
         if not self.change:
             return True
         # Values of different units cannot be compared.
-        if (said.datatype, said.unit) != (last.datatype, last.unit):
+        if (reading.datatype, reading.unit) != (last.datatype, last.unit):
             return True
         if self.dead_band is not None:
-            numbers = _number(said.value), _number(last.value)
+            numbers = _number(reading.value), _number(last.value)
             if numbers[0] is not None and numbers[1] is not None:
                 return abs(numbers[0] - numbers[1]) >= self.dead_band
-        return said.value != last.value
+        return reading.value != last.value
 
     def __str__(self) -> str:
         """Describe the rules in words."""

@@ -7,7 +7,7 @@ import re
 from edge.mapping.errors import BadKeyError, under
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import EventSpec, StoreSpec, TimeSpec
-from edge.mapping.places import DOCUMENTS
+from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.reading import Event
 from edge.mapping.rules import EventRule, TimeRule
 from edge.mapping.store import StoreRules

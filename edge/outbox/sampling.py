@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from edge.mapping.reading import Reading
-from edge.mapping.store import Said
+from edge.mapping.store import ComparedReading
 from edge.outbox.observation import Cells, ObservationContext
 
 _MOST: Final = 100_000
@@ -22,7 +22,7 @@ class Note(NamedTuple):
 
     context: ObservationContext
     cells: Cells
-    before: Said | None
+    before: ComparedReading | None
 
 
 class Sampler:
@@ -30,7 +30,7 @@ class Sampler:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        self._last: dict[str, Said] = {}
+        self._last: dict[str, ComparedReading] = {}
 
     def note(self, reading: Reading, time: datetime) -> Note | None:
         """Return the note to store for a reading of this time (aware); None: it is not stored.
@@ -41,7 +41,7 @@ class Sampler:
         if store is None:
             return None
         micros = (time - _BEGINNING) // _MICROSECOND
-        said = Said(reading.value, reading.datatype, reading.unit, micros)
+        said = ComparedReading(reading.value, reading.datatype, reading.unit, micros)
         before = self._last.get(reading.observation)
         if not store.wants(said, before):
             return None
@@ -66,7 +66,7 @@ class Sampler:
         if said is not None and note.before is not None and said.time == note.cells.time:
             self._last[series] = note.before
 
-    def _remember(self, observation: str, said: Said) -> None:
+    def _remember(self, observation: str, said: ComparedReading) -> None:
         self._last.pop(observation, None)
         if len(self._last) >= self._most:
             del self._last[next(iter(self._last))]  # the one that was stored the longest time ago

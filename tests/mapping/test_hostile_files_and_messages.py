@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.mapping import Mapper, MappingError, builtin_names, load_pack, pack, payload_leaves, suggest
-from edge.mapping.usable_part import MOST_FAULTS
+from edge.mapping.partial_load import MOST_FAULTS
 
 FOLDER = Path(pack.__file__).parents[1] / "device_mappings"
 PACKS = {name: (FOLDER / f"{name}.toml").read_text("utf-8") for name in builtin_names()}

@@ -25,7 +25,7 @@ _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadPlace:
+class PayloadPosition:
     """Position of a reading's value in the payload."""
 
     path: JsonPath | None = None
@@ -38,21 +38,21 @@ class PayloadPlace:
     """Those that may have several levels."""
 
 
-def find_place(reading: ReadingSpec, payload: str, names: Sequence[str], many: Collection[str]) -> PayloadPlace:
+def find_position(reading: ReadingSpec, payload: str, names: Sequence[str], many: Collection[str]) -> PayloadPosition:
     """Compile the position. `names`, `many`: captures of the mapping. Raises `BadKeyError`."""
     _check_kind(reading, payload)
-    place = PayloadPlace()
+    place = PayloadPosition()
     known, several = [*names], {*many}
     if payload in DOCUMENTS:
         path = under("path", parse_path, reading.path or "$")
         known += [*path.names, MEMBER] if path.has_member else path.names
-        place = PayloadPlace(path)
+        place = PayloadPosition(path)
     elif payload == "senml":
         record, found = _record("record", reading.record)
         record_unit, more = _record("record_unit", reading.record_unit)
         known += [*found, *more, NAME]
         several |= {*found, NAME}
-        place = PayloadPlace(None, record, record_unit)
+        place = PayloadPosition(None, record, record_unit)
     if reading.pattern is not None:
         regex = under("pattern", compile_regex, reading.pattern)
         groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
