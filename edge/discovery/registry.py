@@ -14,8 +14,8 @@ from typing import Final
 
 from edge import durable
 from edge.discovery.announcement import BadAnnouncement, clean, is_announcement, read_announcement
+from edge.discovery.announcement_store import Limits, StoredAnnouncement, StoredAnnouncements
 from edge.discovery.mappings import AnnouncementCompiler, Availability, Compiled
-from edge.discovery.stored import Limits, StoredAnnouncement, StoredAnnouncements
 from edge.mapping.pack import MappingPack
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.settings import MappingLimits

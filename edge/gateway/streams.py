@@ -33,7 +33,7 @@ from edge.streams.observations import PastValue
 from edge.streams.processor import NewElement, Processor
 from edge.streams.running_query import RunningQuery
 from edge.streams.service import StreamService
-from edge.streams.stored import StoredObserver
+from edge.streams.stored_rows import StoredObserver
 from edge.streams.stream import Stream
 from edge.streams.target_inbox import check_target
 

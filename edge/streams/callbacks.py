@@ -2,7 +2,7 @@
 
 "A RESTful Interface for RDF Stream Processors" (Balduini and Della Valle, 2013): whenever a query has new results, the
 processor POSTs them to each observer. `edge.streams.observer` decides what follows from an answer, and
-`edge.streams.callback_turns` which observer has its turn. An observer without a waiting report has neither a task nor a
+`edge.streams.callback_order` which observer has its turn. An observer without a waiting report has neither a task nor a
 timer.
 """
 
@@ -23,8 +23,8 @@ from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError
 from edge.protocol.trust import trusting
 from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, target_of
+from edge.streams.callback_order import PER_HOST, SLOTS, CallbackOrder
 from edge.streams.callback_request import CallbackClient, Deadlines, NoAnswer
-from edge.streams.callback_turns import PER_HOST, SLOTS, Turns
 from edge.streams.kept_notifications import KeptNotifications
 from edge.streams.observer import (
     BACKOFF,
@@ -145,7 +145,7 @@ class Callbacks:
         self._loop = asyncio.get_running_loop()
         self._resolver = ThreadPoolExecutor(limits.slots, thread_name_prefix="callback-names")
         self._client = CallbackClient(hosts, tls, self._resolver, limits.deadlines)
-        self._turns = Turns(limits.slots, limits.per_host)
+        self._order = CallbackOrder(limits.slots, limits.per_host)
         self._observers: dict[str, _Observer] = {}
         self._stopped = False
 
@@ -160,7 +160,7 @@ class Callbacks:
         state = ObserverState(Retry(self._limits.backoff), refusals=self._limits.refusals, lost=lost, last=last)
         self.remove(destination.observer_id)
         self._observers[destination.observer_id] = _Observer(destination, target, state, inbox)
-        self._turns.add(destination.observer_id, _host(target))
+        self._order.add(destination.observer_id, _host(target))
         self._notify(destination.observer_id)
 
     def remove(self, observer_id: str) -> None:
@@ -168,7 +168,7 @@ class Callbacks:
         observer = self._observers.pop(observer_id, None)
         if observer is None:
             return
-        self._turns.remove(observer_id)
+        self._order.remove(observer_id)
         self._kept.drop(observer_id)
         if observer.timer is not None:
             observer.timer.cancel()
@@ -194,7 +194,7 @@ class Callbacks:
     @property
     def sending(self) -> int:
         """Number of observers with a running request."""
-        return self._turns.active
+        return self._order.active
 
     async def stop(self) -> None:
         """Abort all requests. Reports that were not acknowledged stay in the store."""
@@ -221,15 +221,15 @@ class Callbacks:
         if observer.state.due > self._loop.time():
             observer.timer = self._loop.call_at(observer.state.due, self._due, observer)
         else:
-            self._turns.ready(observer.destination.observer_id)
+            self._order.ready(observer.destination.observer_id)
 
     def _due(self, observer: _Observer) -> None:
         observer.timer = None
-        self._turns.ready(observer.destination.observer_id)
+        self._order.ready(observer.destination.observer_id)
         self._begin_turns()
 
     def _begin_turns(self) -> None:
-        while not self._stopped and (observer_id := self._turns.take()) is not None:
+        while not self._stopped and (observer_id := self._order.take()) is not None:
             observer = self._observers[observer_id]
             observer.task = self._loop.create_task(self._turn(observer), name=f"callback-{observer_id}")
             observer.task.add_done_callback(functools.partial(self._end_turn, observer))
@@ -262,9 +262,9 @@ class Callbacks:
             now = self._loop.time()
             following = Next.RETRY if answer is None else state.answered(report, answer, now, time.time())
         if discovers and answered:
-            self._turns.found(destination.observer_id)
+            self._order.found(destination.observer_id)
         else:
-            self._turns.answered(destination.observer_id, answered)
+            self._order.answered(destination.observer_id, answered)
         _log_change(observer, before, lost)
         return following
 
@@ -295,9 +295,9 @@ class Callbacks:
         observer_id = observer.destination.observer_id
         if self._observers.get(observer_id) is not observer:
             return  # it was removed, which ended its turn
-        self._turns.finished(observer_id)
+        self._order.finished(observer_id)
         if observer.inbox is not None:
-            self._turns.move(observer_id, _host(observer.inbox.destination), is_first=not observer.inbox.url)
+            self._order.move(observer_id, _host(observer.inbox.destination), is_first=not observer.inbox.url)
         if failure is not None:
             # The report is sent again, because it was not acknowledged.
             self._failed(observer, failure)

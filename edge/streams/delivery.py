@@ -16,10 +16,10 @@ from edge.protocol.errors import EdgeError, NotFound, StorageFailed, TooManyRequ
 from edge.streams.encoding import parsed
 from edge.streams.names import stream_iri
 from edge.streams.processor import NewElement, Processor
+from edge.streams.quota import check_quota
 from edge.streams.report import TRIPLES, Report
 from edge.streams.running_query import RunningQuery
-from edge.streams.shares import check_share
-from edge.streams.stored import StoredObserver
+from edge.streams.stored_rows import StoredObserver
 from edge.streams.waiting import WaitingReports
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Delivery:
         shares = FairShare(self._most)
         for observer in self._waiting.observers:
             shares.add(observer.owner, 1)
-        check_share(shares, access.client, "observers", "streams.max_observers")
+        check_quota(shares, access.client, "observers", "streams.max_observers")
         stream = self._own_stream(url)
         if stream is not None:
             self._processor.check_feed(found, stream, found.access, self._feeds())

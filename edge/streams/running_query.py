@@ -23,7 +23,7 @@ from edge.streams.live_data import Pattern, is_limited, reads_live_default
 from edge.streams.model import ContinuousQuery, Kind, QueryForm, StreamOperator
 from edge.streams.names import stream_iri
 from edge.streams.report import Report
-from edge.streams.stored import StoredQuery
+from edge.streams.stored_rows import StoredQuery
 from edge.streams.window_engine import WindowEngine
 from edge.streams.window_graph import WindowGraph
 from edge.streams.window_names import with_graphs

@@ -38,7 +38,7 @@ from edge.streams.report import Report
 from edge.streams.running_query import Follower
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredObserver
+from edge.streams.stored_rows import StoredObserver
 from edge.streams.waiting import WaitingReports
 
 T = TypeVar("T")
@@ -338,7 +338,7 @@ class StreamService:
 
     def _advance(self, now: int) -> None:
         # While the disk fails, reports wait in memory: windows stand still before they fill it.
-        if self._broken is None and self._processor.unstored < _MOST_UNSTORED:
+        if self._broken is None and self._processor.pending_changes < _MOST_UNSTORED:
             self._guarded("streams.failed", lambda: self._processor.advance(now))
 
     def _store_reports(self, retry: Retry) -> None:

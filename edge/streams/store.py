@@ -17,7 +17,7 @@ from edge.protocol.results import Row
 from edge.streams.encoding import decode_access, decode_row, encode_access, encode_row, parsed
 from edge.streams.model import Element
 from edge.streams.settings import FILE_NAME
-from edge.streams.stored import ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
+from edge.streams.stored_rows import ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
 
 _APPLICATION_ID: Final = 0x45445354
 """SQLite's application_id of this file: "EDST"."""

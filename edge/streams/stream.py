@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from edge.streams.model import Element
 from edge.streams.observations import OBSERVATIONS
-from edge.streams.stored import TO_CORRECT, StoredElement, StoredStream
+from edge.streams.stored_rows import TO_CORRECT, StoredElement, StoredStream
 from edge.streams.window_graph import WindowGraph
 
 

@@ -9,7 +9,7 @@ from edge.streams.observer import StoredReport
 from edge.streams.report import Report, content_type, is_correction
 from edge.streams.report_merge import OVERHEAD, bounded
 from edge.streams.store import StreamStore
-from edge.streams.stored import ReportRow, StoredObserver
+from edge.streams.stored_rows import ReportRow, StoredObserver
 
 
 class WaitingReports:
@@ -25,7 +25,7 @@ class WaitingReports:
         for observer in self._observers.values():
             self._of.setdefault(observer.query, set()).add(observer.id)
         self._sizes: dict[str, int] = {}
-        self._unstored: set[str] = set()
+        self._pending_changes: set[str] = set()
         """Observers whose last acknowledgement is not stored."""
 
     @property
@@ -58,7 +58,7 @@ class WaitingReports:
             self._store.drop_observer(observer)
             self._drop(found.query, [each.acknowledged for each in self.of(found.query) if each.id != observer])
         del self._observers[observer]
-        self._unstored.discard(observer)
+        self._pending_changes.discard(observer)
         self._of[found.query].discard(observer)
         if not self._of[found.query]:
             del self._of[found.query]
@@ -68,7 +68,7 @@ class WaitingReports:
         ended = [observer.id for observer in self.of(query)]
         for observer in ended:
             del self._observers[observer]
-        self._unstored.difference_update(ended)
+        self._pending_changes.difference_update(ended)
         self._of.pop(query, None)
         self._sizes.pop(query, None)
         return ended
@@ -90,19 +90,19 @@ class WaitingReports:
         if found is None or number <= found.acknowledged:
             return
         self._observers[observer] = found._replace(acknowledged=number)
-        self._unstored.add(observer)
+        self._pending_changes.add(observer)
 
     def flush(self) -> None:
         """Store what observers have acknowledged, in one transaction."""
-        if not self._unstored:
+        if not self._pending_changes:
             return
-        observers = [self._observers[observer] for observer in self._unstored]
+        observers = [self._observers[observer] for observer in self._pending_changes]
         with self._store.transaction():
             for observer in observers:
                 self._store.acknowledge(observer.id, observer.acknowledged)
             for query in {observer.query for observer in observers}:
                 self._drop(query, [each.acknowledged for each in self.of(query)])
-        self._unstored.clear()
+        self._pending_changes.clear()
 
     def body(self, report: Report) -> bytes | None:
         """Return the content of a new report if an observer waits for it, so that it has to be stored."""

@@ -22,7 +22,7 @@ from edge.streams.observations import OBSERVATIONS
 from edge.streams.processor import NewElement, Processor
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredObserver
+from edge.streams.stored_rows import StoredObserver
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND

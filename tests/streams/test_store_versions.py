@@ -13,7 +13,7 @@ from edge.protocol.errors import StorageFailed
 from edge.streams.encoding import encode_access
 from edge.streams.settings import FILE_NAME
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredQuery
+from edge.streams.stored_rows import StoredQuery
 
 VERSION_1 = """
 CREATE TABLE queries (

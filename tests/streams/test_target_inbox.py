@@ -20,7 +20,7 @@ from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.callback_request import LONGEST_DOCUMENT, Deadlines
 from edge.streams.callbacks import CallbackLimits, Callbacks, Destination
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredObserver
+from edge.streams.stored_rows import StoredObserver
 from edge.streams.target_inbox import NoInbox, check_target
 from tests.support.waiting import eventually
 

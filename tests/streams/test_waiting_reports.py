@@ -11,7 +11,7 @@ import pytest
 from edge.protocol.errors import StorageFailed
 from edge.streams.model import StreamOperator
 from edge.streams.store import StreamStore
-from edge.streams.stored import ReportRow, StoredObserver
+from edge.streams.stored_rows import ReportRow, StoredObserver
 from edge.streams.waiting import WaitingReports
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from edge.streams.processor.cleaning import NOTHING, cleaning
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.report import Report
@@ -28,14 +28,14 @@ class Committer:
         streams: RegisteredStreams,
         queries: RegisteredQueries,
         users: WindowUsers,
-        unstored: Unstored,
+        pending_changes: PendingChanges,
         clock: WindowClock,
     ) -> None:
         self._store = store
         self._streams = streams
         self._queries = queries
         self._users = users
-        self._unstored = unstored
+        self._pending_changes = pending_changes
         self._clock = clock
         self._cleaned = clock.time
         self.durable: list[Report] = []
@@ -43,7 +43,7 @@ class Committer:
 
     def take_reports(self) -> list[Report]:
         """Make the reports durable, and return them. After `StorageFailed` a later call returns them."""
-        if self._unstored.number or self._is_cleaning:
+        if self._pending_changes.number or self._is_cleaning:
             self.commit()
         reports, self.durable = self.durable, []
         return reports
@@ -57,17 +57,17 @@ class Committer:
         time, is_cleaning = self._clock.time, self._is_cleaning
         unneeded = cleaning(self._streams, self._queries, self._users, time) if is_cleaning else NOTHING
         with self._store.transaction():
-            self._unstored.store(self._store)
+            self._pending_changes.store(self._store)
             self._store.set_time(time)
             unneeded.store(self._store)
             change()
-        self.durable += self._unstored.reports
-        self._unstored.clear()
+        self.durable += self._pending_changes.reports
+        self._pending_changes.clear()
         unneeded.finish()
         if is_cleaning:
             self._cleaned = time
 
     def forget_query(self, query: RunningQuery) -> None:
         """Forget the reports of a query that has ended."""
-        self._unstored.forget_query(query)
+        self._pending_changes.forget_query(query)
         self.durable = [report for report in self.durable if report.query != query.name]

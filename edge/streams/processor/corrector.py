@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from edge.protocol.errors import EdgeError
 from edge.streams.corrections import Late, corrections
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.stream import Stream
@@ -25,23 +25,23 @@ class Corrector:
         engine: WindowEngine,
         streams: RegisteredStreams,
         users: WindowUsers,
-        unstored: Unstored,
+        pending_changes: PendingChanges,
         clock: WindowClock,
     ) -> None:
         self._engine = engine
         self._streams = streams
         self._users = users
-        self._unstored = unstored
+        self._pending_changes = pending_changes
         self._clock = clock
 
     def restore(self) -> None:
         """Make the corrections that an earlier process has not stored."""
         for stream in self._streams.by_iri.values():
             if stream.taken < stream.number:
-                self._unstored.note_elements(stream)
+                self._pending_changes.note_elements(stream)
             if stream.uncorrected:
                 self.correct(stream, stream.uncorrected)
-                self._unstored.note_change(stream)
+                self._pending_changes.note_change(stream)
             self._enter_late(stream)
 
     def correct(self, stream: Stream, numbers: Collection[int]) -> None:
@@ -52,10 +52,10 @@ class Corrector:
                 continue
             try:
                 for time, change in corrections(query, self._engine, self._streams.by_iri, late, self._clock.time):
-                    self._unstored.add_report(query, query.correction(time, change))
+                    self._pending_changes.add_report(query, query.correction(time, change))
             except EdgeError as error:
                 _log.warning("streams.not_corrected", extra={"query": query.name, "reason": error.description})
-            self._unstored.note_result(query)
+            self._pending_changes.note_result(query)
         self._enter_late(stream)
 
     def _enter_late(self, stream: Stream) -> None:

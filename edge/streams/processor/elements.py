@@ -16,14 +16,14 @@ from edge.streams.processor.committer import Committer
 from edge.streams.processor.corrector import Corrector
 from edge.streams.processor.element_limits import NewElement, check_size, read_element
 from edge.streams.processor.lateness import missing
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes
-from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.report import Report
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
-from edge.streams.stored import TO_CORRECT, StoredElement
+from edge.streams.stored_rows import TO_CORRECT, StoredElement
 from edge.streams.stream import Stream
 from edge.streams.window_engine import WindowEngine
 
@@ -49,7 +49,7 @@ class Elements:
         store: StreamStore,
         engine: WindowEngine,
         streams: RegisteredStreams,
-        unstored: Unstored,
+        pending_changes: PendingChanges,
         committer: Committer,
         corrector: Corrector,
         clock: WindowClock,
@@ -58,7 +58,7 @@ class Elements:
         self._store = store
         self._engine = engine
         self._streams = streams
-        self._unstored = unstored
+        self._pending_changes = pending_changes
         self._committer = committer
         self._corrector = corrector
         self._clock = clock
@@ -116,7 +116,7 @@ class Elements:
         stream.number += 1
         element = StoredElement(Element(report.time, stream.number, triples), graph)
         if is_needed:
-            self._unstored.add_derived(stream, element)
+            self._pending_changes.add_derived(stream, element)
             self._keep(stream, [element])
 
     def _keep(self, stream: Stream, elements: Iterable[StoredElement]) -> None:
@@ -127,4 +127,4 @@ class Elements:
             stream.take((stored.element,))
         for window in stream.windows:
             self._engine.schedule(window)
-        self._unstored.note_elements(stream)
+        self._pending_changes.note_elements(stream)

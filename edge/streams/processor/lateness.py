@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge.streams.model import Element, Kind, Report
-from edge.streams.stored import TO_CORRECT
+from edge.streams.stored_rows import TO_CORRECT
 from edge.streams.stream import Stream
 from edge.streams.window_graph import WindowGraph
 from edge.streams.windows import affected

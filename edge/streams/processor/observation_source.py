@@ -12,12 +12,12 @@ from edge.streams.observations import Elements as NewObservations
 from edge.streams.observations import Observations
 from edge.streams.processor.element_limits import NewElement
 from edge.streams.processor.elements import Elements
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.sliding import Sliding
-from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredElement
+from edge.streams.stored_rows import StoredElement
 from edge.streams.stream import Stream
 from edge.streams.window_graph import distance, is_aligned, window_key
 
@@ -33,8 +33,8 @@ class ObservationSource:
         store: StreamStore,
         streams: RegisteredStreams,
         elements: Elements,
-        sliding: Sliding,
-        unstored: Unstored,
+        window_advance: WindowAdvance,
+        pending_changes: PendingChanges,
         clock: WindowClock,
     ) -> None:
         """`observations`: None: there are none."""
@@ -42,8 +42,8 @@ class ObservationSource:
         self._store = store
         self._streams = streams
         self._elements = elements
-        self._sliding = sliding
-        self._unstored = unstored
+        self._window_advance = window_advance
+        self._pending_changes = pending_changes
         self._clock = clock
         self._unfollow: Callable[[], None] | None = None
         self._number = 0
@@ -81,7 +81,7 @@ class ObservationSource:
         if not new or not stream.windows:
             return
         try:
-            self._sliding.settle()
+            self._window_advance.settle()
             self._elements.add(stream, new, self._clock.time)
         except EdgeError as error:
             _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
@@ -118,7 +118,7 @@ class ObservationSource:
         stream.number += len(elements)
         if all_taken:  # otherwise other windows have yet to take those before
             stream.taken = stream.number
-        self._unstored.note_change(stream)
+        self._pending_changes.note_change(stream)
         for element in elements:
             stream.keep(element)
 

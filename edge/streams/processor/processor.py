@@ -21,13 +21,13 @@ from edge.streams.processor.dependencies import Feeds, check_feed
 from edge.streams.processor.element_limits import NewElement
 from edge.streams.processor.elements import Accepted, Elements
 from edge.streams.processor.observation_source import ObservationSource
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.query_windows import QueryWindows
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.registration import Registration
 from edge.streams.processor.rights import check_writes
-from edge.streams.processor.sliding import Sliding
-from edge.streams.processor.unstored import Unstored
+from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.report import Report
@@ -61,21 +61,21 @@ class Processor:
         self._clock = clock = WindowClock(store.time)
         self._engine = windows = WindowEngine(engine)
         self._queries = queries = RegisteredQueries(settings.max_queries)
-        users, self._unstored = WindowUsers(), Unstored(waiting)
-        unstored = self._unstored
-        self._streams = streams = RegisteredStreams(settings, store, queries, users, unstored, clock)
-        self._committer = committer = Committer(store, streams, queries, users, unstored, clock)
-        self._corrector = Corrector(windows, streams, users, unstored, clock)
+        users, self._pending_changes = WindowUsers(), PendingChanges(waiting)
+        pending_changes = self._pending_changes
+        self._streams = streams = RegisteredStreams(settings, store, queries, users, pending_changes, clock)
+        self._committer = committer = Committer(store, streams, queries, users, pending_changes, clock)
+        self._corrector = Corrector(windows, streams, users, pending_changes, clock)
         self._elements = elements = Elements(
-            settings, store, windows, streams, unstored, committer, self._corrector, clock
+            settings, store, windows, streams, pending_changes, committer, self._corrector, clock
         )
-        self._sliding = Sliding(windows, streams, users, elements, unstored, clock)
-        source = ObservationSource(observations, store, streams, elements, self._sliding, unstored, clock)
+        self._window_advance = WindowAdvance(windows, streams, users, elements, pending_changes, clock)
+        source = ObservationSource(observations, store, streams, elements, self._window_advance, pending_changes, clock)
         live_data = LiveData(live, windows.change_for)
         self._running = running = QueryWindows(store, windows, live_data, streams, users, source, clock)
         self._continuation = Continuation(store, windows, queries, running, rights, settings.origin)
         self._registration = Registration(
-            settings, store, windows, queries, streams, users, running, committer, self._sliding, clock
+            settings, store, windows, queries, streams, users, running, committer, self._window_advance, clock
         )
 
     def restore(self, now: int) -> None:
@@ -108,16 +108,16 @@ class Processor:
 
     def due(self) -> int | None:
         """Return the time at which `advance` has something to do; None if nothing is due."""
-        return self._sliding.due()
+        return self._window_advance.due()
 
     def advance(self, now: int) -> bool:
-        """Let all windows slide up to and including `now`, and collect the reports. See `Sliding.advance`."""
-        return self._sliding.advance(now)
+        """Let all windows slide up to and including `now`, and collect the reports. See `WindowAdvance.advance`."""
+        return self._window_advance.advance(now)
 
     @property
-    def unstored(self) -> int:
+    def pending_changes(self) -> int:
         """Number of reports that are not durable."""
-        return self._unstored.number
+        return self._pending_changes.number
 
     def store_reports(self) -> list[Report]:
         """Make the reports durable, and return them. Raises `StorageFailed`; then a later call returns them."""
@@ -143,7 +143,7 @@ class Processor:
 
     def add(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
         """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
-        self._sliding.settle()
+        self._window_advance.settle()
         return self._elements.post(identifier, elements, access, now)
 
     # Queries

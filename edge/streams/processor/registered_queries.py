@@ -8,8 +8,8 @@ from edge.engine.admission.fair_share import FairShare
 from edge.protocol.access import Access
 from edge.protocol.errors import NotFound
 from edge.streams.processor.rights import check_owns, sees
+from edge.streams.quota import check_quota
 from edge.streams.running_query import RunningQuery
-from edge.streams.shares import check_share
 from edge.streams.stream import Stream
 
 _NAMED: Final = 5
@@ -28,7 +28,7 @@ class RegisteredQueries:
 
     def check_room(self, client: str) -> None:
         """Raise `TooManyRequests` if a client may have no further query."""
-        check_share(self._shares, client, "queries", "streams.max_queries")
+        check_quota(self._shares, client, "queries", "streams.max_queries")
 
     def add(self, query: RunningQuery) -> None:
         """Add a query."""

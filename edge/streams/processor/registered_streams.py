@@ -11,14 +11,14 @@ from edge.protocol.errors import InvalidRequest, NotFound, TooManyRequests
 from edge.streams.model import WindowDefinition
 from edge.streams.names import stream_iri
 from edge.streams.observations import OBSERVATIONS
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.rights import check_owner, check_writes, may_write, reads
-from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
+from edge.streams.quota import check_quota
 from edge.streams.running_query import Mark, RunningQuery
 from edge.streams.settings import StreamSettings
-from edge.streams.shares import check_share
 from edge.streams.store import StreamStore
 from edge.streams.stream import Stream
 
@@ -34,14 +34,14 @@ class RegisteredStreams:
         store: StreamStore,
         queries: RegisteredQueries,
         users: WindowUsers,
-        unstored: Unstored,
+        pending_changes: PendingChanges,
         clock: WindowClock,
     ) -> None:
         self._settings = settings
         self._store = store
         self._queries = queries
         self._users = users
-        self._unstored = unstored
+        self._pending_changes = pending_changes
         self._clock = clock
         self._streams: dict[str, Stream] = {}
         self._shares = FairShare(settings.max_streams)
@@ -85,7 +85,7 @@ class RegisteredStreams:
         if not 0 <= wanted <= 86_400 * _SECOND:
             raise InvalidRequest("The lateness of a stream is at most a day (86400 seconds)")
         if stream is None:
-            check_share(self._shares, access.client, "streams", "streams.max_streams")
+            check_quota(self._shares, access.client, "streams", "streams.max_streams")
             self._add(iri, access.client, wanted)
             return True
         check_owner(stream.owner, access)
@@ -134,7 +134,7 @@ class RegisteredStreams:
         """Remove a stream that the store has not any more."""
         del self._streams[stream.iri]
         self._shares.add(stream.owner, -1)
-        self._unstored.forget_stream(stream)
+        self._pending_changes.forget_stream(stream)
 
     def get(self, identifier: str, access: Access) -> Stream:
         """Return a stream that the client may read. Raises `NotFound`, `InvalidRequest`."""

@@ -17,13 +17,13 @@ from edge.streams.processor.query_windows import QueryWindows
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
-from edge.streams.processor.sliding import Sliding
+from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.running_query import RunningQuery
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
-from edge.streams.stored import StoredQuery
+from edge.streams.stored_rows import StoredQuery
 from edge.streams.stream import Stream
 from edge.streams.window_engine import WindowEngine
 from edge.streams.window_graph import GRAPHS
@@ -42,7 +42,7 @@ class Registration:
         users: WindowUsers,
         windows: QueryWindows,
         committer: Committer,
-        sliding: Sliding,
+        window_advance: WindowAdvance,
         clock: WindowClock,
     ) -> None:
         self._settings = settings
@@ -53,7 +53,7 @@ class Registration:
         self._users = users
         self._windows = windows
         self._committer = committer
-        self._sliding = sliding
+        self._window_advance = window_advance
         self._clock = clock
 
     def register(self, name: str, text: str, access: Access, now: int) -> RunningQuery:
@@ -63,7 +63,7 @@ class Registration:
         `TooManyRequests`, `StorageFailed`, and errors of the subscription.
         """
         check_name(name)
-        self._sliding.advance(now)
+        self._window_advance.advance(now)
         # Its first reports come after this time, also if the process ends at once.
         self._committer.commit()
         now = self._clock.time
@@ -107,7 +107,7 @@ class Registration:
 
         Raises the errors of `register`.
         """
-        self._sliding.advance(now)
+        self._window_advance.advance(now)
         now = max(now, self._clock.time)
         parsed_query = self._read(text, now)
         self._check_windows(parsed_query, access)

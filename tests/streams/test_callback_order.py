@@ -7,10 +7,10 @@ from collections import Counter, deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.streams.callback_turns import Turns
+from edge.streams.callback_order import CallbackOrder
 
 
-def drain(turns: Turns) -> list[str]:
+def drain(turns: CallbackOrder) -> list[str]:
     """Take turns until no slot is free."""
     taken = []
     while (observer := turns.take()) is not None:
@@ -18,18 +18,18 @@ def drain(turns: Turns) -> list[str]:
     return taken
 
 
-def finish(turns: Turns, observer: str, *, answered: bool) -> None:
+def finish(turns: CallbackOrder, observer: str, *, answered: bool) -> None:
     turns.answered(observer, answered)
     turns.finished(observer)
 
 
-def add(turns: Turns, observer: str, host: str) -> None:
+def add(turns: CallbackOrder, observer: str, host: str) -> None:
     turns.add(observer, host)
     turns.ready(observer)
 
 
 def test_silent_hosts_leave_slots_for_the_others() -> None:
-    turns = Turns(slots=16)
+    turns = CallbackOrder(slots=16)
     add(turns, "good", "good")
     assert drain(turns) == ["good"]
     finish(turns, "good", answered=True)
@@ -41,7 +41,7 @@ def test_silent_hosts_leave_slots_for_the_others() -> None:
 
 
 def test_a_new_observer_goes_before_those_that_are_silent() -> None:
-    turns = Turns(slots=2)
+    turns = CallbackOrder(slots=2)
     waiting = deque(f"dead{number}" for number in range(1000))
     for observer in waiting:
         add(turns, observer, observer)
@@ -57,7 +57,7 @@ def test_a_new_observer_goes_before_those_that_are_silent() -> None:
 
 
 def test_one_host_has_few_requests_and_hosts_take_turns() -> None:
-    turns = Turns(slots=16, per_host=2)
+    turns = CallbackOrder(slots=16, per_host=2)
     for number in range(100):
         add(turns, f"a{number}", "a")
     add(turns, "b0", "b")
@@ -69,7 +69,7 @@ def test_one_host_has_few_requests_and_hosts_take_turns() -> None:
 
 
 def test_a_dead_host_is_found_out_by_a_few_of_its_observers() -> None:
-    turns = Turns(slots=16, per_host=2)
+    turns = CallbackOrder(slots=16, per_host=2)
     observers = [f"o{number}" for number in range(6)]
     for observer in observers:
         turns.add(observer, "host")
@@ -90,7 +90,7 @@ def test_a_dead_host_is_found_out_by_a_few_of_its_observers() -> None:
 
 
 def test_one_url_that_hangs_does_not_mark_its_host_as_dead() -> None:
-    turns = Turns(slots=4, per_host=2)
+    turns = CallbackOrder(slots=4, per_host=2)
     for observer in ("good", "bad"):
         add(turns, observer, "host")
     for observer in drain(turns):
@@ -107,7 +107,7 @@ def test_one_url_that_hangs_does_not_mark_its_host_as_dead() -> None:
 
 
 def test_silence_of_another_host_says_nothing_about_the_first_one() -> None:
-    turns = Turns(slots=16, per_host=2)
+    turns = CallbackOrder(slots=16, per_host=2)
     observers = ["good", *(f"o{number}" for number in range(4))]
     for observer in observers:
         add(turns, observer, "target")
@@ -126,7 +126,7 @@ def test_silence_of_another_host_says_nothing_about_the_first_one() -> None:
 
 
 def test_the_answer_of_a_target_does_not_make_an_observer_with_a_silent_inbox_a_new_one() -> None:
-    turns = Turns(slots=2)
+    turns = CallbackOrder(slots=2)
     for observer in ("silent", "new"):
         turns.add(observer, "inbox")
     turns.ready("silent")
@@ -144,7 +144,7 @@ def test_the_answer_of_a_target_does_not_make_an_observer_with_a_silent_inbox_a_
 
 
 def test_the_limit_of_a_host_applies_to_observers_that_were_moved_to_it() -> None:
-    turns = Turns(slots=16, per_host=2)
+    turns = CallbackOrder(slots=16, per_host=2)
     for number in range(4):
         turns.add(f"o{number}", f"host{number}")
         turns.move(f"o{number}", "inbox", is_first=True)
@@ -157,7 +157,7 @@ def test_the_limit_of_a_host_applies_to_observers_that_were_moved_to_it() -> Non
 @given(st.lists(st.tuples(st.sampled_from("arfndm"), st.integers(0, 11)), max_size=120))
 def test_turns_against_a_model(steps: list[tuple[str, int]]) -> None:
     """Each waiting observer gets a turn while slots are free, and limits hold."""
-    turns = Turns(slots=4, per_host=2)
+    turns = CallbackOrder(slots=4, per_host=2)
     state: dict[str, str] = {}
     hosts: dict[str, int] = {}
     for step, number in steps:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from edge.streams.processor.elements import Elements
+from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.unstored import Unstored
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.window_engine import WindowEngine
@@ -18,7 +18,7 @@ _MANY: Final = 1_000
 windows that stayed empty are left out, too: the clock has jumped."""
 
 
-class Sliding:
+class WindowAdvance:
     """Lets all windows slide."""
 
     def __init__(
@@ -27,14 +27,14 @@ class Sliding:
         streams: RegisteredStreams,
         users: WindowUsers,
         elements: Elements,
-        unstored: Unstored,
+        pending_changes: PendingChanges,
         clock: WindowClock,
     ) -> None:
         self._engine = engine
         self._streams = streams
         self._users = users
         self._elements = elements
-        self._unstored = unstored
+        self._pending_changes = pending_changes
         self._clock = clock
         engine.time = clock.time
 
@@ -64,7 +64,7 @@ class Sliding:
             slides += 1
             work += 1 + self._slide(time)
         clock.time = self._engine.time = now
-        self._unstored.take_elements()
+        self._pending_changes.take_elements()
         return is_done
 
     def settle(self) -> None:
@@ -84,9 +84,9 @@ class Sliding:
                 continue
             report = query.report(time)
             query.mark(time)
-            self._unstored.note_result(query)
+            self._pending_changes.note_result(query)
             if report is not None:
-                self._unstored.add_report(query, report)
+                self._pending_changes.add_report(query, report)
                 if not query.is_subscription and (output := query.output_stream) is not None:
                     self._elements.derive(self._streams.by_iri[output], report)
         return len(queries)

@@ -6,7 +6,7 @@ from edge.engine.admission.fair_share import FairShare
 from edge.protocol.errors import TooManyRequests
 
 
-def check_share(shares: FairShare, client: str, things: str, setting: str) -> None:
+def check_quota(shares: FairShare, client: str, things: str, setting: str) -> None:
     """Raise `TooManyRequests` if a client may have no more of some things. `setting`: name of their limit."""
     if shares.room(client) < 1:
         raise TooManyRequests(

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from edge.streams.report import Report
 from edge.streams.running_query import RunningQuery
 from edge.streams.store import StreamStore
-from edge.streams.stored import ReportRow, StoredElement
+from edge.streams.stored_rows import ReportRow, StoredElement
 from edge.streams.stream import Stream
 
 
-class Unstored:
+class PendingChanges:
     """Reports, derived elements, and what has changed of streams and queries."""
 
     def __init__(self, waiting: Callable[[Report], bytes | None]) -> None:

@@ -20,7 +20,7 @@ PER_HOST: Final = 4
 """Requests to one host at the same time."""
 
 
-class Standing(IntEnum):
+class ObserverState(IntEnum):
     """What the last attempt for an observer tells about the next one. The order is that of precedence."""
 
     ANSWERING = 0
@@ -41,23 +41,23 @@ class _Host:
         self.active = 0
         self.silent = 0
         """Observers in a row that were answered before and now were not."""
-        self.ready: tuple[deque[str], ...] = tuple(deque() for _ in Standing)
-        self.queued = [False for _ in Standing]
-        """Whether it waits for a turn, for each standing."""
+        self.ready: tuple[deque[str], ...] = tuple(deque() for _ in ObserverState)
+        self.queued = [False for _ in ObserverState]
+        """Whether it waits for a turn, for each state."""
 
 
 class _Observer:
-    __slots__ = ("active", "host", "key", "standing")
+    __slots__ = ("active", "host", "key", "state")
 
     def __init__(self, key: str, host: _Host) -> None:
         self.key = key
         self.host = host
-        self.standing = Standing.NEW
+        self.state = ObserverState.NEW
         self.active: bool | None = None
         """Whether its running request is counted as one of an answering host; None: it has none."""
 
 
-class Turns:
+class CallbackOrder:
     """Observers that wait for a turn. Each operation takes constant time, except after a host has failed."""
 
     def __init__(self, slots: int = SLOTS, per_host: int = PER_HOST) -> None:
@@ -68,7 +68,7 @@ class Turns:
         self._active = {True: 0, False: 0}
         self._hosts: dict[str, _Host] = {}
         self._observers: dict[str, _Observer] = {}
-        self._queues: tuple[deque[_Host], ...] = tuple(deque() for _ in Standing)
+        self._queues: tuple[deque[_Host], ...] = tuple(deque() for _ in ObserverState)
 
     @property
     def active(self) -> int:
@@ -95,7 +95,7 @@ class Turns:
         """
         known = self._observers[observer]
         if is_first:
-            known.standing = max(known.standing, Standing.NEW)
+            known.state = max(known.state, ObserverState.NEW)
         if known.key != host:
             self._leave(known)
             known.key, known.host = host, self._enter(host)
@@ -103,22 +103,22 @@ class Turns:
     def ready(self, observer: str) -> None:
         """Let an observer wait for a turn. It must neither wait nor have one already."""
         known = self._observers[observer]
-        standing = known.standing
-        if standing is Standing.ANSWERING and self._is_down(known.host):
-            standing = Standing.SILENT
-        known.host.ready[standing].append(observer)
-        self._queue(known.host, standing)
+        state = known.state
+        if state is ObserverState.ANSWERING and self._is_down(known.host):
+            state = ObserverState.SILENT
+        known.host.ready[state].append(observer)
+        self._queue(known.host, state)
 
     def take(self) -> str | None:
         """Return the observer that has its turn now; None: no one waits, or no slot is free."""
-        for standing, queue in zip(Standing, self._queues, strict=True):
-            answering = standing is Standing.ANSWERING
+        for state, queue in zip(ObserverState, self._queues, strict=True):
+            answering = state is ObserverState.ANSWERING
             # Checked in each round, because a host at its limit leaves the queue without a turn.
             while queue and self.active < self._slots and self._active[answering] < self._most[answering]:
                 host = queue.popleft()
-                host.queued[standing] = False
-                if host.active < self._per_host and host.ready[standing]:
-                    return self._begin(host, standing)
+                host.queued[state] = False
+                if host.active < self._per_host and host.ready[state]:
+                    return self._begin(host, state)
         return None
 
     def finished(self, observer: str) -> None:
@@ -132,17 +132,17 @@ class Turns:
         # Observers that were silent before tell nothing new: one URL that hangs must not slow down its whole host.
         if answered:
             host.silent = 0
-        elif known.standing is Standing.ANSWERING:
+        elif known.state is ObserverState.ANSWERING:
             host.silent += 1
-        known.standing = Standing.ANSWERING if answered else Standing.SILENT
+        known.state = ObserverState.ANSWERING if answered else ObserverState.SILENT
         if self._is_down(host):
-            waiting = host.ready[Standing.ANSWERING]
-            host.ready[Standing.SILENT].extend(waiting)
+            waiting = host.ready[ObserverState.ANSWERING]
+            host.ready[ObserverState.SILENT].extend(waiting)
             waiting.clear()
-            self._queue(host, Standing.SILENT)
+            self._queue(host, ObserverState.SILENT)
 
     def found(self, observer: str) -> None:
-        """Note that a host answered a request of another kind, such as a discovery. The standing stays."""
+        """Note that a host answered a request of another kind, such as a discovery. The state stays."""
         self._observers[observer].host.silent = 0
 
     def _enter(self, host: str) -> _Host:
@@ -159,13 +159,13 @@ class Turns:
         """Return whether the host seems to be down, so that the others of its observers need not find that out too."""
         return host.silent >= self._per_host
 
-    def _begin(self, host: _Host, standing: Standing) -> str:
-        observer = host.ready[standing].popleft()
+    def _begin(self, host: _Host, state: ObserverState) -> str:
+        observer = host.ready[state].popleft()
         known = self._observers[observer]
-        known.active = standing is Standing.ANSWERING
+        known.active = state is ObserverState.ANSWERING
         self._active[known.active] += 1
         host.active += 1
-        self._queue(host, standing)
+        self._queue(host, state)
         return observer
 
     def _end(self, known: _Observer) -> None:
@@ -174,10 +174,10 @@ class Turns:
         self._active[known.active] -= 1
         known.active = None
         known.host.active -= 1
-        for standing in Standing:
-            self._queue(known.host, standing)
+        for state in ObserverState:
+            self._queue(known.host, state)
 
-    def _queue(self, host: _Host, standing: Standing) -> None:
-        if host.ready[standing] and not host.queued[standing] and host.active < self._per_host:
-            host.queued[standing] = True
-            self._queues[standing].append(host)
+    def _queue(self, host: _Host, state: ObserverState) -> None:
+        if host.ready[state] and not host.queued[state] and host.active < self._per_host:
+            host.queued[state] = True
+            self._queues[state].append(host)
