@@ -27,7 +27,7 @@ from typing import IO, Final, NamedTuple
 
 from edge import __version__, durable, last_run
 from edge.backup.archive import BEFORE, STAGE, BackupManifest, BackupRefused
-from edge.backup.restoring import adapt, check_clients, check_journal, extract, settle
+from edge.backup.restore_backup import adapt, check_clients, check_journal, extract, settle
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
 from edge.protocol.errors import EdgeError
 from edge.security.client_database import NAME as CLIENTS

@@ -53,8 +53,8 @@ def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_di
     loaded = load_settings(file, data_dir)
 
     from edge.doctor import DoctorContext
-    from edge.doctor.collecting import collect as write
     from edge.doctor.redaction import Redactor, secrets_of
+    from edge.doctor.support_bundle import collect as write
 
     settings = loaded.settings
     target = out if out is not None else Path(f"edge-diag-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")

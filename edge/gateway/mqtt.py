@@ -77,7 +77,7 @@ class Mqtt:
         self._health = health
         self._streams = streams
         self._connection: MqttSettings
-        self._strays = UnhandledTopics(settings.mqtt_gate.root)
+        self._unhandled_topics = UnhandledTopics(settings.mqtt_gate.root)
         self._progress = Progress(engine, "messages")
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
@@ -186,7 +186,7 @@ class Mqtt:
             self._connection,
             self._mappings.ingest,
             receipts,
-            self._strays.check,
+            self._unhandled_topics.check,
             own_topics,
             self._mappings.discovery,
         )
@@ -244,7 +244,7 @@ class Mqtt:
             guard=self._guard,
             rate_limit=self._rate_limit,
             resume_registry=self._resume_registry,
-            strays=self._strays,
+            strays=self._unhandled_topics,
             query_timeout=settings.engine.query_timeout,
             stop_timeout=settings.shutdown.timeout * 0.2,
             streams=self._streams,

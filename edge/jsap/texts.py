@@ -69,7 +69,7 @@ def template_of(
     if _is_of_kind(draft, tokens, findings) and not refusals and places.keys() == draft.forced.keys():
         # Unknown prefixes are already reported. They are declared here so that the parser reports other problems.
         unknown = "".join(f"PREFIX {prefix}: <urn:x-jsap:> " for prefix in used if prefix not in namespaces)
-        _judge(draft, template, changes, len(prologue), unknown, findings)
+        _assess(draft, template, changes, len(prologue), unknown, findings)
     return template
 
 
@@ -87,7 +87,7 @@ def _is_of_kind(draft: Draft, tokens: Sequence[Token], findings: Findings) -> bo
     return True
 
 
-def _judge(
+def _assess(
     draft: Draft, template: TextTemplate, changes: Sequence[Edit], prologue: int, unknown: str, findings: Findings
 ) -> None:
     """Parse the text by Oxigraph with an example term in each slot: only the kinds of terms matter.

@@ -196,7 +196,7 @@ def _document_lines(place: _Topic, found: Sequence[Leaf], time: str | None) -> l
         None if members.count(leaf.member) == 1 and _is_member(leaf) else "/".join(leaf.names) or "value"
         for leaf in chosen
     ]
-    own = _apart(chosen, own)
+    own = _distinct_names(chosen, own)
     lines = []
     if None in own or not chosen:
         lines = [f'observation = "{place.observation}/{{member}}"', f'label = "{{member}} of {place.subject}"']
@@ -234,7 +234,7 @@ def _is_member(leaf: Leaf) -> bool:
     return bool(leaf.names) and leaf.names[-1] == iri_part(leaf.member) and not captured and not leaf.member.isdigit()
 
 
-def _apart(chosen: Sequence[Leaf], own: Sequence[str | None]) -> list[str | None]:
+def _distinct_names(chosen: Sequence[Leaf], own: Sequence[str | None]) -> list[str | None]:
     """Return words of IRIs without those that {member} gives for another value."""
     members = {quote(leaf.member, safe=":") for leaf, rest in zip(chosen, own, strict=True) if rest is None}
     found: list[str | None] = []

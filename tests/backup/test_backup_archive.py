@@ -17,7 +17,7 @@ import pytest
 
 from edge import last_run
 from edge.backup import BackupRefused, make, restore
-from edge.backup.restoring import exchange
+from edge.backup.restore_backup import exchange
 from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
@@ -281,7 +281,7 @@ def test_an_existing_file_is_replaced_only_by_force(data, tmp_path, monkeypatch)
         late.write_text("another one")
         return manifest
 
-    monkeypatch.setattr("edge.backup.making._write", written)
+    monkeypatch.setattr("edge.backup.create_backup._write", written)
     with pytest.raises(BackupRefused, match="exists already"):
         make(data, late)
     assert late.read_text() == "another one"
@@ -313,7 +313,7 @@ def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):
 @pytest.mark.parametrize("known", [True, False])
 def test_directories_change_places_also_where_the_kernel_cannot_do_it_in_one_step(tmp_path, monkeypatch, known):
     if not known:
-        monkeypatch.setattr("edge.backup.restoring._renameat2", lambda *_: errno.EINVAL)
+        monkeypatch.setattr("edge.backup.restore_backup._renameat2", lambda *_: errno.EINVAL)
     one, other = tmp_path / "one", tmp_path / "other"
     for directory in (one, other):
         directory.mkdir()

@@ -134,9 +134,9 @@ def test_restarts(machine):
 
 
 def test_disk(machine):
-    assert disk.judge(10_000_000, 30_000_000_000, 100_000_000).state == "problem"
-    assert disk.judge(90_000_000, 30_000_000_000, 100_000_000).state == "warning"
-    assert disk.judge(110_000_000, 30_000_000_000, 100_000_000).state == "ok"
+    assert disk.assess(10_000_000, 30_000_000_000, 100_000_000).state == "problem"
+    assert disk.assess(90_000_000, 30_000_000_000, 100_000_000).state == "warning"
+    assert disk.assess(110_000_000, 30_000_000_000, 100_000_000).state == "ok"
     machine.put("proc/self/mounts", f"/dev/root / ext4 rw 0 0\ntmpfs {machine.data.parent} tmpfs rw 0 0\n")
     assert disk.kind_of(machine.around(), machine.data) == "tmpfs"
     assert "tmpfs" in next(iter(disk.check(machine.around()))).what

@@ -42,12 +42,12 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             wanted.append((key, file, "replace it with a renewed one"))
     now = datetime.fromtimestamp(around.now(), UTC)
     for name, file, do in wanted:
-        yield _judge(name, file, do, now)
+        yield _assess(name, file, do, now)
     if not wanted:
         yield ok("none are in use")
 
 
-def _judge(name: str, file: Path, do: str, now: datetime) -> Finding:
+def _assess(name: str, file: Path, do: str, now: datetime) -> Finding:
     try:
         ends = certificates.ends(file)
     except certificates.CertificateRefused as error:

@@ -46,7 +46,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         + _RESERVE
         + 2 * (journal.stat().st_size if journal.exists() else 0)
     )
-    yield judge(*disk_space(place), needed)
+    yield assess(*disk_space(place), needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
     if filesystem.f_files and filesystem.f_favail < _LEAST_INODES:
         yield Finding(
@@ -57,7 +57,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         )
 
 
-def judge(free: int, total: int, needed: int) -> Finding:
+def assess(free: int, total: int, needed: int) -> Finding:
     """Return the finding for the free space. `needed`: bytes that the gateway may write until it reuses its space."""
     what = f"{free / 1e6:,.0f} MB are free of {total / 1e9:,.1f} GB"
     do = "free space: old logs (`journalctl --vacuum-size=50M`), packages (`apt clean`), DATA_DIR.before-restore"

@@ -73,7 +73,7 @@ class _Client(Generic[T]):
         """Number of that entry. Entries with another number are stale and skipped."""
 
 
-class _Lane(Generic[T]):
+class _PriorityLevel(Generic[T]):
     """The clients of one priority."""
 
     __slots__ = ("active", "heap", "last", "passed", "virtual")
@@ -85,7 +85,7 @@ class _Lane(Generic[T]):
         self.virtual = 0.0
         """Virtual time at which a new client starts: the lane time that each active client has received."""
         self.passed = 0.0
-        """Microseconds of higher lanes while this one waited, since its last turn."""
+        """Microseconds of higher levels while this one waited, since its last turn."""
         self.last = 0.0
         """Microseconds of its last turn."""
 
@@ -96,14 +96,14 @@ class FairQueue(Generic[T]):
     def __init__(self, late: Callable[[str], bool] = lambda _: False) -> None:
         """`late`: returns whether a client exceeds its step rate. Its items then wait behind others, as if `low`."""
         self._late = late
-        self._lanes: dict[Priority, _Lane[T]] = {priority: _Lane() for priority in PRIORITIES}
+        self._by_priority: dict[Priority, _PriorityLevel[T]] = {priority: _PriorityLevel() for priority in PRIORITIES}
         self._clients: dict[str, _Client[T]] = {}
         self._numbers = itertools.count(1)
         self._forget_at = _FORGET_FROM
 
     def __bool__(self) -> bool:
         """Return whether an item can be taken now."""
-        return self._next_lane() is not None
+        return self._next_level() is not None
 
     @property
     def empty(self) -> bool:
@@ -122,8 +122,8 @@ class FairQueue(Generic[T]):
 
     def take(self, fits: Callable[[T], bool] = lambda _: True) -> T | None:
         """Remove and return the next item. None: nothing can be taken now, or the next item does not fit."""
-        while (lane := self._next_lane()) is not None:
-            client = self._first(lane)
+        while (level := self._next_level()) is not None:
+            client = self._first(level)
             item = client.items[0]
             # The client leaves its lane until `look_again`, so that others do not wait for it.
             if not item.ready:
@@ -134,8 +134,8 @@ class FairQueue(Generic[T]):
                 return None
             client.items.popleft()
             # As in start-time fair queuing, the virtual time is the start tag of the item in service, and never falls.
-            lane.virtual = max(lane.virtual, client.virtual)
-            lane.passed = lane.last = 0.0
+            level.virtual = max(level.virtual, client.virtual)
+            level.passed = level.last = 0.0
             self._deactivate(client)
             self._activate(client)
             return item
@@ -156,17 +156,17 @@ class FairQueue(Generic[T]):
         client = self._clients.get(source)
         if client is None:
             return
-        lane = self._lanes[client.priority]
+        level = self._by_priority[client.priority]
         client.virtual += cost
-        lane.last += cost
+        level.last += cost
         # The lane's virtual time grows by the share of one active client. This client counts even if it just became
         # idle.
-        lane.virtual += cost / (lane.active + (not client.active))
+        level.virtual += cost / (level.active + (not client.active))
         for priority in reversed(PRIORITIES):
             if priority == client.priority:
                 break
-            if self._lanes[priority].active:
-                self._lanes[priority].passed += cost
+            if self._by_priority[priority].active:
+                self._by_priority[priority].passed += cost
 
     def hold(self, item: T) -> None:
         """Note that a taken item is evaluated elsewhere: no more items of its client are taken until `put_back`."""
@@ -180,7 +180,7 @@ class FairQueue(Generic[T]):
         client.outside = False
         client.items.appendleft(item)
         # The time outside gives no credit over clients that waited in the queue.
-        client.virtual = max(client.virtual, self._lanes[client.priority].virtual)
+        client.virtual = max(client.virtual, self._by_priority[client.priority].virtual)
         self._activate(client)
 
     def look_again(self, source: str) -> None:
@@ -205,11 +205,11 @@ class FairQueue(Generic[T]):
 
     def _place(self, source: str, client: _Client[T]) -> None:
         """Choose the lane of a client that is not active."""
-        before = self._lanes[client.priority]
+        before = self._by_priority[client.priority]
         # Debt moves with the client in full, credit only up to `LEAD`.
         ahead = max(-LEAD, client.virtual - before.virtual)
         client.priority = "low" if self._late(source) else client.wanted
-        client.virtual = self._lanes[client.priority].virtual + ahead
+        client.virtual = self._by_priority[client.priority].virtual + ahead
 
     def _client(self, source: str) -> _Client[T]:
         client = self._clients.get(source)
@@ -217,16 +217,16 @@ class FairQueue(Generic[T]):
             if len(self._clients) >= self._forget_at:
                 self._forget()
             # Starts at the lane's present time: a new client gets its share from now on, and none for the past.
-            client = self._clients[source] = _Client(self._lanes["normal"].virtual)
+            client = self._clients[source] = _Client(self._by_priority["normal"].virtual)
         return client
 
     def _forget(self) -> None:
         """Evict clients without items and without debt."""
-        lanes = self._lanes
+        levels = self._by_priority
         self._clients = {
             source: client
             for source, client in self._clients.items()
-            if client.items or client.outside or client.virtual > lanes[client.priority].virtual
+            if client.items or client.outside or client.virtual > levels[client.priority].virtual
         }
         # Twice as many, so that the search is rare if most clients have to stay.
         self._forget_at = max(_FORGET_FROM, 2 * len(self._clients))
@@ -234,36 +234,36 @@ class FairQueue(Generic[T]):
     def _activate(self, client: _Client[T]) -> None:
         if client.items and not (client.active or client.outside or client.unready):
             client.active = True
-            lane = self._lanes[client.priority]
-            lane.active += 1
-            self._push(lane, client)
+            level = self._by_priority[client.priority]
+            level.active += 1
+            self._push(level, client)
 
     def _deactivate(self, client: _Client[T]) -> None:
         if client.active:
             client.active = False
             client.entry = 0
-            self._lanes[client.priority].active -= 1
+            self._by_priority[client.priority].active -= 1
 
-    def _push(self, lane: _Lane[T], client: _Client[T]) -> None:
+    def _push(self, level: _PriorityLevel[T], client: _Client[T]) -> None:
         client.entry = next(self._numbers)
-        heapq.heappush(lane.heap, (client.virtual, client.entry, client))
+        heapq.heappush(level.heap, (client.virtual, client.entry, client))
 
-    def _next_lane(self) -> _Lane[T] | None:
+    def _next_level(self) -> _PriorityLevel[T] | None:
         """Return the highest active lane, or the lowest one that has waited for its share."""
-        first: _Lane[T] | None = None
-        due: _Lane[T] | None = None
-        for priority, lane in self._lanes.items():
-            if not lane.active:
+        first: _PriorityLevel[T] | None = None
+        due: _PriorityLevel[T] | None = None
+        for priority, level in self._by_priority.items():
+            if not level.active:
                 continue
             if first is None:
-                first = lane
-            elif lane.passed >= SHARE[priority] * max(lane.last, LEAST_TURN):
-                due = lane
+                first = level
+            elif level.passed >= SHARE[priority] * max(level.last, LEAST_TURN):
+                due = level
         return due or first
 
-    def _first(self, lane: _Lane[T]) -> _Client[T]:
+    def _first(self, level: _PriorityLevel[T]) -> _Client[T]:
         """Return the active client with the least virtual time; of several, the one that has waited longest."""
-        heap = lane.heap
+        heap = level.heap
         while True:
             virtual, entry, client = heap[0]
             # Deactivation leaves entries in the heap; stale ones are removed here.
@@ -271,6 +271,6 @@ class FairQueue(Generic[T]):
                 heapq.heappop(heap)
             elif virtual < client.virtual:  # charged since it was pushed
                 heapq.heappop(heap)
-                self._push(lane, client)
+                self._push(level, client)
             else:
                 return client

@@ -73,9 +73,9 @@ class UpdateCompiler:
             refuse_rdf12(text, part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
-            _judge(text, tokens, "", 0, len(text), rules)
+            _assess(text, tokens, "", 0, len(text), rules)
         elif len(runs) == 1:
-            _judge(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
+            _assess(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
         elif len(runs) > _MAX_PROLOGUES:
             problem = f"PREFIX or BASE occurs in more than {_MAX_PROLOGUES} places"
             start = runs[_MAX_PROLOGUES][0].tokens[0].start
@@ -83,7 +83,7 @@ class UpdateCompiler:
         else:  # Oxigraph does not allow declarations between operations
             parameters = {}
             for run in runs:
-                _judge(text, tokens, run[0].prologue, run[0].tokens[0].start, run[-1].tokens[-1].end, rules)
+                _assess(text, tokens, run[0].prologue, run[0].tokens[0].start, run[-1].tokens[-1].end, rules)
         _refuse_calls(parts, tokens, rules)
         given = given or _NOTHING_GIVEN
         open_: list[Parameter] = []
@@ -158,7 +158,7 @@ _FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
 """An operation that fails on an empty store."""
 
 
-def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: QueryRules) -> None:
+def _assess(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: QueryRules) -> None:
     """Check operations with Oxigraph's parser. It parses all operations before it runs the first one, which fails here.
 
     So nothing is evaluated and nothing is fetched, whatever a WHERE clause or a LOAD contains. `start`, `end`: range of

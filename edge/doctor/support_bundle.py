@@ -20,9 +20,9 @@ from typing import Final
 
 from edge import __version__, last_run
 from edge.config.reference import to_toml
+from edge.doctor.all_checks import examine
 from edge.doctor.checks.units import UNIT
 from edge.doctor.context import DoctorContext, Unasked
-from edge.doctor.examination import examine
 from edge.doctor.redaction import Redactor
 
 _LARGEST: Final = 2 * 1024 * 1024
