@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spark_offload.commit import alone, append
 from spark_offload.errors import TableRefused
-from spark_offload.intake import gap
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.local_rows import local_frame
 from spark_offload.positions import place
+from spark_offload.segment_selection import gap
 from spark_offload.table import PARTITION, SCHEMA, exists, make_table
 
 if TYPE_CHECKING:

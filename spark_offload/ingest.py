@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spark_offload.bad_segments import bad_segments, first_line
 from spark_offload.commit import alone, append
 from spark_offload.delete import apply_again, checked, keep_out
 from spark_offload.deletions import Filter
 from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.gaps import acknowledged_but_missing, refuse_new_table
-from spark_offload.intake import Gap, Taken, look, put_aside, unreadable
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
 from spark_offload.positions import place
-from spark_offload.refused import first_line, refused
 from spark_offload.rows import rows
 from spark_offload.segment_deletion import may_contain
+from spark_offload.segment_selection import Gap, SelectedSegment, look, put_aside, unreadable
 from spark_offload.table import make_table
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
             raise
         except Exception as error:
             # Spark does not say which file it could not read: look for damaged segments and retry without them.
-            blamed = unreadable(landing, found.taken) or refused(spark, found.taken)
+            blamed = unreadable(landing, found.taken) or bad_segments(spark, found.taken)
             for one, reason in blamed:
                 put_aside(landing, one.segment, reason, done.damaged, done.problems)
             if not done.damaged:
@@ -158,7 +158,7 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
     return done
 
 
-def _kept(frame: DataFrame, taken: Sequence[Taken], filters: Sequence[Filter]) -> tuple[DataFrame, int]:
+def _kept(frame: DataFrame, taken: Sequence[SelectedSegment], filters: Sequence[Filter]) -> tuple[DataFrame, int]:
     """Leave out deleted observations. Returns the other rows, and the number of deleted ones."""
     if any(may_contain(one.manifest, each) is not False for one in taken for each in filters):
         return keep_out(frame, filters)

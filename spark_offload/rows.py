@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from edge.outbox.observation import DATE_TIME_STAMP, Cells, ObservationContext
-from spark_offload.intake import Taken
 from spark_offload.local_rows import local_frame
+from spark_offload.segment_selection import SelectedSegment
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _LATEST: Final = 253_402_300_799_999_999
 """End of the year 9999, their last date. For times outside this range, `time_text` has the exact value."""
 
 
-def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
+def rows(spark: SparkSession, taken: Sequence[SelectedSegment]) -> DataFrame:
     """Return the rows of segments in `spark_offload.table.SCHEMA`. An unreadable row fails the Spark job."""
     whole = [one for one in taken if not one.manifest.tombstone]
     gone = [one for one in taken if one.manifest.tombstone]
@@ -59,7 +59,7 @@ def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
     return _observations(spark, whole).unionByName(tombstones).coalesce(1) if whole else tombstones.coalesce(1)
 
 
-def _observations(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
+def _observations(spark: SparkSession, taken: Sequence[SelectedSegment]) -> DataFrame:
     files, contexts = _shared(spark, taken)
     known = local_frame(spark, files, _FILES)
     context_rows = local_frame(spark, contexts, _CONTEXTS)
@@ -128,7 +128,9 @@ def _cell(cell: str) -> str:
     return rf"IF(contains({text}, r'\'), {unescaped}, {text})"
 
 
-def _shared(spark: SparkSession, taken: Sequence[Taken]) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+def _shared(
+    spark: SparkSession, taken: Sequence[SelectedSegment]
+) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
     """Return the rows of the files and of their contexts.
 
     Segments of an outbox form a group as long as their context numbers do not contradict each other. The rows of
@@ -153,12 +155,12 @@ def _shared(spark: SparkSession, taken: Sequence[Taken]) -> tuple[list[tuple[obj
     return files, contexts
 
 
-def _tasks(spark: SparkSession, taken: Sequence[Taken]) -> int:
+def _tasks(spark: SparkSession, taken: Sequence[SelectedSegment]) -> int:
     count = sum(one.manifest.last - one.after for one in taken)
     return max(1, min(-(-count // _PER_TASK), spark.sparkContext.defaultParallelism))
 
 
-def _tombstone(one: Taken) -> tuple[object, ...]:
+def _tombstone(one: SelectedSegment) -> tuple[object, ...]:
     time = min(max(one.manifest.end, _EARLIEST), _LATEST)
     timestamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
     cells = {

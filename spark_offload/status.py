@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.intake import Gap, gap
 from spark_offload.landing import LandingZone, OutboxEpoch, Quarantined
 from spark_offload.positions import place
+from spark_offload.segment_selection import Gap, gap
 from spark_offload.table import open_table
 
 if TYPE_CHECKING:

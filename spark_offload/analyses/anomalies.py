@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.measured import OBSERVED, join_on, measured
+from spark_offload.analyses.numeric_rows import OBSERVED, join_on, numeric_rows
 
 THRESHOLD: Final = 3.5
 """Robust z-score above which a value is an anomaly (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993)."""
@@ -33,7 +33,7 @@ def anomalies(rows: DataFrame, *, threshold: float = THRESHOLD, least: int = LEA
     Columns: `series`, `property`, `unit`, `ts`, `hour` (0 to 23), `value`, `median`, `spread` (the divisor; the last
     three in `unit`), `z`.
     """
-    observations = measured(rows).withColumn("hour", F.hour(F.from_utc_timestamp("ts", zone)))
+    observations = numeric_rows(rows).withColumn("hour", F.hour(F.from_utc_timestamp("ts", zone)))
     medians = observations.groupBy(*_GROUP).agg(F.median("value").alias("median"), F.count("value").alias("count"))
     deviating = join_on(observations, medians.where(F.col("count") >= least), _GROUP).withColumn(
         "deviation", F.col("value") - F.col("median")

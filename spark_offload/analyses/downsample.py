@@ -7,8 +7,8 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.held import held
-from spark_offload.analyses.measured import OBSERVED, join_on, measured
+from spark_offload.analyses.last_value import last_values
+from spark_offload.analyses.numeric_rows import OBSERVED, join_on, numeric_rows
 from spark_offload.analyses.windows import window_of
 
 
@@ -23,7 +23,7 @@ def downsample(rows: DataFrame, window: timedelta, *, hold: timedelta | None = N
     Columns: `series`, `property`, `unit`, `start` (of the window, a timestamp), `min`, `mean`, `max` (in that unit),
     `count`.
     """
-    observations = measured(rows)
+    observations = numeric_rows(rows)
     start = F.timestamp_micros(window_of(F.unix_micros("ts"), window))
     found = observations.groupBy(*OBSERVED, start.alias("start")).agg(
         F.min("value").alias("min"),
@@ -33,7 +33,7 @@ def downsample(rows: DataFrame, window: timedelta, *, hold: timedelta | None = N
     )
     if hold is None:
         return found
-    pieces = held(observations, hold, window).where("value is not null")
+    pieces = last_values(observations, hold, window).where("value is not null")
     weighted = pieces.groupBy(*OBSERVED, "start").agg(
         (F.sum(F.col("value") * F.col("seconds")) / F.sum("seconds")).alias("weighted")
     )

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.held import held
-from spark_offload.analyses.measured import measured
+from spark_offload.analyses.last_value import last_values
+from spark_offload.analyses.numeric_rows import numeric_rows
 
 DAY = timedelta(days=1)
 HOLD = timedelta(hours=25)
@@ -37,7 +37,7 @@ def energy(
 
     Columns: `street`, `date`, `lamps` (number of lamps, known or unknown), `kwh`, `known` and `unknown` (lamp-hours).
     """
-    pieces = held(measured(rows), hold, DAY, start=start, end=end)
+    pieces = last_values(numeric_rows(rows), hold, DAY, start=start, end=end)
     if isinstance(power, DataFrame):
         pieces = _rated(pieces, power)
     else:

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.measured import join_on, latest, measured
+from spark_offload.analyses.numeric_rows import join_on, latest, numeric_rows
 from spark_offload.analyses.windows import micros
 
 FACTOR: Final = 5.0
@@ -32,7 +32,7 @@ def gaps(
     for an open gap), `seconds` (of an open gap: until the parameter `end`), `usual` (interval in seconds, or null), and
     `missed` (number of usual intervals that ended without an observation; null if `usual` is null).
     """
-    observations = measured(rows)
+    observations = numeric_rows(rows)
     stop = end or latest(rows)
     ordered = Window.partitionBy(*_SERIES).orderBy("ts")
     intervals = (

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.measured import measured
+from spark_offload.analyses.numeric_rows import numeric_rows
 from spark_offload.analyses.windows import window_of
 
 
@@ -23,7 +23,7 @@ def places(rows: DataFrame, window: timedelta) -> DataFrame:
     """
     start = F.timestamp_micros(window_of(F.unix_micros("ts"), window))
     means = (
-        measured(rows)
+        numeric_rows(rows)
         .where("feature is not null")
         .groupBy("property", "unit", start.alias("start"), "feature")
         .agg(F.avg("value").alias("mean"), F.count("value").alias("count"))

@@ -73,7 +73,7 @@ def gaps(options: AnalysisOptions, longer: timedelta | None, factor: float) -> N
     edge-history analyse gaps --table history --longer 1h --plot gaps.svg
     """
     from spark_offload.analyses.gaps import gaps as analysis
-    from spark_offload.analyses.measured import latest
+    from spark_offload.analyses.numeric_rows import latest
 
     def found(rows: DataFrame, table: DataFrame) -> DataFrame:
         # The end comes from the whole table: the chosen sensors may all be silent.
@@ -158,7 +158,7 @@ def energy(options: AnalysisOptions, power: float | None, lamps: Path | None, ho
     edge-history analyse energy --table history --property http://example.org/dimming --lamps lamps.csv
     """
     from spark_offload.analyses.energy import energy as analysis
-    from spark_offload.analyses.measured import latest
+    from spark_offload.analyses.numeric_rows import latest
 
     if (power is None) == (lamps is None):
         raise click.UsageError("give --power, or --lamps")

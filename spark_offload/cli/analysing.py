@@ -99,7 +99,7 @@ def run(
     `analysis` receives the chosen rows and the whole table. The chosen rows begin `before` earlier than `--from`.
     `name` is that of the function in `spark_offload.analyses.plots`. Raises `HistoryError`.
     """
-    from spark_offload.analyses.measured import chosen
+    from spark_offload.analyses.numeric_rows import chosen
     from spark_offload.table import open_table
 
     table = open_table(options.start(), options.table)
@@ -122,7 +122,7 @@ def run(
 
 def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
     """Write the result in the requested format, or in that of the file's suffix."""
-    from spark_offload.analyses.written import WRITERS
+    from spark_offload.analyses.output import WRITERS
 
     ending = out.suffix.removeprefix(".") if out else ""
     form = form or (ending if ending in FORMATS else "table")

@@ -51,7 +51,7 @@ def export(
     if since and before and since >= before:
         raise click.UsageError("--from is not before --to")
     from spark_offload import export as exporting
-    from spark_offload.analyses.measured import chosen
+    from spark_offload.analyses.numeric_rows import chosen
     from spark_offload.table import open_table
     from spark_offload.triples import triples
 

@@ -19,7 +19,7 @@ from spark_offload.analyses.anomalies import anomalies
 from spark_offload.analyses.downsample import downsample
 from spark_offload.analyses.energy import energy
 from spark_offload.analyses.gaps import gaps
-from spark_offload.analyses.measured import chosen
+from spark_offload.analyses.numeric_rows import chosen
 from spark_offload.analyses.places import places
 from spark_offload.local_rows import local_frame
 

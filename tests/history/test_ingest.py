@@ -21,10 +21,10 @@ from edge.outbox.segment import SegmentManifest, packed
 from spark_offload.commit import append
 from spark_offload.errors import IngestFailed, LandingRefused, Overtaken, TableBusy, TableRefused
 from spark_offload.ingest import ingest
-from spark_offload.intake import look
 from spark_offload.landing import LandingZone, OutboxEpoch, write
 from spark_offload.positions import place
 from spark_offload.rows import rows
+from spark_offload.segment_selection import look
 from spark_offload.table import SCHEMA, make_table, open_table
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def test_segment_with_invalid_rows_is_quarantined(spark: SparkSession, tmp_path:
 
 def test_segments_that_only_spark_refuses_are_found(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
     """A defect of the validation would otherwise let one segment stop all gateways."""
-    monkeypatch.setattr("spark_offload.intake.validate_rows", lambda manifest, packed: None)
+    monkeypatch.setattr("spark_offload.segment_selection.validate_rows", lambda manifest, packed: None)
     landing, table = tmp_path / "landing", tmp_path / "table"
     for number in range(6):
         Sender(landing, OBSERVATIONS, gateway=f"box-{number}").send(1, 10)

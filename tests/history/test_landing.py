@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from ingest_sender import EPOCH, Sender, rows_of
 
 from spark_offload.errors import LandingRefused
-from spark_offload.intake import gap, look
 from spark_offload.landing import LandingZone, OutboxEpoch
+from spark_offload.segment_selection import gap, look
 
 BOX = OutboxEpoch("box-1", EPOCH)
 OBSERVATIONS = readings("a1", range(100))

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_offload.intake import Taken
 from spark_offload.rows import rows
+from spark_offload.segment_selection import SelectedSegment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def refused(spark: SparkSession, taken: Sequence[Taken]) -> list[tuple[Taken, str]]:
+def bad_segments(spark: SparkSession, taken: Sequence[SelectedSegment]) -> list[tuple[SelectedSegment, str]]:
     """Return the segments that Spark cannot read, with the first line of its error, by bisection.
 
     Empty if the cause is another one: a full disk of the table, or Spark that fails at whatever it is given.
     """
-    found: list[tuple[Taken, str]] = []
+    found: list[tuple[SelectedSegment, str]] = []
     parts = [list(taken)]
     while parts:
         part = parts.pop()

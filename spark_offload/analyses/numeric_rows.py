@@ -14,7 +14,7 @@ OBSERVED: Final = ("series", "property", "unit")
 """Key of comparable values: one quantity in one unit."""
 
 
-def measured(rows: DataFrame) -> DataFrame:
+def numeric_rows(rows: DataFrame) -> DataFrame:
     """Return the table rows with a finite numeric value.
 
     Columns: `series` (the observation in the live graph of which the row is a version; without one the sensor, the

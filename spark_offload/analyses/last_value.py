@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.measured import latest
+from spark_offload.analyses.numeric_rows import latest
 from spark_offload.analyses.windows import micros, window_of
 
 
-def held(
+def last_values(
     observations: DataFrame,
     hold: timedelta,
     window: timedelta,
@@ -21,11 +21,11 @@ def held(
 ) -> DataFrame:
     """Split the time of each series, from its first observation to `end`, into pieces that lie in one window each.
 
-    `observations` come from `measured`. A value is valid until the next observation of the same series and property, at
-    most for `hold`; after that the value of the piece is null (unknown). Of observations with the same timestamp only
-    the last one counts. `start` and `end` limit the pieces. The default of `end` is the time of the last observation.
+    `observations` come from `numeric_rows`. A value is valid until the next observation of the same series and property,
+    at most for `hold`; after that the value of the piece is null (unknown). Of observations with the same timestamp
+    only the last one counts. `start` and `end` limit the pieces. The default of `end` is the time of the last observation.
 
-    Columns: those of `measured`, `start` (of the window, a timestamp), and `seconds` (a double above 0).
+    Columns: those of `numeric_rows`, `start` (of the window, a timestamp), and `seconds` (a double above 0).
     """
     stop = end or latest(observations)
     if stop is None:  # without observations, any time gives an empty result

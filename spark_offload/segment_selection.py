@@ -23,7 +23,7 @@ _SEGMENTS: Final = 20_000
 """Most segments of a round, however few rows they have."""
 
 
-class Taken(NamedTuple):
+class SelectedSegment(NamedTuple):
     """A segment that the round ingests."""
 
     segment: PendingSegment
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
 class Intake:
     """Result of a scan of the landing zone."""
 
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[SelectedSegment] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
     """Segments that were moved to quarantine."""
@@ -178,7 +178,7 @@ def put_aside(
         damaged.append(Quarantined(segment.outbox, segment.stem, reason))
 
 
-def unreadable(landing: LandingZone, taken: Iterable[Taken]) -> list[tuple[Taken, str]]:
+def unreadable(landing: LandingZone, taken: Iterable[SelectedSegment]) -> list[tuple[SelectedSegment, str]]:
     """Read the segments of a failed commit cell by cell. Return those that Spark cannot read, with the reason."""
     found = []
     for one in taken:
@@ -194,13 +194,15 @@ def unreadable(landing: LandingZone, taken: Iterable[Taken]) -> list[tuple[Taken
     return found
 
 
-def _chain(segments: Mapping[PendingSegment, SegmentManifest], positions: Mapping[OutboxEpoch, int]) -> list[Taken]:
+def _chain(
+    segments: Mapping[PendingSegment, SegmentManifest], positions: Mapping[OutboxEpoch, int]
+) -> list[SelectedSegment]:
     """Choose segments of an outbox that cover its numbers without a gap.
 
     Segments may overlap, for example after a gateway sent a segment again with other bounds. The greedy choice prefers
     segments with rows to tombstones, and then the segment that reaches furthest.
     """
-    chain: list[Taken] = []
+    chain: list[SelectedSegment] = []
     position = positions.get(next(iter(segments)).outbox, 0)
     later = deque(sorted(segments))
     fitting: list[tuple[bool, int, PendingSegment]] = []
@@ -213,7 +215,7 @@ def _chain(segments: Mapping[PendingSegment, SegmentManifest], positions: Mappin
         if not fitting:
             return chain
         best = heapq.heappop(fitting)[2]
-        chain.append(Taken(best, segments[best], position))
+        chain.append(SelectedSegment(best, segments[best], position))
         position = best.last
 
 
