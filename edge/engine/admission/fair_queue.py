@@ -58,17 +58,17 @@ class _Client(Generic[T]):
     def __init__(self, virtual: float) -> None:
         self.items: deque[T] = deque()
         self.priority: Priority = "normal"
-        """The lane that the client is in."""
+        """The level that the client is in."""
         self.wanted: Priority = "normal"
-        """The client's own lane. It is in the low lane instead while its step rate is exceeded."""
+        """The client's own level. It is in the low level instead while its step rate is exceeded."""
         self.virtual = virtual
-        """Charged microseconds, starting at the virtual time of the lane when the client became active."""
+        """Charged microseconds, starting at the virtual time of the level when the client became active."""
         self.outside = False
         """Whether one of its items was taken and is being evaluated elsewhere."""
         self.unready = False
         """Whether its first item was found not to be ready."""
         self.active = False
-        """Whether it has a valid entry in its lane's heap."""
+        """Whether it has a valid entry in its level's heap."""
         self.entry = 0
         """Number of that entry. Entries with another number are stale and skipped."""
 
@@ -83,7 +83,7 @@ class _PriorityLevel(Generic[T]):
         self.active = 0
         """Number of clients with an item to take."""
         self.virtual = 0.0
-        """Virtual time at which a new client starts: the lane time that each active client has received."""
+        """Virtual time at which a new client starts: the level time that each active client has received."""
         self.passed = 0.0
         """Microseconds of higher levels while this one waited, since its last turn."""
         self.last = 0.0
@@ -125,7 +125,7 @@ class FairQueue(Generic[T]):
         while (level := self._next_level()) is not None:
             client = self._first(level)
             item = client.items[0]
-            # The client leaves its lane until `look_again`, so that others do not wait for it.
+            # The client leaves its level until `look_again`, so that others do not wait for it.
             if not item.ready:
                 client.unready = True
                 self._deactivate(client)
@@ -142,7 +142,7 @@ class FairQueue(Generic[T]):
         return None
 
     def look_late(self, source: str) -> None:
-        """Move a client to the low lane, or back, after it used steps."""
+        """Move a client to the low level, or back, after it used steps."""
         client = self._clients.get(source)
         if client is not None and client.wanted != "low":
             active = client.active
@@ -159,7 +159,7 @@ class FairQueue(Generic[T]):
         level = self._by_priority[client.priority]
         client.virtual += cost
         level.last += cost
-        # The lane's virtual time grows by the share of one active client. This client counts even if it just became
+        # The level's virtual time grows by the share of one active client. This client counts even if it just became
         # idle.
         level.virtual += cost / (level.active + (not client.active))
         for priority in reversed(PRIORITIES):
@@ -204,7 +204,7 @@ class FairQueue(Generic[T]):
         return (client.items[0] for client in self._clients.values() if client.items)
 
     def _place(self, source: str, client: _Client[T]) -> None:
-        """Choose the lane of a client that is not active."""
+        """Choose the level of a client that is not active."""
         before = self._by_priority[client.priority]
         # Debt moves with the client in full, credit only up to `LEAD`.
         ahead = max(-LEAD, client.virtual - before.virtual)
@@ -216,7 +216,7 @@ class FairQueue(Generic[T]):
         if client is None:
             if len(self._clients) >= self._forget_at:
                 self._forget()
-            # Starts at the lane's present time: a new client gets its share from now on, and none for the past.
+            # Starts at the level's present time: a new client gets its share from now on, and none for the past.
             client = self._clients[source] = _Client(self._by_priority["normal"].virtual)
         return client
 
@@ -249,7 +249,7 @@ class FairQueue(Generic[T]):
         heapq.heappush(level.heap, (client.virtual, client.entry, client))
 
     def _next_level(self) -> _PriorityLevel[T] | None:
-        """Return the highest active lane, or the lowest one that has waited for its share."""
+        """Return the highest active level, or the lowest one that has waited for its share."""
         first: _PriorityLevel[T] | None = None
         due: _PriorityLevel[T] | None = None
         for priority, level in self._by_priority.items():
