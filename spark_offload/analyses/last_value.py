@@ -21,9 +21,10 @@ def last_values(
 ) -> DataFrame:
     """Split the time of each series, from its first observation to `end`, into pieces that lie in one window each.
 
-    `observations` come from `numeric_rows`. A value is valid until the next observation of the same series and property,
-    at most for `hold`; after that the value of the piece is null (unknown). Of observations with the same timestamp
-    only the last one counts. `start` and `end` limit the pieces. The default of `end` is the time of the last observation.
+    `observations` come from `numeric_rows`. A value is valid until the next observation of the same series and
+    property, at most for `hold`; after that the value of the piece is null (unknown). Of observations with the same
+    timestamp only the last one counts. `start` and `end` limit the pieces. The default of `end` is the time of the last
+    observation.
 
     Columns: those of `numeric_rows`, `start` (of the window, a timestamp), and `seconds` (a double above 0).
     """
