@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from edge.engine.admission.load import Load
+from edge.engine.admission.limit_usage import LimitUsage
 from edge.engine.performance import Figures
 from edge.engine.requests import (
     ActiveSubscription,
@@ -107,7 +107,7 @@ class OperatedEngine(SparqlEngine, Protocol):
         """Number of waiting and running updates."""
 
     @property
-    def loads(self) -> tuple[Load, ...]:
+    def loads(self) -> tuple[LimitUsage, ...]:
         """Use of the limits of the settings."""
 
     def spu_reports(self, cost: Cost, most: int, /) -> SpuReports:

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from edge.engine.requests import SubscribeFailed, SubscriberNotification
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
-from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
 from edge.streams.running_query import RunningQuery
 from edge.streams.slide import Window
 from edge.streams.stream import Stream
@@ -88,7 +88,7 @@ def _span(query: RunningQuery, late: Late, until: int) -> tuple[int, int] | None
         if definition.stream != late.stream.iri:
             continue
         for element in late.elements:
-            if definition.kind is Kind.SESSION and definition.report is not Report.CHANGE:
+            if definition.kind is Kind.SESSION and definition.report is not ReportPolicy.CHANGE:
                 begins.append(element.time + 1)
                 ends.append(until)
             elif times := affected(definition, element, window.begin, until):
@@ -234,7 +234,7 @@ class _Replay:
         """Return whether a window does not get an element."""
         if definition.stream != self._late.stream.iri or element.number not in self._late.numbers:
             return False
-        return not self._has_late or definition.report is Report.CHANGE
+        return not self._has_late or definition.report is ReportPolicy.CHANGE
 
     def _sink(self, notification: SubscriberNotification | SubscribeFailed) -> None:
         if isinstance(notification, SubscriberNotification):
@@ -248,5 +248,5 @@ def _earliest(definition: WindowDefinition, begin: int) -> int | None:
         return definition.start
     if definition.kind is Kind.SESSION:
         return None
-    step = 0 if definition.report is Report.CHANGE else distance(definition)
+    step = 0 if definition.report is ReportPolicy.CHANGE else distance(definition)
     return begin - step - definition.size

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     """Elements without a pause of `size` or more between them."""
 
 
-class Report(StrEnum):
+class ReportPolicy(StrEnum):
     """When a window reports its content."""
 
     CLOSE = "close"
@@ -64,7 +64,7 @@ class WindowDefinition:
     for a session."""
     start: int = 0
     """A time at which a time window ends (t0, for the alignment), or the beginning of a landmark window."""
-    report: Report = Report.CLOSE
+    report: ReportPolicy = ReportPolicy.CLOSE
     period: int = 0
     """Distance of periodic reports; 0 for all others."""
 

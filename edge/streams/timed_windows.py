@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from edge.streams.model import Element, Report, WindowDefinition
+from edge.streams.model import Element, ReportPolicy, WindowDefinition
 from edge.streams.slide import Content, Slide
 
 
@@ -17,7 +17,7 @@ class AlignedWindow:
         self._content = content
         self._next = first
         self._step = step
-        self._non_empty_only = definition.report is Report.NON_EMPTY
+        self._non_empty_only = definition.report is ReportPolicy.NON_EMPTY
 
     @property
     def content(self) -> Collection[Element]:

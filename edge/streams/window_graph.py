@@ -9,7 +9,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
 from edge.streams.slide import Window
 
 GRAPHS: Final = "urn:edge:window:"
@@ -140,19 +140,19 @@ class WindowGraph(ElementGraph):
 
 def ends_sessions(definition: WindowDefinition) -> bool:
     """Return whether a window reports the sessions that have ended."""
-    return definition.kind is Kind.SESSION and definition.report in (Report.CLOSE, Report.NON_EMPTY)
+    return definition.kind is Kind.SESSION and definition.report in (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY)
 
 
 def is_aligned(definition: WindowDefinition) -> bool:
     """Return whether a window reports at times of equal distance."""
-    if definition.report is Report.PERIODIC:
+    if definition.report is ReportPolicy.PERIODIC:
         return True
-    return definition.kind in (Kind.TIME, Kind.LANDMARK) and definition.report is not Report.CHANGE
+    return definition.kind in (Kind.TIME, Kind.LANDMARK) and definition.report is not ReportPolicy.CHANGE
 
 
 def distance(definition: WindowDefinition) -> int:
     """Return the distance of the reports of such a window, in microseconds."""
-    return definition.period if definition.report is Report.PERIODIC else definition.step
+    return definition.period if definition.report is ReportPolicy.PERIODIC else definition.step
 
 
 def has_slid(definition: WindowDefinition, begin: int, time: int) -> bool:

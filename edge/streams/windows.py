@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edge.streams.count_window import CountContent, CountWindow
-from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
 from edge.streams.session_window import SessionContent, SessionWindow
 from edge.streams.slide import Content, Slide, Window
 from edge.streams.time_window import LandmarkContent, TimeContent
@@ -43,12 +43,12 @@ def make_window(definition: WindowDefinition, begin: int, lateness: int = 0, his
     Raises ValueError if a span of the definition is not positive.
     """
     _check(definition)
-    if definition.report in (Report.CLOSE, Report.NON_EMPTY):
+    if definition.report in (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY):
         if definition.kind in _BY_ARRIVAL:
             return CountWindow(definition, begin, history)
         if definition.kind is Kind.SESSION:
             return SessionWindow(definition, begin, lateness, history)
-    if definition.report is Report.CHANGE:
+    if definition.report is ReportPolicy.CHANGE:
         return ChangingWindow(definition, _content(definition, begin + 1, lateness, history), begin)
     last, step = _last_end(definition, begin), _distance(definition)
     first = max(last, definition.start) + step if definition.kind is Kind.LANDMARK else last + step
@@ -57,11 +57,14 @@ def make_window(definition: WindowDefinition, begin: int, lateness: int = 0, his
 
 def _check(definition: WindowDefinition) -> None:
     """Raise ValueError if a span that the window needs is not positive."""
-    needs_step = definition.kind is not Kind.SESSION and definition.report in (Report.CLOSE, Report.NON_EMPTY)
+    needs_step = definition.kind is not Kind.SESSION and definition.report in (
+        ReportPolicy.CLOSE,
+        ReportPolicy.NON_EMPTY,
+    )
     needed = {
         "size": definition.kind is not Kind.LANDMARK,
         "step": needs_step,
-        "period": definition.report is Report.PERIODIC,
+        "period": definition.report is ReportPolicy.PERIODIC,
     }
     for name, is_needed in needed.items():
         if is_needed and (value := getattr(definition, name)) < 1:
@@ -70,7 +73,7 @@ def _check(definition: WindowDefinition) -> None:
 
 def _distance(definition: WindowDefinition) -> int:
     """Return the distance of the reports of a window that reports at aligned times."""
-    return definition.period if definition.report is Report.PERIODIC else definition.step
+    return definition.period if definition.report is ReportPolicy.PERIODIC else definition.step
 
 
 def _last_end(definition: WindowDefinition, time: int) -> int:
@@ -102,7 +105,7 @@ def affected(definition: WindowDefinition, element: Element, begin: int, until: 
     Empty for other windows: for those that count by arrival no element is late, and the reports of sessions depend on
     other elements. Empty for CHANGE: a late element enters at once, and past reports stay as they are.
     """
-    if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is Report.CHANGE:
+    if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is ReportPolicy.CHANGE:
         return range(0)
     if definition.kind is Kind.LANDMARK and element.time < definition.start:
         return range(0)

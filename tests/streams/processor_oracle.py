@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 from window_oracle import WindowOracle
 
-from edge.streams.model import Element, Kind, NamedWindow, Report, StreamOperator
+from edge.streams.model import Element, Kind, NamedWindow, ReportPolicy, StreamOperator
 
 
 class Arrival(NamedTuple):
@@ -43,7 +43,7 @@ class Content:
     def __init__(self, window, begin, lateness):
         self.window = window
         self.lateness = lateness
-        self.is_by_arrival = window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is Report.CHANGE
+        self.is_by_arrival = window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is ReportPolicy.CHANGE
         self.oracle = WindowOracle(window, begin)
         self.elements = {}
 

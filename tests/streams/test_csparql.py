@@ -7,7 +7,7 @@ import pytest
 from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.sparql.query import read_query
 from edge.streams.language import MAX_TEXT, parse
-from edge.streams.model import Kind, NamedWindow, QueryForm, Report, StreamOperator, WindowDefinition
+from edge.streams.model import Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
 
 MS = 1000
 S = 1_000_000
@@ -125,13 +125,13 @@ def test_without_from_all_graphs_take_part():
 @pytest.mark.parametrize(
     ("every", "brackets", "report", "period"),
     [
-        ("", "[RANGE 10s STEP 5s]", Report.CLOSE, 0),
-        ("COMPUTED EVERY 5s", "[RANGE 10s STEP 5s]", Report.CLOSE, 0),
-        ("COMPUTE EVERY 2s", "[RANGE 10s STEP 5s]", Report.PERIODIC, 2 * S),
-        ("EVERY PT1M", "[RANGE 10s]", Report.PERIODIC, M),
-        ("COMPUTED EVERY 10s", "[RANGE 10s TUMBLING]", Report.CLOSE, 0),
-        ("COMPUTED EVERY 1 h", "[RANGE TRIPLES 10]", Report.PERIODIC, H),
-        ("computed every 1d", "[SESSION 1d]", Report.PERIODIC, D),
+        ("", "[RANGE 10s STEP 5s]", ReportPolicy.CLOSE, 0),
+        ("COMPUTED EVERY 5s", "[RANGE 10s STEP 5s]", ReportPolicy.CLOSE, 0),
+        ("COMPUTE EVERY 2s", "[RANGE 10s STEP 5s]", ReportPolicy.PERIODIC, 2 * S),
+        ("EVERY PT1M", "[RANGE 10s]", ReportPolicy.PERIODIC, M),
+        ("COMPUTED EVERY 10s", "[RANGE 10s TUMBLING]", ReportPolicy.CLOSE, 0),
+        ("COMPUTED EVERY 1 h", "[RANGE TRIPLES 10]", ReportPolicy.PERIODIC, H),
+        ("computed every 1d", "[SESSION 1d]", ReportPolicy.PERIODIC, D),
     ],
 )
 def test_the_period_of_reports(every, brackets, report, period):
@@ -143,7 +143,7 @@ def test_the_period_of_reports(every, brackets, report, period):
 def test_each_window_has_its_own_period():
     clauses = "FROM STREAM <urn:a> [RANGE 10s STEP 5s] FROM STREAM <urn:b> [RANGE 10s STEP 2s]"
     query = registered(clauses, head="REGISTER QUERY q COMPUTED EVERY 5s AS")
-    assert [window.definition.report for window in query.windows] == [Report.CLOSE, Report.PERIODIC]
+    assert [window.definition.report for window in query.windows] == [ReportPolicy.CLOSE, ReportPolicy.PERIODIC]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
 from edge.streams.language import parse
-from edge.streams.model import Element, Kind, NamedWindow, QueryForm, Report, StreamOperator
+from edge.streams.model import Element, Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator
 from edge.streams.names import stream_iri
 from edge.streams.processor import NewElement, Processor
 from edge.streams.settings import StreamSettings
@@ -117,12 +117,12 @@ class Story:
         self.got = []
 
     def _csparql_allowed(self):
-        return len(self.windows) == 1 and self.windows[0].report is Report.CLOSE
+        return len(self.windows) == 1 and self.windows[0].report is ReportPolicy.CLOSE
 
     def window(self, place):
         rng = self.rng
         kind = rng.choice(KINDS)
-        report = rng.choice([Report.CLOSE, Report.CLOSE, *Report])
+        report = rng.choice([ReportPolicy.CLOSE, ReportPolicy.CLOSE, *ReportPolicy])
         size, step = rng.randint(1, 12), rng.randint(1, 8)
         stream = rng.choice(["s", "s", "t"]) if place else "s"
         text = {
@@ -135,8 +135,8 @@ class Story:
         if kind is Kind.TIME and rng.random() < 0.3:
             text = f'[RANGE PT{size}S STEP PT{step}S START "1970-01-12T13:46:4{rng.randint(0, 9)}Z"]'
         self.brackets = [*getattr(self, "brackets", ()), text]
-        every = f" EVERY PT{rng.randint(1, 6)}S" if report is Report.PERIODIC else ""
-        reports = {Report.CHANGE: " ON CHANGE", Report.NON_EMPTY: " NON EMPTY"}.get(report, every)
+        every = f" EVERY PT{rng.randint(1, 6)}S" if report is ReportPolicy.PERIODIC else ""
+        reports = {ReportPolicy.CHANGE: " ON CHANGE", ReportPolicy.NON_EMPTY: " NON EMPTY"}.get(report, every)
         probe = parse(
             "REGISTER RSTREAM <urn:q> AS SELECT * "
             f"FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:{stream}> {text}{reports} "
@@ -197,7 +197,7 @@ class Story:
     @property
     def _is_by_arrival(self):
         return any(
-            window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is Report.CHANGE for window in self.windows
+            window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is ReportPolicy.CHANGE for window in self.windows
         )
 
     def run(self):

@@ -7,7 +7,7 @@ import pytest
 from edge.protocol.errors import ParsingFailed
 from edge.sparql.query import read_query
 from edge.streams.language import describe, parse
-from edge.streams.model import Kind, NamedWindow, QueryForm, Report, StreamOperator, WindowDefinition
+from edge.streams.model import Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
 
 S = 1_000_000
 M = 60 * S
@@ -106,14 +106,14 @@ def test_windows(brackets, expected):
 @pytest.mark.parametrize(
     ("policy", "report", "period"),
     [
-        ("", Report.CLOSE, 0),
-        ("ON CLOSE", Report.CLOSE, 0),
-        ("REPORT ON CLOSE", Report.CLOSE, 0),
-        ("on change", Report.CHANGE, 0),
-        ("NON EMPTY", Report.NON_EMPTY, 0),
-        ("NON-EMPTY", Report.NON_EMPTY, 0),
-        ("EVERY PT1M", Report.PERIODIC, M),
-        ("REPORT EVERY 1 min", Report.PERIODIC, M),
+        ("", ReportPolicy.CLOSE, 0),
+        ("ON CLOSE", ReportPolicy.CLOSE, 0),
+        ("REPORT ON CLOSE", ReportPolicy.CLOSE, 0),
+        ("on change", ReportPolicy.CHANGE, 0),
+        ("NON EMPTY", ReportPolicy.NON_EMPTY, 0),
+        ("NON-EMPTY", ReportPolicy.NON_EMPTY, 0),
+        ("EVERY PT1M", ReportPolicy.PERIODIC, M),
+        ("REPORT EVERY 1 min", ReportPolicy.PERIODIC, M),
     ],
 )
 @pytest.mark.parametrize("following", ["", "FROM <urn:g>", "WHERE"])

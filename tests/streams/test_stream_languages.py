@@ -23,7 +23,7 @@ from edge.streams.language.durations import (
     read_time,
     time_text,
 )
-from edge.streams.model import Kind, Report, WindowDefinition
+from edge.streams.model import Kind, ReportPolicy, WindowDefinition
 
 WORDS = (
     *(
@@ -236,8 +236,8 @@ brackets = st.one_of(
 @st.composite
 def definitions(draw):
     window = draw(brackets)
-    report = draw(st.sampled_from(Report))
-    period = draw(spans) if report is Report.PERIODIC else 0
+    report = draw(st.sampled_from(ReportPolicy))
+    period = draw(spans) if report is ReportPolicy.PERIODIC else 0
     return WindowDefinition(window.stream, window.kind, window.size, window.step, window.start, report, period)
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
-from edge.streams.model import Element, Kind, NamedWindow, Report, StreamOperator, WindowDefinition
+from edge.streams.model import Element, Kind, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition
 from edge.streams.processor import NewElement, Processor
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
@@ -23,10 +23,10 @@ BEGIN = 1_000_000
 STREAM = "urn:edge:stream:s"
 SPARQL = "SELECT ?s ?v WHERE { GRAPH <urn:w> { ?s <urn:v> ?v } }"
 REPORTS = {
-    "": (Report.CLOSE, 0),
-    "NON EMPTY": (Report.NON_EMPTY, 0),
-    "ON CHANGE": (Report.CHANGE, 0),
-    "EVERY PT4S": (Report.PERIODIC, 4 * SECOND),
+    "": (ReportPolicy.CLOSE, 0),
+    "NON EMPTY": (ReportPolicy.NON_EMPTY, 0),
+    "ON CHANGE": (ReportPolicy.CHANGE, 0),
+    "EVERY PT4S": (ReportPolicy.PERIODIC, 4 * SECOND),
 }
 ELEMENTS = (1, 2, 2, 5, 9, 14, 15, 30)
 """Times after the begin, and values."""

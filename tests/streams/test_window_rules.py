@@ -7,14 +7,14 @@ from itertools import islice
 import pyoxigraph as ox
 import pytest
 
-from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
 from edge.streams.windows import affected, make_window
 
 TRIPLE = ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal("o"))
 DAY = 86_400_000_000
 
 
-def define(kind, report=Report.CLOSE, size=10, step=5, start=0, period=0):
+def define(kind, report=ReportPolicy.CLOSE, size=10, step=5, start=0, period=0):
     return WindowDefinition("urn:stream", kind, size, step, start, report, period)
 
 
@@ -66,7 +66,7 @@ def test_elements_between_windows_with_gaps_are_in_none():
 
 
 def test_a_changing_window_reports_all_changes_of_an_instant_at_once():
-    window = filled(define(Kind.TIME, Report.CHANGE, size=5), elements_at(1, 6, 6))
+    window = filled(define(Kind.TIME, ReportPolicy.CHANGE, size=5), elements_at(1, 6, 6))
     slides = list(window.slides(11))
     assert [(slide.time, len(slide.entering), len(slide.leaving)) for slide in slides] == [
         (1, 1, 0),
@@ -76,7 +76,7 @@ def test_a_changing_window_reports_all_changes_of_an_instant_at_once():
 
 
 def test_a_late_element_enters_a_changing_window_at_once_and_leaves_in_time():
-    window = filled(define(Kind.TIME, Report.CHANGE, size=5), elements_at(4, 6))
+    window = filled(define(Kind.TIME, ReportPolicy.CHANGE, size=5), elements_at(4, 6))
     assert contents(window, 7) == [(4, [4]), (6, [4, 6])]
     window.take(Element(3, 3, ()))
     window.take(Element(2, 4, ()))
@@ -84,7 +84,7 @@ def test_a_late_element_enters_a_changing_window_at_once_and_leaves_in_time():
     assert contents(window, 8) == [(7, [3, 4, 6]), (8, [4, 6])]
 
 
-@pytest.mark.parametrize("report", list(Report))
+@pytest.mark.parametrize("report", list(ReportPolicy))
 @pytest.mark.parametrize("kind", list(Kind))
 def test_an_earlier_time_does_not_take_a_window_back(kind, report):
     window = filled(define(kind, report, 5, 1, period=1), elements_at(1, 2, 8, 9))
@@ -123,7 +123,7 @@ def test_a_window_of_triples_does_not_split_elements():
 
 
 def test_elements_without_triples_do_not_fill_a_window_of_triples():
-    window = filled(define(Kind.TRIPLES, Report.CHANGE, size=4), elements_of(0, 0, 1, 0, 0))
+    window = filled(define(Kind.TRIPLES, ReportPolicy.CHANGE, size=4), elements_of(0, 0, 1, 0, 0))
     assert contents(window, 9) == [(3, [3])]
 
 
@@ -172,17 +172,21 @@ def test_a_late_element_makes_two_sessions_one():
 
 
 def test_a_changing_session_grows_and_becomes_empty_at_its_end():
-    window = filled(define(Kind.SESSION, Report.CHANGE, size=5, step=0), elements_at(1, 4, 9))
+    window = filled(define(Kind.SESSION, ReportPolicy.CHANGE, size=5, step=0), elements_at(1, 4, 9))
     assert contents(window, 20) == [(1, [1]), (4, [1, 4]), (9, [9]), (14, [])]
 
 
 def test_periodic_reports_have_the_content_of_their_time():
-    assert contents(filled(define(Kind.TIME, Report.PERIODIC, size=4, step=100, period=3), elements_at(1, 5)), 9) == [
+    assert contents(
+        filled(define(Kind.TIME, ReportPolicy.PERIODIC, size=4, step=100, period=3), elements_at(1, 5)), 9
+    ) == [
         (3, [1]),
         (6, [5]),
         (9, [5]),
     ]
-    assert contents(filled(define(Kind.SESSION, Report.PERIODIC, size=4, step=0, period=3), elements_at(1, 5)), 12) == [
+    assert contents(
+        filled(define(Kind.SESSION, ReportPolicy.PERIODIC, size=4, step=0, period=3), elements_at(1, 5)), 12
+    ) == [
         (3, [1]),
         (6, [5]),
         (9, [5]),
@@ -190,7 +194,7 @@ def test_periodic_reports_have_the_content_of_their_time():
     ]
 
 
-@pytest.mark.parametrize("report", list(Report))
+@pytest.mark.parametrize("report", list(ReportPolicy))
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_long_idle_span_costs_little(kind, report):
     """After an element, a thousand years pass with a window that slides each microsecond."""
@@ -216,13 +220,13 @@ def test_many_reports_that_a_late_element_affects_cost_little():
 
 
 def test_a_changing_window_has_no_past_reports_to_correct():
-    assert not affected(define(Kind.TIME, Report.CHANGE), Element(5, 1, ()), 0, 100)
+    assert not affected(define(Kind.TIME, ReportPolicy.CHANGE), Element(5, 1, ()), 0, 100)
 
 
 def test_a_window_without_an_element_knows_the_time():
     """An element before the last time that was passed is not in a report of the past: that needs a correction."""
     for kind in (Kind.TIME, Kind.SESSION):
-        window = make_window(define(kind, Report.NON_EMPTY), 0)
+        window = make_window(define(kind, ReportPolicy.NON_EMPTY), 0)
         assert list(window.slides(30)) == []
         window.take(Element(19, 1, ()))
         assert list(window.slides(100)) == []
@@ -268,7 +272,7 @@ def test_ended_sessions_are_kept_for_the_lateness_only():
         (define(Kind.COUNT, size=-3), "size"),
         (define(Kind.TRIPLES, step=0), "step"),
         (define(Kind.SESSION, size=0, step=0), "size"),
-        (define(Kind.TIME, Report.PERIODIC), "period"),
+        (define(Kind.TIME, ReportPolicy.PERIODIC), "period"),
     ],
     ids=range(7),
 )

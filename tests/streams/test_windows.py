@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from window_oracle import CLOSES, WindowOracle, numbers
 
-from edge.streams.model import Element, Kind, Report, WindowDefinition
+from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
 from edge.streams.windows import affected, make_window
 
 TRIPLE = ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal("o"))
 BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
-KINDS_AND_REPORTS = [(kind, report) for kind in Kind for report in Report]
+KINDS_AND_REPORTS = [(kind, report) for kind in Kind for report in ReportPolicy]
 all_windows = pytest.mark.parametrize(("kind", "report"), KINDS_AND_REPORTS)
 
 
@@ -23,7 +23,7 @@ def element(time, number, triples=1):
     return Element(time, number, (TRIPLE,) * triples)
 
 
-def define(kind, report=Report.CLOSE, size=10, step=5, start=0, period=0):
+def define(kind, report=ReportPolicy.CLOSE, size=10, step=5, start=0, period=0):
     return WindowDefinition("urn:stream", kind, size, step, start, report, period)
 
 
@@ -102,10 +102,10 @@ def check(story):
         if expected:
             assert due is not None
             assert due <= expected[0][0]
-        if story.definition.report is not Report.NON_EMPTY:
+        if story.definition.report is not ReportPolicy.NON_EMPTY:
             assert due == expected[0][0] if expected else due is None or due > call
         assert observed(window, call, content) == expected
-        if story.definition.report is not Report.NON_EMPTY:
+        if story.definition.report is not ReportPolicy.NON_EMPTY:
             assert window.due() is None or window.due() > call
 
 
@@ -188,11 +188,11 @@ def test_a_window_goes_on_from_the_elements_that_it_needs(kind, report):
                 earliest = window.needed_from()
                 needed = [each for each in taken if earliest is not None and each.time >= earliest]
                 renewed = make_window(story.definition, call, story.lateness, needed)
-                if report is Report.CHANGE:
+                if report is ReportPolicy.CHANGE:
                     assert numbers(renewed.content) == numbers(window.content)
 
 
-@pytest.mark.parametrize("report", [Report.CLOSE, Report.NON_EMPTY, Report.PERIODIC])
+@pytest.mark.parametrize("report", [ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY, ReportPolicy.PERIODIC])
 @pytest.mark.parametrize("kind", [Kind.TIME, Kind.LANDMARK])
 def test_affected_reports_are_those_whose_content_has_the_element(kind, report):
     for story in stories(kind, report, 100):

@@ -5,9 +5,9 @@ Shares no code with the product except the dataclasses of the model.
 
 from __future__ import annotations
 
-from edge.streams.model import Kind, Report
+from edge.streams.model import Kind, ReportPolicy
 
-CLOSES = (Report.CLOSE, Report.NON_EMPTY)
+CLOSES = (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY)
 
 
 class WindowOracle:
@@ -36,8 +36,8 @@ class WindowOracle:
         for time in range(self.now, now + 1):
             for content in self._contents(time):
                 changed = content != self.content
-                report = changed if self.definition.report is Report.CHANGE else True
-                if self.definition.report is Report.NON_EMPTY and not content:
+                report = changed if self.definition.report is ReportPolicy.CHANGE else True
+                if self.definition.report is ReportPolicy.NON_EMPTY and not content:
                     report = False
                 self.content = content
                 if report or changed:
@@ -48,9 +48,9 @@ class WindowOracle:
     def _contents(self, time):
         """Yield the contents that the window gets at an instant. The first of a call has been visited before."""
         kind, report, is_new = self.definition.kind, self.definition.report, time > self.now
-        if report is Report.CHANGE:
+        if report is ReportPolicy.CHANGE:
             yield self.just_before(time + 1)
-        elif report is Report.PERIODIC:
+        elif report is ReportPolicy.PERIODIC:
             if is_new and self.is_end(time, self.definition.period):
                 yield self.just_before(time)
         elif kind in (Kind.COUNT, Kind.TRIPLES):

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.fair_share import GATEWAY
-from edge.engine.admission.load import Load
+from edge.engine.admission.limit_usage import LimitUsage
 from edge.engine.admission.request_charges import RequestCharges
 from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.clock import Clock
@@ -422,18 +422,18 @@ class Scheduler:
         return len(self._engine.graph)
 
     @property
-    def loads(self) -> tuple[Load, ...]:
+    def loads(self) -> tuple[LimitUsage, ...]:
         """Use of the limits of the settings."""
         settings, quota = self._settings, self._quota
         client, held = quota.heaviest()
         graph, most_graph = self._engine.graph_size
         return (
-            Load("engine.max_pending_updates", self.pending_updates, settings.max_pending_updates),
-            Load("engine.max_pending_queries", self._readers.most_pending, settings.max_pending_queries),
-            Load("engine.max_pending_timers", self.pending_timers, settings.max_pending_timers),
-            Load("engine.max_graph_bytes", graph, most_graph),
-            Load("limits.max_total_bytes", quota.total, quota.max_total),
-            Load("limits.max_client_bytes", held, quota.max_client, client),
+            LimitUsage("engine.max_pending_updates", self.pending_updates, settings.max_pending_updates),
+            LimitUsage("engine.max_pending_queries", self._readers.most_pending, settings.max_pending_queries),
+            LimitUsage("engine.max_pending_timers", self.pending_timers, settings.max_pending_timers),
+            LimitUsage("engine.max_graph_bytes", graph, most_graph),
+            LimitUsage("limits.max_total_bytes", quota.total, quota.max_total),
+            LimitUsage("limits.max_client_bytes", held, quota.max_client, client),
         )
 
     def spu_reports(self, cost: Cost, most: int) -> SpuReports:

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.streams.language.durations import duration_text, time_text
 from edge.streams.language.window_clause import brackets_text, report_text
-from edge.streams.model import ContinuousQuery, Kind, NamedWindow, Report, StreamOperator, WindowDefinition
+from edge.streams.model import ContinuousQuery, Kind, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition
 
 _OPERATORS: Final = {
     StreamOperator.RSTREAM: "each report has all rows of the result",
@@ -58,11 +58,11 @@ def _content(window: WindowDefinition) -> str:
 
 
 def _reports(window: WindowDefinition) -> str:
-    if window.report is Report.PERIODIC:
+    if window.report is ReportPolicy.PERIODIC:
         return f"every {duration_text(window.period)}"
-    if window.report is Report.CHANGE:
+    if window.report is ReportPolicy.CHANGE:
         return "at each change of the content"
-    only = ", unless it is empty" if window.report is Report.NON_EMPTY else ""
+    only = ", unless it is empty" if window.report is ReportPolicy.NON_EMPTY else ""
     if window.kind is Kind.SESSION:
         return f"at the end of each session{only}"
     if window.kind in (Kind.COUNT, Kind.TRIPLES):

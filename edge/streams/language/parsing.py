@@ -19,7 +19,7 @@ from edge.streams.language.reader import Reader, resolved
 from edge.streams.language.registration import Registration, read_form
 from edge.streams.language.validation import check_grammar, check_prologue, check_rules
 from edge.streams.language.window_clause import Times, WindowClause
-from edge.streams.model import ContinuousQuery, NamedWindow, QueryForm, Report, StreamOperator, WindowDefinition
+from edge.streams.model import ContinuousQuery, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
 
 MAX_TEXT: Final = 65_536
 """Maximum characters of a registration, which is parsed in the time of one request."""
@@ -129,7 +129,7 @@ def _read_registration(reader: Reader, text: str, tokens: Sequence[Token], times
 def _window(clause: WindowClause, declared: Declarations, every: int) -> NamedWindow:
     definition = replace(clause.definition, stream=resolved(clause.stream, declared))
     if every and every != _step(definition):
-        definition = replace(definition, report=Report.PERIODIC, period=every)
+        definition = replace(definition, report=ReportPolicy.PERIODIC, period=every)
     return NamedWindow("" if clause.name is None else resolved(clause.name, declared), definition)
 
 

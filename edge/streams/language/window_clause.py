@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from edge.sparql.tokens import Token
 from edge.streams.language.durations import duration_text, time_text
 from edge.streams.language.reader import Reader
-from edge.streams.model import Kind, Report, WindowDefinition
+from edge.streams.model import Kind, ReportPolicy, WindowDefinition
 
 _KINDS: Final = "RANGE, TRIPLES, ELEMENTS, LANDMARK or SESSION"
 _REPORTS: Final = "Write ON CLOSE, ON CHANGE, NON EMPTY or EVERY and a duration."
@@ -82,25 +82,25 @@ def _landmark(reader: Reader, now: int) -> WindowDefinition:
     return WindowDefinition("", Kind.LANDMARK, 0, reader.duration(), start)
 
 
-def read_report(reader: Reader) -> tuple[Report, int]:
+def read_report(reader: Reader) -> tuple[ReportPolicy, int]:
     """Read the report policy after the brackets, if there is one. Returns it and its period in microseconds."""
     given = reader.accept_word("REPORT")
     if reader.accept_words("ON", "CLOSE"):
-        return Report.CLOSE, 0
+        return ReportPolicy.CLOSE, 0
     if reader.accept_words("ON", "CHANGE"):
-        return Report.CHANGE, 0
+        return ReportPolicy.CHANGE, 0
     if reader.accept_word("NON"):
         reader.accept("-")
         if not reader.accept_word("EMPTY"):
             reader.expected("EMPTY", _REPORTS)
-        return Report.NON_EMPTY, 0
+        return ReportPolicy.NON_EMPTY, 0
     if reader.accept_word("EVERY"):
-        return Report.PERIODIC, reader.duration()
+        return ReportPolicy.PERIODIC, reader.duration()
     if given or reader.token.word() == "ON":
         reader.expected("A report policy", _REPORTS)
     if reader.token.word() == "START":
         reader.refuse("START is outside of the brackets", "Write it before ].")
-    return Report.CLOSE, 0
+    return ReportPolicy.CLOSE, 0
 
 
 def brackets_text(window: WindowDefinition) -> str:
@@ -118,6 +118,6 @@ def brackets_text(window: WindowDefinition) -> str:
 
 def report_text(window: WindowDefinition) -> str:
     """Return the report policy of a window in RSP-QL, as `read_report` reads it."""
-    if window.report is Report.PERIODIC:
+    if window.report is ReportPolicy.PERIODIC:
         return f"EVERY {duration_text(window.period)}"
-    return {Report.CHANGE: "ON CHANGE", Report.NON_EMPTY: "NON EMPTY"}.get(window.report, "ON CLOSE")
+    return {ReportPolicy.CHANGE: "ON CHANGE", ReportPolicy.NON_EMPTY: "NON EMPTY"}.get(window.report, "ON CLOSE")

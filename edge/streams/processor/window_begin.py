@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge.streams.model import Kind, Report, WindowDefinition
+from edge.streams.model import Kind, ReportPolicy, WindowDefinition
 from edge.streams.stream import Stream
 from edge.streams.window_graph import WindowGraph, ends_sessions, has_slid
 from edge.streams.windows import make_window
@@ -28,7 +28,10 @@ def begin_window(
         if element.number >= first and not probe.refuses(element, stream.missing.get(element.number, 0))
     ]
     taken = [element for element in elements if element.number <= stream.taken]
-    counts = definition.kind in (Kind.COUNT, Kind.TRIPLES) and definition.report in (Report.CLOSE, Report.NON_EMPTY)
+    counts = definition.kind in (Kind.COUNT, Kind.TRIPLES) and definition.report in (
+        ReportPolicy.CLOSE,
+        ReportPolicy.NON_EMPTY,
+    )
     if counts or ends_sessions(definition):
         # From an element with which a count began, so that the next report comes when it would have come.
         window = make_window(definition, begin, kept)

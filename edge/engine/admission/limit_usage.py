@@ -1,4 +1,4 @@
-"""Load: how much is in use of something that a setting limits."""
+"""How much is in use of something that a setting limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LimitUsage:
     """Use of one limit."""
 
     setting: str
