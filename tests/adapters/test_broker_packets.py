@@ -170,7 +170,7 @@ async def test_a_first_packet_that_is_no_valid_connect_ends_its_connection_at_on
     ],
     ids=["3.1", "5", "bridge"],
 )
-async def test_other_versions_are_told_so(broker, sent):
+async def test_other_versions_are_refused_with_a_reason(broker, sent):
     assert await answer(broker, sent) == b"\x20\x02\x00\x01"
 
 

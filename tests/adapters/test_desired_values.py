@@ -122,7 +122,7 @@ def test_a_desired_value_waits_for_the_broker_over_a_kill(home, devices, mosquit
     wait_for(lambda: devices.received["zigbee2mqtt/lamp/set"][2:] == ['{"brightness":3}'])
 
 
-def test_a_mapping_written_later_sends_what_waits(home, devices):
+def test_a_mapping_written_later_sends_the_waiting_values(home, devices):
     home.http.put(
         "/api/mappings/heater", content='[[mapping]]\ntopic = "heater/{id}"\nobservation = "edge:{id}"\n'
     ).raise_for_status()

@@ -87,7 +87,7 @@ def reads(engine, value: str) -> None:
     wait_for(lambda: value_of(engine, T) == value, what=f"the value {value}")
 
 
-def test_lines_become_values_whatever_the_noise(engine, observations, wire):
+def test_lines_become_values_despite_noise(engine, observations, wire):
     with serving(observations, wire) as serial:
         wire.send(b'\n{"t": 21.5}\r\n')
         reads(engine, "21.5")

@@ -122,7 +122,7 @@ def directory(path: Path) -> None:
 
 @pytest.mark.parametrize("plant", [os.mkfifo, link, directory])
 @pytest.mark.parametrize("name", ["request", "update.raucb"])
-def test_what_an_attacker_leaves_instead_of_a_file_is_removed(box, plant, name):
+def test_an_unexpected_file_type_in_the_incoming_folder_is_removed(box, plant, name):
     received(box, WORKS)
     (box / "incoming" / name).unlink()
     plant(box / "incoming" / name)

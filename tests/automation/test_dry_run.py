@@ -129,7 +129,7 @@ def test_a_trial_leaves_nothing_open(box, engines, text):
     assert not engine._queue.open
 
 
-def test_an_engine_without_a_thread_refuses_what_waits_when_it_is_closed():
+def test_an_engine_without_a_thread_refuses_waiting_requests_when_it_is_closed():
     engine = open_engine(None, EngineSettings(), start=False)
     waiting = engine.update([UpdateRequest("INSERT DATA { <urn:s> <urn:p> 1 }")])
     assert engine.close()

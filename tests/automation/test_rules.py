@@ -349,7 +349,7 @@ def test_values_after_a_silence_are_not_lost_at_the_rate_limit(world):
     assert (box.active(), len(box.log("ended"))) == ([], 15)
 
 
-def test_a_changed_rule_waits_anew_with_its_new_update(world):
+def test_a_changed_rule_waits_again_with_its_new_update(world):
     box = world(hot(lasts=600))
     box.observe("a", 31)
     box.advance(300)

@@ -235,7 +235,7 @@ def test_a_full_disk_does_not_prevent_a_start_on_trial(backup, tmp_path, monkeyp
     assert content(place)["note"] == b"1"
 
 
-def test_what_belongs_to_another_user_is_named_before_anything_happens(backup, tmp_path, monkeypatch):
+def test_files_of_another_user_are_named_before_any_change(backup, tmp_path, monkeypatch):
     place = data_of(tmp_path / "data", 2)
     before, access = content(place), os.access
     monkeypatch.setattr(staging.os, "access", lambda path, mode: Path(path).name != "mappings" and access(path, mode))

@@ -17,5 +17,5 @@ from edge.cli.bindings_table import term
     ],
     ids=["plain", "language", "direction", "datatype"],
 )
-def test_a_literal_has_what_tells_it_from_others(members, text):
+def test_a_literal_is_shown_with_its_language_or_datatype(members, text):
     assert term({"type": "literal", "value": "a", **members}) == text

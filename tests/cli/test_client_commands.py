@@ -156,7 +156,7 @@ def test_publish_reaches_the_subscriber(ask, shared_edge, gateway, tmp_path):
     assert watching.wait(DEADLINE) == 0
 
 
-def test_publish_says_what_the_gateway_cannot_read(ask):
+def test_publish_reports_messages_that_the_gateway_cannot_read(ask):
     done = ask("publish", "garage/door", "open")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (

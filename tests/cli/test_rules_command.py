@@ -31,7 +31,7 @@ def file(tmp_path):
     return path
 
 
-def test_rules_are_listed_with_what_they_do(run, gateway):
+def test_rules_are_listed_with_their_actions(run, gateway):
     assert run("rules list").stdout == "(no rules)\n"
     rules = gateway.data_dir / "rules"
     (rules / "damp.toml").write_text(RULE)

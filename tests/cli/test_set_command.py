@@ -99,7 +99,7 @@ def test_the_device_gets_the_message(run, lamp, device, value, observation, lite
         (("kitchen/lamp",), 2, "Missing argument 'VALUE'"),
     ],
 )
-def test_what_cannot_be_set_is_refused_with_the_remedy(run, gateway, lamp, arguments, code, message):
+def test_an_observation_that_cannot_be_set_is_refused_with_the_remedy(run, gateway, lamp, arguments, code, message):
     done = run("set", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr

@@ -193,7 +193,7 @@ def test_help_names_the_recent_values_in_a_backup(edge):
     assert "recent values" in " ".join(edge("backup", "--help").stdout.split())
 
 
-def test_invitations_and_tokens_are_told_apart(edge):
+def test_invitations_and_tokens_are_distinguished(edge):
     invite, token = (" ".join(edge("clients", name, "--help").stdout.split()) for name in ("invite", "token"))
     assert "`edge clients token`" in invite
     assert "`edge clients invite`" in token

@@ -359,7 +359,7 @@ async def test_an_application_uses_its_profile_if_there_is_no_other_gateway(gate
     assert await served(Application(profile(*ports), find_gateway=True)) == ["on"]
 
 
-async def test_an_application_uses_its_profile_unless_it_is_told_to_look(gateway, monkeypatch):
+async def test_an_application_uses_its_profile_unless_discovery_is_requested(gateway, monkeypatch):
     monkeypatch.setenv("EDGE_URL", "http://127.0.0.1:1")
     ports = gateway.http_port, gateway.ws_port
     assert await served(Application(profile(*ports))) == ["on"]

@@ -135,7 +135,7 @@ async def test_an_unknown_query_is_refused(client, streams):
             await following(feed)
 
 
-async def test_a_query_that_ends_ends_the_feed_after_what_waits(client, streams):
+async def test_a_query_that_ends_ends_the_feed_after_the_waiting_reports(client, streams):
     async with client.reports(NAME) as feed:
         streams.put(1)
         streams.end()
@@ -342,7 +342,7 @@ async def test_invalid_messages_are_skipped():
     assert (report.number, report.merged, report.missed, report.time) == (9, 2, 3, None)
 
 
-async def test_corrections_have_what_is_missing_and_what_was_wrong():
+async def test_corrections_have_the_missing_and_the_wrong_rows():
     results = {**message(5)["report"]["content"], "removed": {"bindings": [{"o": {"type": "uri", "value": "urn:w"}}]}}
     graph = "<urn:a> <urn:p> <urn:b> .\n<urn:a> <urn:p> <urn:c> <urn:edge:removed> .\n"
     corrections = message(5, correction=True, content=results), message(6, correction=True, content=graph)

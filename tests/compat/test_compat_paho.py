@@ -99,7 +99,7 @@ def test_the_packets_of_a_block_come_together_and_a_part_waits_for_its_rest():
 
 
 @pytest.mark.parametrize("size", [1, 5, 300, 65_536])
-def test_a_stream_gives_the_same_packets_whatever_its_blocks(size):
+def test_a_stream_gives_the_same_packets_for_all_block_sizes(size):
     contents = [b"", b"x" * 127, b"x" * 128, b"x" * 20_000, b"x" * (200_000 if size > 5 else 300), b"x"]
     stream = b"".join(b"\x30" + client_length(len(content)) + content for content in contents)
     blocks = [stream[at : at + size] for at in range(0, len(stream), size)]

@@ -132,7 +132,7 @@ def test_an_observation_is_there_before_its_first_value(home):
     wait_for(lambda: home.ask(pattern, "label") == [("Door of Kitchen",)], what="the declared observation")
 
 
-def test_what_cannot_be_used_is_listed_by_name_until_it_changes(home):
+def test_an_unusable_announcement_is_listed_by_name_until_it_changes(home):
     home.announce("sensor", "k1_bad", name="Bad", stat_t="kitchen/bad", val_tpl="{{ value | regex_replace('a') }}")
     wait_for(home.faults, what="the fault")
     assert "regex_replace" in home.faults()["homeassistant/sensor/k1_bad/config"]

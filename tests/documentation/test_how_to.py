@@ -14,7 +14,7 @@ PAGES = sorted(f"how-to/{path.name}" for path in (DOCS / "how-to").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_give_what_the_page_says(page, tmp_path):
+def test_the_examples_give_the_results_of_the_page(page, tmp_path):
     used = "\n".join(block.text for block in blocks(page) if block.role != "not run")
     for program in ("mosquitto_pub", "curl"):
         if program in used and shutil.which(program) is None:

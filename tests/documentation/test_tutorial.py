@@ -49,7 +49,7 @@ async def show(browser: Browser, image: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.timeout(300)
-async def test_the_steps_give_what_the_page_says(browser, tmp_path):
+async def test_the_steps_give_the_results_of_the_page(browser, tmp_path):
     for program in ("mosquitto_pub", "curl"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} here; install the packages mosquitto-clients and curl")

@@ -188,7 +188,7 @@ def test_removed_infinity_leaves_the_sum() -> None:
     assert total.result() == typed("1.5", "double")
 
 
-def test_sums_beyond_what_oxigraph_can_hold_are_errors() -> None:
+def test_sums_beyond_the_range_of_oxigraph_are_errors() -> None:
     largest = integer(2**63 - 1)
     assert aggregate("SUM", largest, integer(1)) is None
     assert aggregate("AVG", largest, integer(1)) is None

@@ -87,7 +87,7 @@ def test_a_caller_can_wait_for_the_turn_of_a_busy_writer(harness: Harness):
     assert future.done()
 
 
-def test_the_writer_takes_over_what_a_turn_leaves(harness: Harness):
+def test_the_writer_takes_over_the_rest_of_a_turn(harness: Harness):
     """A turn carries out one task, here one that waits longer than the update."""
     tasks = [harness.scheduler.on_writer(lambda: None) for _ in range(3)]
     futures = [queue(harness, insert(value)) for value in range(3)]
@@ -98,7 +98,7 @@ def test_the_writer_takes_over_what_a_turn_leaves(harness: Harness):
     assert harness.values() == [0, 1, 2]
 
 
-def test_the_writer_flushes_in_time_what_a_caller_has_written(open_harness, tmp_path: Path):
+def test_the_writer_flushes_the_changes_of_a_caller_in_time(open_harness, tmp_path: Path):
     harness: Harness = open_harness(tmp_path, durability="interval", flush_interval=0.1)
     harness.update(insert(1))
     wait_for(lambda: not harness.scheduler._journal.unflushed)

@@ -174,7 +174,7 @@ def test_a_query_is_small_while_all_texts_are_short(expression: str) -> None:
     assert small(engine, text)
 
 
-def test_a_query_that_touches_no_text_is_small_whatever_is_stored() -> None:
+def test_a_query_that_touches_no_text_is_small_for_all_stored_data() -> None:
     engine = new_engine()
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(1000))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * 1_000_000}' . {numbers} }}")

@@ -606,7 +606,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS)
-def test_no_delay_ends_early_whatever_happens_to_the_clock(steps, tmp_path_factory):
+def test_no_delay_ends_early_if_the_clock_changes(steps, tmp_path_factory):
     """A world with a known true time: its clock is set by people, lost in power cuts, and corrected by NTP."""
     box = Box(tmp_path_factory.mktemp("clock"))
     true = START

@@ -97,7 +97,7 @@ async def test_the_resource_is_unavailable_before_the_engine_is_ready(engine):
             assert (answer.status_code, answer.json()["error"]) == (503, "not_ready")
 
 
-async def test_limits_show_what_is_in_use(gateway):
+async def test_limits_show_their_use(gateway):
     client = await gateway.client()
     await client.subscribe("SELECT ?o { <urn:s> <urn:p> ?o }")
     async with gateway.http() as http:

@@ -64,7 +64,7 @@ def test_a_value_is_valid_json(value, text):
     ],
     ids=str,
 )
-def test_the_schema_says_what_can_be_set(value, settable, schema):
+def test_the_schema_describes_the_allowed_values(value, settable, schema):
     assert data_schema(value, settable) == schema
 
 

@@ -56,7 +56,7 @@ def lines(http, **parameters):
     return answer.json()["lines"]
 
 
-def test_log_lines_are_found_by_what_a_person_reads(gateway, http):
+def test_log_lines_are_found_by_their_visible_text(gateway, http):
     mappings = gateway.data_dir / "mappings"
     (mappings / "k\u00fcche.toml").write_text("[[mapping]]")
     wait_for(lambda: lines(http, text="K\u00dcCHE.toml", level="error"), what="the line of the broken file")

@@ -88,7 +88,7 @@ async def test_the_text_with_values_is_that_of_the_library(http):
         ({"name": "/etc/../a.yaml", "text": "include: b"}, "a.yaml:1:"),
     ],
 )
-async def test_what_is_wrong_is_told(http, members, reason):
+async def test_problems_are_reported(http, members, reason):
     status, found = await ask(http, **members)
     assert (status, found["error"]) == (400, "invalid_request")
     assert reason in found["error_description"]

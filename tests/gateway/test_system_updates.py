@@ -118,7 +118,7 @@ def test_a_client_that_goes_away_leaves_nothing_and_others_are_served(http, syst
     assert files(system) == []
 
 
-def test_what_an_interrupted_upload_left_is_removed_first(http, system):
+def test_the_rest_of_an_interrupted_upload_is_removed_first(http, system):
     for name in ("update.part", "update.raucb"):
         (system / "incoming" / name).write_bytes(b"left")
     assert http.post(PATH, content=b"", headers=BUNDLE).status_code == 400

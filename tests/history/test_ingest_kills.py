@@ -152,7 +152,7 @@ def _observations(name: str) -> list[tuple[ObservationContext, Cells]]:
 
 
 @pytest.mark.timeout(0)  # each wait has a deadline
-def test_each_observation_once_whatever_is_killed(tmp_path: Path) -> None:
+def test_each_observation_once_after_kills(tmp_path: Path) -> None:
     if not java():
         pytest.skip("no Java: install the package openjdk-17-jre-headless")
     drawn = random.Random(SEED)

@@ -149,7 +149,7 @@ def test_numbers_compare_by_value_and_match_by_term(mixed: History) -> None:
     ]
 
 
-def test_times_compare_whatever_their_zone(mixed: History) -> None:
+def test_times_of_different_zones_compare(mixed: History) -> None:
     found = answers(
         mixed,
         'SELECT ?i { ?i time:inXSDDateTimeStamp ?t FILTER (?t >= "2026-01-02T00:00:00"^^xsd:dateTime'

@@ -148,7 +148,7 @@ NUMBERS = st.from_regex(r"-?[0-9]{1,70}(\.[0-9]{1,9})?([eE][-+]?[0-9]{1,3})?", f
 @given(NUMBERS, st.sampled_from(("number", "decimal")))
 @example("0" * 65, "number")
 @example("-0", "decimal")
-def test_the_short_way_for_plain_numbers_gives_what_the_long_one_does(text, kind):
+def test_the_fast_path_for_plain_numbers_equals_the_general_one(text, kind):
     def converted(converter: Converter) -> object:
         try:
             return converter(JsonNumber(text))

@@ -343,7 +343,7 @@ def test_explain_names_the_reason():
         ('each = "l[*]"\npath = "v"\ntime = "$.t"\n', b'{"l": [{"v": 1}], "t": 1700000000}', []),
     ],
 )
-def test_explain_says_what_the_payload_lacks(text, payload, reasons):
+def test_explain_names_missing_parts_of_the_payload(text, payload, reasons):
     mapper = Mapper([load_pack(f'[[mapping]]\ntopic = "a"\nobservation = "edge:{{member}}"\n{text}', "f")])
     assert list(explain(mapper, "a", payload).reasons) == reasons
 

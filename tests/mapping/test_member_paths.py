@@ -43,7 +43,7 @@ def walked(rules: list[tuple[JsonPath, bool]], document: object) -> list[tuple[i
 
 @pytest.mark.parametrize("few", [0, 8])
 @given(st.lists(st.tuples(paths(), st.booleans()), max_size=6), st.lists(documents, min_size=1, max_size=4))
-def test_the_look_up_finds_what_the_paths_lead_to(few, rules, messages):
+def test_the_look_up_finds_the_targets_of_the_paths(few, rules, messages):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(member_paths, "_FEW", few)
         look_up = MemberPaths([MemberPath(n, path, always) for n, (path, always) in enumerate(rules)], frozenset())

@@ -13,7 +13,7 @@ def mapper():
 
 
 @pytest.mark.parametrize("size", [10, 4_096, 100_000])
-def test_a_zigbee2mqtt_message_counts_whatever_its_length(mapper, size):
+def test_zigbee2mqtt_messages_of_each_length_count(mapper, size):
     payload = json.dumps({"temperature": 21.5, "update": {"notes": "y" * size}}).encode()
     (reading,) = [
         r for r in mapper.map("zigbee2mqtt/kitchen", payload).readings if r.observation.endswith("temperature")

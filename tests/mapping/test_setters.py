@@ -62,7 +62,7 @@ def test_the_packs_know_how_to_set_values(topic, observation, value, command):
         ("some/topic", "urn:x"),
     ],
 )
-def test_what_cannot_be_set_has_no_setter(topic, observation):
+def test_an_observation_that_cannot_be_set_has_no_setter(topic, observation):
     assert PACKS.setter(topic, observation) is None
 
 

@@ -29,7 +29,7 @@ def check(packed: bytes, first: int, last: int) -> None:
 
 
 @given(st.lists(CELLS, min_size=1, max_size=20))
-def test_what_a_gateway_writes_is_valid(rows: list[Cells]) -> None:
+def test_segments_of_a_gateway_are_valid(rows: list[Cells]) -> None:
     check(segment.packed(segment.line(number, 7, cells) for number, cells in enumerate(rows, 5)), 5, 4 + len(rows))
 
 

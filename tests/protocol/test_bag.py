@@ -20,7 +20,7 @@ def merged(*parts):
 
 
 @given(added=rows, removed=rows)
-def test_a_bag_counts_what_is_added_and_removed(added, removed):
+def test_a_bag_counts_added_and_removed_items(added, removed):
     bag = Bag.of(added, removed)
     assert 0 not in bag.values()
     assert Counter(bag.added) == Counter(added) - Counter(removed)

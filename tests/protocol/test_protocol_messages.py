@@ -85,7 +85,7 @@ def test_a_delay_that_is_not_text_gets_an_error_with_examples(delay):
         parse_message(f'{{"update":{{"sparql":"INSERT DATA {{}}","delay":{delay}}}}}')
 
 
-def test_outgoing_messages_are_json_whatever_the_alias_is():
+def test_outgoing_messages_are_json_for_each_alias():
     nasty = 'a"\\\n\u2028é'
     delta = results_to_json(["x"], [(ox.Literal(nasty),)])
     message = json.loads(notification_message("s", nasty, 3, delta, results_to_json(["x"], [])))["notification"]

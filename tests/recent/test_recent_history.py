@@ -86,7 +86,7 @@ def test_texts_in_the_log_survive_a_restart_with_new_ones(world):
     assert [value for _, value in world.values() if value] == ["off", "on", "on", "fault"]
 
 
-def test_a_power_cut_loses_only_what_is_not_on_the_disk_and_leaves_a_gap(world):
+def test_a_power_cut_loses_only_unsynchronized_data_and_leaves_a_gap(world):
     world = world()
     feed(world, range(45))
     world.start()

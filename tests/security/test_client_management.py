@@ -182,7 +182,7 @@ async def test_clients_without_the_right_to_administer_see_nothing(harness, admi
         ("/api/tokens", [], "members"),
     ],
 )
-async def test_a_wrong_request_is_refused_with_what_is_wrong(admin, path, body, text):
+async def test_a_wrong_request_is_refused_with_the_reason(admin, path, body, text):
     headers = {"Content-Type": "application/json"}
     method = "PUT" if path == "/api/opening" else "POST"
     answer = await admin.ask(method, path, content=json.dumps(body), headers=headers)

@@ -20,7 +20,7 @@ async def test_a_client_sees_its_own_permissions_and_their_end(secured):
         assert found["expires"].endswith("+00:00")
 
 
-async def test_without_a_valid_token_nothing_is_told(secured):
+async def test_without_a_valid_token_nothing_is_disclosed(secured):
     async with secured() as harness:
         assert (await ask(harness)).status_code == 401
         token = await harness.member("viewer")

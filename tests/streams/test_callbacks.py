@@ -229,7 +229,7 @@ async def test_an_invalid_answer_does_not_deliver(answer: bytes) -> None:
         pytest.param(b"HTTP/1.1 205 Reset\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 200_000, id="long body"),
     ],
 )
-async def test_the_status_counts_whatever_the_body_is(answer: bytes) -> None:
+async def test_the_status_counts_for_each_body(answer: bytes) -> None:
     server = Receiver()
     async with server.then(server.answering(answer)).running(), delivery() as sender:
         sender.observe("o", server.url, 1)

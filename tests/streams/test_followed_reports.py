@@ -180,7 +180,7 @@ def test_a_client_that_holds_too_much_gets_no_more_reports():
     assert queue.quota.total == 0
 
 
-def test_what_waits_is_sent_before_the_end():
+def test_waiting_reports_are_sent_before_the_end():
     queue = Queue()
     queue.put(8)
     queue.reports.end("The query has been ended")

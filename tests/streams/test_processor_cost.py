@@ -25,7 +25,7 @@ def count_quads(monkeypatch):
     return sizes
 
 
-def test_a_slide_costs_what_enters_and_leaves(monkeypatch):
+def test_a_slide_costs_the_entering_and_leaving_elements(monkeypatch):
     """A window of an hour costs as much as one of a minute, with the same input and the same step."""
     costs = {}
     for size in ("PT1M", "PT1H"):

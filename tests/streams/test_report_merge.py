@@ -59,7 +59,7 @@ def test_rows_are_added_up_as_bags(operator: StreamOperator) -> None:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=40), st.integers(0, 3_000))
-def test_merging_keeps_the_order_and_counts_what_it_drops(lengths: list[int], most: int) -> None:
+def test_merging_keeps_the_order_and_counts_dropped_reports(lengths: list[int], most: int) -> None:
     reports = [rows(number, "x" * length) for number, length in enumerate(lengths, 1)]
     kept, lost = bounded(reports, ISTREAM, most)
     assert kept[-1].number == len(reports)

@@ -334,7 +334,7 @@ def test_a_query_that_has_failed_cannot_be_followed(service):
         Followed(service).future.result(20)
 
 
-def test_followers_are_told_when_the_streams_have_stopped(live, monkeypatch):
+def test_followers_are_notified_when_the_streams_have_stopped(live, monkeypatch):
     service = Service(live)
     service.stream("rooms")
     service.register("q")

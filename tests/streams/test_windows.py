@@ -248,7 +248,7 @@ def operations_of_slides(kind, report, count, out_of_order):
 
 @all_windows
 @pytest.mark.parametrize("order", ["in order", "out of order"])
-def test_a_slide_costs_what_enters_and_leaves(kind, report, order):
+def test_a_slide_costs_the_entering_and_leaving_elements(kind, report, order):
     for count in (20, 400):
         for operations, moved in operations_of_slides(kind, report, count, order == "out of order"):
             assert operations <= 12 * moved + 12

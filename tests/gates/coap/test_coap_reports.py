@@ -137,7 +137,7 @@ async def test_other_methods_are_refused(gateway, client):
     assert (await client.ask(GET, "/queries")).code == Code.NOT_FOUND
 
 
-async def test_a_query_that_ends_ends_its_observers_after_what_waits(gateway, client):
+async def test_a_query_that_ends_ends_its_observers_after_the_waiting_reports(gateway, client):
     gateway.query("urn:q", SELECT)
     observation = await client.observe(PATH)
     gateway.put(1)

@@ -114,7 +114,7 @@ def test_the_report_has_the_members_of_the_websocket(streams, client):
     assert set(client.receive()["report"]) == {"query", "number", "time", "merged", "content_type", "content"}
 
 
-def test_a_query_that_ends_ends_its_followers_after_what_waits(streams, client):
+def test_a_query_that_ends_ends_its_followers_after_the_waiting_reports(streams, client):
     client.ask(FOLLOW)
     streams.put(1)
     streams.end()
