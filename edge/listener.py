@@ -45,6 +45,8 @@ _DISCONNECTED: Final = frozenset(
     }
 )
 """Errors of system calls for a connection that the client, or the network, has ended."""
+_CLOSING: Final = 8 * AT_ONCE
+"""Connections that were closed for others and still have a descriptor: each needs some turns of the event loop."""
 _LOG_INTERVAL: Final = 10.0
 """Seconds between two log lines about rejected connections."""
 
@@ -98,7 +100,8 @@ class Listener(socket.socket):
     A remote connection is unauthenticated until the gate calls `known`. The quota of unauthenticated connections is a
     quarter of all. When it is full, the oldest one of the address with most of them is closed, or the new one if it has
     this address itself. Known clients and this machine may use a tenth more connections than the gate serves, and this
-    machine a few more, so that the gate can send them an error. Further ones are closed.
+    machine a few more, so that the gate can send them an error. Beyond that, a new connection replaces the oldest one
+    that has not yet sent a complete request. If all have sent one, the new connection is closed.
     """
 
     def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:
@@ -116,6 +119,10 @@ class Listener(socket.socket):
         self._unauthenticated: dict[Any, _Connection] = {}
         """Unauthenticated connections by address, the oldest first."""
         self._known = 0
+        self._incomplete: dict[Any, _Connection] = {}
+        """Known and local connections without a complete request, by address, the oldest first."""
+        self._closing = 0
+        """Connections that were replaced, and are not closed yet. They count nowhere else."""
         self._of_one: Counter[str] = Counter()
         self._turned_away = 0
         self._logged_at = self._exhausted_at = float("-inf")
@@ -124,6 +131,11 @@ class Listener(socket.socket):
     def port(self) -> int:
         """The TCP port, also for port 0 in the settings."""
         return int(self.getsockname()[1])
+
+    @property
+    def complete(self) -> int:
+        """Number of open connections that have sent a complete request."""
+        return self._known - len(self._incomplete)
 
     def listen(self, _backlog: int = 0) -> None:
         """Begin to listen. Ignores the backlog of asyncio, which also uses it as the number to accept in a row."""
@@ -157,12 +169,18 @@ class Listener(socket.socket):
                 return connection, address
         raise BlockingIOError(errno.EAGAIN, "others have their turn")
 
-    def mark_known(self, address: Any) -> None:  # noqa: ANN401 - of whatever family
-        """Mark the connection from this address (`peername` of its transport) as known."""
+    def mark_known(self, address: Any, *, complete: bool = True) -> None:  # noqa: ANN401 - of whatever family
+        """Mark the connection from this address (`peername` of its transport) as known.
+
+        `complete`: whether its first request has arrived as a whole; otherwise call it again then.
+        """
         connection = self._unauthenticated.pop(address, None)
         if connection is not None:
             self._known += 1
             connection.unauthenticated = False
+            self._incomplete[address] = connection
+        if complete:
+            self._incomplete.pop(address, None)
 
     def _let_in(self, plain: socket.socket, address: Any) -> _Connection | None:  # noqa: ANN401
         host: str = address[0]
@@ -179,15 +197,16 @@ class Listener(socket.socket):
         connection.gone = lambda: self._gone(connection, address, local)
         if local:
             self._known += 1
+            self._incomplete[address] = connection
         else:
             self._of_one[host] += 1
             self._unauthenticated[address] = connection
         return connection
 
     def _serves(self, host: str, local: bool) -> bool:
-        if local:
-            return self._known < self._most + AT_ONCE
-        return self._known < self._most and self._of_one[host] < self._most_of_one and self._has_slot(host)
+        if not local and (self._of_one[host] >= self._most_of_one or not self._has_slot(host)):
+            return False
+        return self._known < self._most + (AT_ONCE if local else 0) or self._replaces()
 
     def _descriptor(self, plain: socket.socket) -> int | None:
         """Return a descriptor for a client, or None if all are in use."""
@@ -209,15 +228,34 @@ class Listener(socket.socket):
         connection = self._unauthenticated[oldest]
         self._turn_away(busiest)
         self.mark_known(oldest)
-        with contextlib.suppress(OSError):  # it was closed by the client
-            connection.shutdown(socket.SHUT_RDWR)
+        self._disconnect(connection)
         return True
 
+    def _replaces(self) -> bool:
+        """Return whether a new connection may replace one without a complete request; disconnects the oldest."""
+        if not self._incomplete or self._closing >= _CLOSING:
+            return False
+        address = next(iter(self._incomplete))
+        connection = self._incomplete.pop(address)
+        connection.replaced = True
+        self._known -= 1
+        self._closing += 1
+        self._turn_away(address[0])
+        self._disconnect(connection)
+        return True
+
+    def _disconnect(self, connection: _Connection) -> None:
+        with contextlib.suppress(OSError):  # it was closed by the client
+            connection.shutdown(socket.SHUT_RDWR)
+
     def _gone(self, connection: _Connection, address: Any, local: bool) -> None:  # noqa: ANN401
-        if connection.unauthenticated:
+        if connection.replaced:
+            self._closing -= 1
+        elif connection.unauthenticated:
             self._unauthenticated.pop(address, None)
         else:
             self._known -= 1
+            self._incomplete.pop(address, None)
         if not local:
             self._of_one[address[0]] -= 1
             if not self._of_one[address[0]]:
@@ -251,6 +289,8 @@ class _Connection(socket.socket):
     """Socket that reports its closing, and tolerates a client that disconnects at any time."""
 
     unauthenticated = False
+    replaced = False
+    """Whether a newer connection took its slot."""
     peer: Any = None
     """The client's address, as `accept` reported it."""
     gone: Callable[[], None] | None = None

@@ -49,7 +49,7 @@ class Clients:
     def __init__(self, to: Listener, stack: ExitStack) -> None:
         self.to = to
         self.stack = stack
-        self.accepted: list[tuple[socket.socket, tuple[str, int]]] = []
+        self.accepted: list[tuple[listening._Connection, tuple[str, int]]] = []
 
     def connect(self, host: str = "127.0.0.1") -> socket.socket:
         """Open a connection and wait until the listener has processed it."""
@@ -61,6 +61,14 @@ class Clients:
             return client
         self.stack.enter_context(connection)
         self.accepted.append((connection, address))
+        return client
+
+    def request(self, host: str = "127.0.0.1") -> socket.socket:
+        """Open a connection and send a complete request."""
+        before = len(self.accepted)
+        client = self.connect(host)
+        if len(self.accepted) > before:
+            self.to.mark_known(self.accepted[-1][1])
         return client
 
 
@@ -93,8 +101,42 @@ def test_one_address_gets_a_few_extra_connections_for_error_messages(remote):
 def test_local_connections_count_in_total_only():
     with clients() as those:
         most = MOST + 1 + AT_ONCE
-        opened = [those.connect() for _ in range(most + 2)]
+        opened = [those.request() for _ in range(most + 2)]
         assert [is_open(client) for client in opened] == [True] * most + [False] * 2
+        those.accepted[0][0].close()
+        assert is_open(those.connect())
+
+
+def test_a_new_connection_replaces_the_oldest_one_without_a_complete_request():
+    with clients() as those:
+        first = those.request()
+        silent = [those.connect() for _ in range(MOST + AT_ONCE)]
+        assert all(map(is_open, silent))
+        late = those.request()
+        assert [is_open(client) for client in (first, *silent[:2], late)] == [True, False, True, True]
+        assert those.to.complete == 2
+        those.accepted[1][0].close()
+        assert not is_open(silent[0])
+        assert those.to._known == 1 + MOST + AT_ONCE
+
+
+def test_a_remote_client_replaces_a_connection_with_half_a_request(monkeypatch):
+    monkeypatch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
+    with clients(of_one=100) as those:
+        half = [those.connect("127.0.0.2") for _ in range(MOST + 1)]
+        for _, address in those.accepted:
+            those.to.mark_known(address, complete=False)
+        assert those.to.complete == 0
+        assert is_open(those.request("127.0.0.3"))
+        assert [is_open(client) for client in half] == [False] + [True] * MOST
+
+
+def test_few_replaced_connections_have_a_descriptor_at_a_time(monkeypatch):
+    monkeypatch.setattr(listening, "_CLOSING", 2)
+    with clients() as those:
+        for _ in range(MOST + 1 + AT_ONCE):
+            those.connect()
+        assert [is_open(those.connect()) for _ in range(3)] == [True, True, False]
         those.accepted[0][0].close()
         assert is_open(those.connect())
 
@@ -145,7 +187,7 @@ def test_unauthenticated_connections_do_not_block_known_clients(remote):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["connect", "know", "close"]), st.integers(0, 9)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(["connect", "head", "know", "close"]), st.integers(0, 9)), max_size=40))
 def test_the_count_of_connections_is_exact(steps):
     """Connections by address, unauthenticated ones and known ones: closed connections leave no count behind."""
     with ExitStack() as stack:
@@ -158,13 +200,16 @@ def test_the_count_of_connections_is_exact(steps):
                 those.connect(f"127.0.0.{number % 3 + 1}")
             elif those.accepted:
                 connection, address = those.accepted[number % len(those.accepted)]
-                if what == "know":
-                    those.to.mark_known(address)
+                if what != "close":
+                    those.to.mark_known(address, complete=what == "know")
                 else:
                     connection.close()
-            living = [address for connection, address in those.accepted if connection.fileno() >= 0]
+            open_ = [(connection, address) for connection, address in those.accepted if connection.fileno() >= 0]
+            living = [address for _, address in open_]
             assert len(those.to._unauthenticated) <= 3
-            assert those.to._known + len(those.to._unauthenticated) == len(living)
+            assert those.to._closing == sum(connection.replaced for connection, _ in open_)
+            assert those.to._known + len(those.to._unauthenticated) + those.to._closing == len(living)
+            assert 0 <= those.to.complete <= those.to._known <= MOST + 1 + AT_ONCE
             assert those.to._of_one == {
                 host: count
                 for host in ("127.0.0.2", "127.0.0.3")

@@ -27,6 +27,8 @@ _POLL = 0.01
 """Seconds between two checks for pending messages."""
 _OWN_PACKET = 2**20
 """Least limit for packets of the gateway's own clients, in bytes."""
+_OWN_CLIENTS = 16
+"""Connections of the gateway's own clients: a few for each of its components that use MQTT."""
 _PATIENCE = 1.0
 """Seconds that amqtt has to shut down."""
 
@@ -112,11 +114,13 @@ class EmbeddedBroker:
         self._closing = False
         self._broker = GuardedBroker(config, self._settings.max_queued_bytes)
         await self._broker.start()
-        self._own = await asyncio.start_server(
-            self._own_connected, "127.0.0.1", self._own_port, start_serving=False
-        )  # assigned before it serves, so that `stop` closes it after a cancellation
-        self._own_port = _port(self._own)
-        await self._own.start_serving()
+        listener = Listener("127.0.0.1", self._own_port, _OWN_CLIENTS, _OWN_CLIENTS)
+        with listener.closed_on_failure():
+            self._own = await asyncio.start_server(
+                partial(self._own_connected, listener), sock=listener, backlog=AT_ONCE, start_serving=False
+            )  # assigned before it serves, so that `stop` closes it after a cancellation
+            self._own_port = listener.port
+            await self._own.start_serving()
 
     async def open(self) -> None:
         """Accept devices. The gateway's own clients must be connected, so that acknowledged messages are received.
@@ -190,8 +194,11 @@ class EmbeddedBroker:
         with listener.closed_on_failure():
             return await asyncio.start_server(connected, sock=listener, backlog=AT_ONCE, **options), listener.port
 
-    async def _own_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._connected(reader, writer, self._own_auth, lambda: None)
+    async def _own_connected(
+        self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        address = writer.get_extra_info("peername")
+        await self._connected(reader, writer, self._own_auth, partial(listener.mark_known, address))
 
     async def _device_connected(
         self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -246,8 +253,3 @@ class EmbeddedBroker:
             await self._broker.external_connected(reader, writer, _LISTENER)
         finally:
             self._writers.discard(writer)
-
-
-def _port(server: asyncio.Server) -> int:
-    port: int = server.sockets[0].getsockname()[1]
-    return port

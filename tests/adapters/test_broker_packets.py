@@ -99,11 +99,33 @@ async def test_a_connect_that_is_not_finished_in_time_ends_its_connection(broker
 
 
 async def test_unfinished_connects_take_no_place_from_a_client(broker):
-    pending = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(4)]
+    pending = [await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(30)]
     for _, writer in pending:
         writer.write(connect()[:6])
         await writer.drain()
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(connect())
+    assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == ACCEPTED
+    for _, each in [*pending, (reader, writer)]:
+        each.close()
+
+
+async def test_unfinished_connects_take_no_place_from_the_clients_of_the_gateway(broker):
+    port = int(broker.own_url.rpartition(":")[2])
+    pending = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+    assert await asyncio.wait_for(pending[0][0].read(), PATIENCE) == b""  # another program: few sockets for it
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(connect(flags=0xC2, rest=text("gateway") + text(broker.own_secret)))
+    assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == ACCEPTED
+    for _, each in [*pending, (reader, writer)]:
+        each.close()
+
+
+async def test_unfinished_tls_handshakes_take_no_place_from_a_client(broker, certificate):
+    server, client = certificate
+    port = await broker.open_secure("127.0.0.1", 0, server)
+    pending = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
     writer.write(connect())
     assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == ACCEPTED
     for _, each in [*pending, (reader, writer)]:

@@ -115,6 +115,34 @@ async def test_connections_beyond_the_limit_are_refused(serve):
         await writer.wait_closed()
 
 
+HALF_REQUESTS = {
+    "silence": b"",
+    "half a header": b"POST /update HTTP/1.1\r\nHost: localhost\r\n",
+    "half a body": b"POST /update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
+    b"Content-Length: 100\r\n\r\nCLEAR",
+}
+
+
+@pytest.mark.parametrize("begun", HALF_REQUESTS.values(), ids=HALF_REQUESTS)
+async def test_connections_without_a_complete_request_make_place_for_a_client(serve, begun):
+    async with serve(http=HttpGateSettings(port=0, max_connections=4)) as gateway, contextlib.AsyncExitStack() as stack:
+        used = await stack.enter_async_context(gateway.http())
+        assert (await used.get("/health")).status_code == 200
+        pending = []
+        for _ in range(30):
+            pending.append(await asyncio.open_connection("127.0.0.1", gateway.http_port))
+            pending[-1][1].write(begun)
+            await pending[-1][1].drain()
+        for _ in range(3):
+            client = await stack.enter_async_context(gateway.http())
+            assert (await client.post("/update", content="CLEAR ALL", headers=UPDATE)).status_code == 200
+        assert (await asyncio.wait_for(pending[0][0].read(), 20)) == b""
+        assert (await used.get("/health")).status_code == 200  # on the same connection
+        assert error_in(await raw(gateway, b""))["status_code"] == 429
+        for _, writer in pending:
+            writer.close()
+
+
 async def test_pipelined_requests_are_answered_in_order(gateway):
     request = b"GET /query?query=ASK%7B%7D HTTP/1.1\r\nHost: localhost\r\n\r\n"
     last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

@@ -242,6 +242,23 @@ async def test_limits_of_subscriptions_and_connections(serve):
         assert "ws.max_connections)" in error["error_description"]
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\n"], ids=["silence", "half"])
+async def test_unfinished_handshakes_make_place_for_a_client(serve, begun):
+    async with serve(ws=WsGateSettings(port=0, max_connections=2)) as gateway:
+        first = await gateway.client()
+        pending = []
+        for _ in range(30):
+            pending.append(await asyncio.open_connection("127.0.0.1", gateway.ws_port))
+            pending[-1][1].write(begun)
+            await pending[-1][1].drain()
+        await (await gateway.client()).subscribe()
+        await first.subscribe()
+        with pytest.raises(InvalidStatus):
+            await gateway.client()
+        for _, writer in pending:
+            writer.close()
+
+
 async def test_a_dead_client_is_detected_by_pings(serve):
     async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
         client = await gateway.client(ping_interval=None)

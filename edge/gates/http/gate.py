@@ -55,7 +55,7 @@ class HttpGate:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
         settings = self._settings
         listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
-        protocol = limited_protocol(settings, listener.mark_known)
+        protocol = limited_protocol(settings, listener)
         config = uvicorn.Config(
             self._app,
             http=protocol,

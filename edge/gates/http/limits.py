@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -12,7 +11,7 @@ from edge.compat.asyncio_transports import Unlink
 from edge.compat.uvicorn import HookedProtocol
 from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
-from edge.listener import is_local
+from edge.listener import Listener, is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
@@ -27,23 +26,24 @@ class _LimitedProtocol(HookedProtocol):
     """uvicorn's HTTP/1.1 protocol with the configured limits, and errors in the protocol's form."""
 
     settings: ClassVar[HttpGateSettings]
+    listener: ClassVar[Listener]
 
     _refusal: EdgeError | None = None
     _header_bytes = 0
     _in_header = True
     _deadline: asyncio.TimerHandle | None = None
     _answering: RequestResponseCycle | None = None
-
-    @staticmethod
-    def known(address: Any) -> None:  # noqa: ANN401 - of any address family
-        """Called with the address (`peername`) of each connection that has sent a complete header."""
+    _complete = False
+    """Whether a whole request has arrived."""
+    _peer: Any = None
+    """Address of the client, in the form of its family."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         super().connection_made(transport)
         self._unlink = Unlink(transport)
-        if len(self.connections) > self.settings.max_connections:
-            reason = f"All {self.settings.max_connections} connections (http.max_connections) are in use"
-            self._refuse(TooManyRequests(f"{reason}; try again later"))
+        self._peer = transport.get_extra_info("peername")
+        if self._all_in_use():
+            self._refuse(self._too_many())
         elif self._has_too_many():
             self._refuse(
                 TooManyRequests(
@@ -85,7 +85,7 @@ class _LimitedProtocol(HookedProtocol):
     def on_headers_complete(self) -> None:
         self._in_header = False
         self._stop_deadline()
-        self.known(self.transport.get_extra_info("peername"))
+        self.listener.mark_known(self._peer, complete=self._complete)
         # The header is complete, so its exact size counts, not that of the received data.
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
@@ -96,7 +96,17 @@ class _LimitedProtocol(HookedProtocol):
         if wrong is not None:
             self._refuse(wrong)
             raise ValueError
+        # Other connections may have sent their first request since this one was accepted.
+        if not self._complete and self._all_in_use():
+            self._refuse(self._too_many())
+            raise ValueError
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self._complete:
+            self._complete = True
+            self.listener.mark_known(self._peer)
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -110,6 +120,15 @@ class _LimitedProtocol(HookedProtocol):
             self._refuse(self._too_large())
             return
         self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+
+    def _all_in_use(self) -> bool:
+        """Whether as many connections as may be open have sent a request. The listener limits all others."""
+        return self.listener.complete >= self.settings.max_connections
+
+    def _too_many(self) -> EdgeError:
+        return TooManyRequests(
+            f"All {self.settings.max_connections} connections (http.max_connections) are in use; try again later"
+        )
 
     def _has_too_many(self) -> bool:
         host = self.client[0] if self.client else ""
@@ -172,6 +191,6 @@ class _LimitedProtocol(HookedProtocol):
         self.loop.call_later(_LINGER, self.transport.close)
 
 
-def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -> type[HttpToolsProtocol]:
+def limited_protocol(settings: HttpGateSettings, listener: Listener) -> type[HttpToolsProtocol]:
     """Return the protocol class of one gate; uvicorn instantiates it for each connection."""
-    return type("LimitedProtocol", (_LimitedProtocol,), {"settings": settings, "known": staticmethod(known)})
+    return type("LimitedProtocol", (_LimitedProtocol,), {"settings": settings, "listener": listener})

@@ -165,8 +165,8 @@ class WsGate:
             return _refusal(
                 Forbidden("Pages of this origin may not subscribe; ws.origins of the settings lists who may")
             )
-        # `handlers` contains this connection already.
-        if len(socket.server.handlers) > self._settings.max_connections:
+        # The number contains this connection already.
+        if listener.complete > self._settings.max_connections:
             return _refusal(
                 TooManyRequests(
                     f"All {self._settings.max_connections} connections (ws.max_connections) are in use; try again later"
