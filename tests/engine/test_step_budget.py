@@ -100,6 +100,29 @@ def test_only_members_over_the_step_budget_end(engine):
     assert len(clients[2].last.delta.added) == 3
 
 
+MANY_MATCHES = {
+    "triples of a predicate": "?a ex:many ?b FILTER(?b = 0.5)",
+    "objects of a subject": "ex:one ex:many ?b FILTER(?b = 0.5)",
+    "all triples": "?a ?p ?b FILTER(?b = 0.5)",
+    "graphs without a match": "GRAPH ?g { ?a ex:nothing ?b }",
+    "rows": f"VALUES ?b {{ {' '.join(map(str, range(STEPS)))} }} FILTER(?b = 0.5)",
+}
+
+
+@pytest.mark.parametrize("where", MANY_MATCHES.values(), ids=MANY_MATCHES)
+def test_a_single_look_up_ends_in_time_even_if_a_filter_rejects_all_matches(engine, where):
+    for first in range(0, STEPS, 1000):
+        numbers = range(first, first + 1000)
+        update(engine, f"INSERT DATA {{ ex:one ex:many {', '.join(map(str, numbers))} }}")
+        if "GRAPH" in where:
+            update(
+                engine, f"INSERT DATA {{ {' '.join(f'GRAPH ex:h{number} {{ ex:a ex:b 1 }}' for number in numbers)} }}"
+            )
+    text = f"PREFIX ex: <http://example.org/> INSERT {{ ex:a ex:x 1 }} WHERE {{ {where} }}"
+    assert "engine.max_steps" in refused(engine, text, ResultTooLarge)
+    assert engine.graph.budget.left == -1
+
+
 def test_every_evaluation_has_all_steps(engine):
     for number in range(100):
         client = Client(engine, "SELECT * { ?a ex:p ?b . ?c ex:p ?d FILTER(?b + ?d = 78) }")

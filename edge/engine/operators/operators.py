@@ -74,6 +74,7 @@ class Scan(Operator):
             # An open graph is a named one: GRAPH ?g never matches the default graph (section 13.3).
             for candidate, index in self._graphs.items():
                 if candidate != DEFAULT_GRAPH:
+                    budget.spend(1)
                     frame[g] = candidate
                     yield from self._triples(index, frame)
             frame[g] = None
@@ -102,7 +103,10 @@ class Scan(Operator):
             yield
         else:
             for term_id in leaf:
-                budget.left -= 1
+                # For each triple, because nothing after it need take steps: a filter may reject all of them.
+                budget.left = left = budget.left - 1
+                if left < 0:
+                    raise budget.spent()
                 frame[free] = term_id
                 yield
         frame[free] = None
@@ -125,7 +129,9 @@ class Scan(Operator):
         subject, predicate, object_ = frame[s], frame[p], frame[o]
         budget = self._budget
         for triple in index.match(subject, predicate, object_):
-            budget.left -= 1
+            budget.left = left = budget.left - 1
+            if left < 0:
+                raise budget.spent()
             if subject is None:
                 frame[s] = triple[0]
             if predicate is None:

@@ -72,9 +72,10 @@ class ValuesIndex(Operator):
         for part in self._split(frame, ()):
             budget.spend(1)
             for row in part.index.get(part.key(given), ()):
-                # Inline instead of `spend`: the check for an exhausted budget runs once for each part, not for each
-                # row.
-                budget.left -= 1
+                # Inline instead of `spend`, which is slower.
+                budget.left = left = budget.left - 1
+                if left < 0:
+                    raise budget.spent()
                 for place, column in part.free:
                     frame[place] = intern(row[column])  # type: ignore[arg-type]
                 yield

@@ -34,9 +34,7 @@ class StepBudget:
         self.most = most
         self.max_text = max_text
         self.left = most
-        """Inner loops decrement it directly, where `spend` would be too slow. It may be negative until the next
-        `spend`.
-        """
+        """Inner loops decrement and check it directly, where `spend` would be too slow."""
         self.refusal: ResultTooLarge | None = None
         """The error that could not be raised while the limit was lifted. The caller of `lift` clears and checks it."""
 
