@@ -93,6 +93,7 @@ _STORY = st.lists(st.tuples(st.sampled_from(_MOVES), TRIPLES | _TRIPLE), max_siz
 @pytest.mark.parametrize(("small", "most"), [(64, 4), (2, 4), (2, 0), (0, 4)])
 @given(_TRIPLES, _TRIPLES, _STORY)
 @example({(1, 1, 1), (1, 1, 2)}, {(1, 2, 1)}, [*[("piece", (1, 1, 1))] * 4, ("undone", (1, 1, 1))])
+@example({(0, 5, 8), (0, 6, 9)}, {(0, 5, 9), (0, 6, 8), (0, 7, 8)}, [("piece", (1, 1, 1))])
 def test_a_merge_is_prepared_while_both_indexes_change(small, most, there, others, story):
     """The result is exact for all changes during the preparation; parts with more than `small` entries are not copied.
 

@@ -45,6 +45,8 @@ class IndexMerge:
         self._others: dict[int, set[int]] = {}
         """By first with joined leaves: all seconds of the branch that may be without a joined leaf. Unknown if missing.
         """
+        self._incomplete: set[int] = set()
+        """Firsts whose seconds have not all been joined or noted in `_others` yet."""
         self._prepared = False
         self._common: dict[int, set[int] | None] = {}
         """First -> seconds in both indexes that are left for `merge`, complete after `prepare`. None: seconds unknown.
@@ -152,7 +154,8 @@ class IndexMerge:
     def _put(self, first: int, leaves: Branch) -> None:
         """Replace the leaves of a branch by the joined ones."""
         branch = self._index[first]
-        others = self._others.get(first)
+        # A merge may come before the end of the preparation.
+        others = None if first in self._incomplete else self._others.get(first)
         if others is None or _MOST * len(others) > len(leaves):
             branch.update(leaves)
             return
@@ -188,6 +191,7 @@ class IndexMerge:
         others: set[int] = set()
         if len(branch) < 2 * len(more):
             self._others[first] = others
+            self._incomplete.add(first)
         # A copy, because the indexes may change between two pieces. `take_back` notes the seconds that become common.
         for number, second in enumerate(tuple(branch if first in self._others else more), 1):
             before, own = self._index.get(first, {}).get(second), self._other.get(first, {}).get(second)
@@ -204,6 +208,7 @@ class IndexMerge:
                     self._leave(first, second)
             if number % _PIECE == 0:
                 yield
+        self._incomplete.discard(first)
 
 
 def move(index: Index, other: Index, most: int) -> int:
