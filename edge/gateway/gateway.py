@@ -520,7 +520,8 @@ class Gateway:
     def _fault(self) -> str:
         """Return the problems of a gateway that accepts requests; empty without problems."""
         still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
-        return self._engine_fault() or self._journal_fault() or "; ".join(still)
+        clients = self._security.fault if self._security is not None else ""
+        return self._engine_fault() or self._journal_fault() or clients or "; ".join(still)
 
     def _journal_fault(self) -> str:
         engine = self._engine

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from edge.database_files import DatabaseFiles
 from edge.protocol.errors import EdgeError, StorageFailed
 from edge.security import row_checksums
 
@@ -121,6 +122,7 @@ class ClientDatabase:
         self._own = 0
         try:
             self._open()
+            self._files = DatabaseFiles(self.path)
         except StoreRefused:
             self._connection.close()
             raise
@@ -157,6 +159,11 @@ class ClientDatabase:
             self._connection.close()
 
     @property
+    def fault(self) -> str:
+        """Why changes by other processes do not arrive, and own ones would be lost; empty if the file is in place."""
+        return self._files.fault
+
+    @property
     def version(self) -> tuple[int, int]:
         """Return a value that changes with each change by any process.
 
@@ -187,6 +194,8 @@ class ClientDatabase:
             try:
                 with self._transaction():
                     yield self._connection
+                    if fault := self.fault:
+                        raise StorageFailed(f"Nothing was changed: {fault}")
             except sqlite3.Error as error:
                 raise StorageFailed(f"{self.path} cannot be written: {error}") from error
             self._own += 1

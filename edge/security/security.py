@@ -80,6 +80,11 @@ class Security:
         client_id, _ = self.clients.register(identity)  # the secret is not disclosed
         return client_id
 
+    @property
+    def fault(self) -> str:
+        """Why changes of the clients by commands do not arrive; empty if they do."""
+        return f"Clients cannot be changed: {self._store.fault}" if self._store.fault else ""
+
     def close(self) -> None:
         """Close the file."""
         self._store.close()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from edge.database_files import DatabaseFiles
 from edge.protocol.bag import Bag
 from edge.protocol.errors import StorageFailed
 from edge.protocol.results import Row
@@ -73,6 +74,7 @@ class StreamStore:
             except BaseException:
                 self._connection.close()
                 raise
+        self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME)
 
     def _prepare(self) -> None:
         connection = self._connection
@@ -100,6 +102,8 @@ class StreamStore:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                if self._files is not None and (fault := self._files.fault):
+                    raise StorageFailed(f"Streams cannot be stored: {fault}")
                 self._connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):

@@ -482,8 +482,8 @@ class Scheduler:
 
     @property
     def storage_failing(self) -> str:
-        """Reason of a failed last commit; empty if it succeeded."""
-        return self._writer.storage_failing
+        """Reason of a failed last commit, or why the next one cannot succeed; otherwise empty."""
+        return self._journal.fault or self._writer.storage_failing
 
     @property
     def storing(self) -> bool:
