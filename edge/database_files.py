@@ -35,10 +35,7 @@ class DatabaseFiles:
     @property
     def displaced(self) -> bool:
         """Whether a file was renamed, deleted or replaced. Takes some microseconds."""
-        for name, known in self._known.items():
-            if _identity(name) != known:
-                return True
-        return False
+        return any(_identity(name) != known for name, known in self._known.items())
 
     @property
     def written(self) -> tuple[int, int]:

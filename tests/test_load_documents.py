@@ -27,6 +27,7 @@ from edge.streams.callback_hosts import CallbackHosts
 DOCUMENTS = {
     "/good": ("text/turtle; charset=utf-8", b"<a> <http://ex/p> _:b . _:b <http://ex/q> 1 ."),
     "/broken": ("text/turtle", b"<a> <http://ex/p>"),
+    "/long": ("text/turtle", b'<a> <http://ex/p> "' + b"a" * (17 << 20) + b'" .'),
     "/picture": ("image/png", b"\x89PNG"),
 }
 
@@ -72,7 +73,13 @@ def test_a_document_is_loaded_into_the_graph_it_is_meant_for(server: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"), [("/broken", "not Turtle"), ("/picture", "image/png is not"), ("/none", "could not be fetched")]
+    ("path", "reason"),
+    [
+        ("/broken", "not Turtle"),
+        ("/picture", "image/png is not"),
+        ("/none", "could not be fetched"),
+        ("/long", "16 MiB"),
+    ],
 )
 def test_a_failed_load_reports_the_reason_and_changes_nothing(server: str, path: str, reason: str) -> None:
     engine = open_engine(None, EngineSettings(allow_load=True), load=load_document)

@@ -36,14 +36,20 @@ def document_fault(document: bytes, form: ox.RdfFormat, base: str, longest: int 
 def bounded(quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:
     """Yield the quads of a document. Raises `TooLarge` if their terms, without abbreviations, are too long in total.
 
-    A loop in Python, so that other threads get the GIL between quads.
+    Also if one term is longer than the parser can read. A loop in Python, so that other threads get the GIL between
+    quads.
     """
     left = LONGEST
-    for quad in quads:
-        left -= sum(map(_length, quad))
-        if left < 0:
-            raise TooLarge(f"The terms have more than {LONGEST:,} characters without abbreviations; send them in parts")
-        yield quad
+    try:
+        for quad in quads:
+            left -= sum(map(_length, quad))
+            if left < 0:
+                raise TooLarge(
+                    f"The terms have more than {LONGEST:,} characters without abbreviations; send them in parts"
+                )
+            yield quad
+    except MemoryError as error:  # Oxigraph's parsers have a buffer of 16 MiB
+        raise TooLarge("A term is longer than 16 MiB; split it, or store it elsewhere and use its IRI") from error
 
 
 def _length(term: object) -> int:

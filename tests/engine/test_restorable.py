@@ -28,7 +28,7 @@ from edge.protocol.errors import EdgeError, StorageFailed, UpdateFailed
 from edge.protocol.results import Term
 from tests.support.examples import examples
 from tests.support.settings import unchecked
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_for
 
 WAIT = PATIENCE
 CRC = 3604837282
@@ -61,6 +61,14 @@ class Gateway:
         assert error is None or (isinstance(error, EdgeError) and not isinstance(error, StorageFailed)), error
         return error
 
+    def delayed(self, text: str, **bindings: Term) -> None:
+        """Run a delayed update, unless it is refused when it is scheduled."""
+        request = UpdateRequest(PREFIX + text, bindings=bindings)
+        error = self.scheduler.schedule(request, After(0)).exception(WAIT)
+        assert error is None or isinstance(error, EdgeError), error
+        wait_for(lambda: not self.scheduler.pending_timers)
+        assert not self.scheduler.storage_failing
+
     def state(self) -> set[object]:
         result = self.scheduler.query(QueryRequest(EVERYTHING)).result(WAIT)
         assert isinstance(result, Solutions)
@@ -76,13 +84,16 @@ def test_a_restart_restores_committed_data(data):
     with tempfile.TemporaryDirectory() as name:
         gateway = Gateway(Path(name))
         for _ in range(data.draw(st.integers(1, 8))):
-            way = data.draw(st.sampled_from(("expression", "binding", "document")))
+            way = data.draw(st.sampled_from(("expression", "binding", "document", "delayed")))
             template = data.draw(st.sampled_from(TEMPLATES)).format()
             if way == "expression":
                 where = data.draw(st.sampled_from(WHERES)).format(data.draw(EXPRESSIONS))
                 gateway.update(f"INSERT {{ {template} }} WHERE {where}")
             elif way == "binding":
                 gateway.update(f"INSERT {{ {template} }} WHERE {{}}", x=data.draw(TERMS))
+            elif way == "delayed":
+                where = data.draw(st.sampled_from(WHERES)).format(data.draw(EXPRESSIONS))
+                gateway.delayed(f"INSERT {{ {template} }} WHERE {where}", y=data.draw(TERMS))
             else:
                 node = ox.NamedNode("urn:n")
                 gateway.quads = [ox.Quad(node, node, data.draw(TERMS))]

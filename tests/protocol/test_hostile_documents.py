@@ -57,6 +57,13 @@ def test_terms_that_are_long_without_their_prefix_are_refused(term):
         read_graph(f"@prefix p: <{PREFIX}> . <urn:s> <urn:p> {objects} .", "text/turtle", "urn:base")
 
 
+@pytest.mark.parametrize(("media", "term"), [("text/turtle", '"{}"'), ("application/n-triples", "<urn:{}>")])
+def test_a_term_beyond_the_buffer_of_the_parser_is_refused(media, term):
+    document = f"<urn:s> <urn:p> {term.format('x' * (17 << 20))} ."
+    with pytest.raises(TooLarge, match="16 MiB"):
+        read_graph(document, media, "urn:base")
+
+
 def test_a_long_base_counts_with_each_relative_iri():
     base = "urn:" + "b" * 1_900
     document = json.dumps({"@id": "", "urn:p": [{"@id": str(number)} for number in range(60_000)]})
