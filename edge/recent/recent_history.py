@@ -264,11 +264,14 @@ class RecentHistory:
             buffer = self._buffer
             self._store.set_time(now, trusted=trusted)
             chunk = self._store.chunk(buffer, begin, now)
-        self._store.append(chunk)
+        written = self._store.append(chunk)
         with self._lock:
-            buffer.publish(chunk.batch)
+            if written:
+                buffer.publish(chunk.batch)
             self._buffer.record(begin, now)
         self._stored_until = now
+        if not written:  # the memory has the values of the log, too, so a raw file takes its place
+            self._seal()
 
     def _renew_log(self) -> None:
         """Begin a new log after values were dropped, so that others cannot get their places in the event stream.

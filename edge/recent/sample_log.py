@@ -57,6 +57,10 @@ class Chunk(NamedTuple):
     batch: Batch
 
 
+class LogMissing(OSError):
+    """The log was deleted or renamed while it is in use."""
+
+
 class SampleLog:
     """One log file, written from its beginning to its end."""
 
@@ -115,10 +119,18 @@ class SampleLog:
         return Chunk(data + bytes(-len(data) % BLOCK), numbers, marks, batch)
 
     def append(self, chunk: Chunk) -> None:
-        """Write a chunk to the disk, while the buffer may grow. Raises `OSError`; then the next chunk replaces it."""
+        """Write a chunk to the disk, while the buffer may grow. Raises `OSError`; then the next chunk replaces it.
+
+        Raises `LogMissing` if the earlier chunks are not there. Without them, no start could read this one.
+        """
         data = chunk.data
         created = not self.size
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o640)
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | (os.O_CREAT if created else 0), 0o640)
+        except FileNotFoundError as error:
+            if created:
+                raise
+            raise LogMissing(*error.args, error.filename) from None
         try:
             place = self.size
             while place < self.size + len(data):

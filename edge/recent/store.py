@@ -21,7 +21,7 @@ from edge.recent.aggregates import Points
 from edge.recent.batches import Batch, sections
 from edge.recent.block_file import SUFFIX, Block, BlockFile, DamagedFile, Header, Level, Samples, name_of, write
 from edge.recent.buffer import SampleBuffer, SeriesBuffer, add_period
-from edge.recent.sample_log import Chunk, SampleLog, read
+from edge.recent.sample_log import Chunk, LogMissing, SampleLog, read
 from edge.recent.series import TICKS, SeriesKey
 from edge.recent.settings import RecentSettings
 
@@ -193,9 +193,17 @@ class RecentStore:
         if self._logs[-1].size:
             self._begin_log(self._generation + 1, buffer)
 
-    def append(self, chunk: Chunk) -> None:
-        """Write samples to the log. Raises `OSError`; then the next chunk has them too."""
-        self._logs[-1].append(chunk)
+    def append(self, chunk: Chunk) -> bool:
+        """Write samples to the log. Returns False if the log was deleted: then call `seal`.
+
+        Raises `OSError`; then the next chunk has them too.
+        """
+        try:
+            self._logs[-1].append(chunk)
+        except LogMissing as error:
+            _log.warning("recent.log_missing", extra={"reason": str(error)})
+            return False
+        return True
 
     @property
     def log(self) -> int:

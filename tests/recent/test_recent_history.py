@@ -222,6 +222,25 @@ def test_a_raw_file_that_somebody_deleted_does_not_stop_the_aggregation(world):
     assert [value for _, value in world.values()] == [0, *range(3, 16)]
 
 
+def test_a_log_that_somebody_deleted_costs_no_value(world):
+    world = world()
+    feed(world, [1, 2])
+    world.work()
+    (world.directory / "recent" / "log-00000001").unlink()
+    feed(world, [3], sensor="urn:o/other")
+    feed(world, [4])
+    world.work()
+    assert not world.history.failing
+    assert [name for name in world.files() if name.startswith("raw")]
+    feed(world, [5])
+    world.work()
+    before = world.values()
+    assert [value for _, value in before] == [1, 2, 4, 5]
+    world.start()  # as after `kill -9`
+    assert world.values() == before
+    assert [value for _, value in world.values(sensor="urn:o/other")] == [3]
+
+
 def test_a_restart_is_a_gap_and_values_after_it_are_a_new_line(world):
     world = world()
     feed(world, [1, 2, 3])
