@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from edge.protocol.errors import StorageFailed
 from edge.security.client_database import ClientDatabase
 from edge.streams.store import StreamStore
 
+CHECKPOINT = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+connection.close()
+"""
 NAME = "edge.sqlite3"
 ALL = (NAME, f"{NAME}-wal", f"{NAME}-shm")
 
@@ -147,14 +154,18 @@ def test_garbage_over_the_file_is_detected(tmp_path):
 def test_a_checkpoint_by_another_program_is_harmless(tmp_path):
     journal = Journal.open(tmp_path)
     journal.commit([entry(1)])
-    with contextlib.closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as other:
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    program = [sys.executable, "-c", CHECKPOINT, str(tmp_path / NAME)]
+    subprocess.run(program, check=True)
     assert journal._files is not None
     assert journal._files.overwritten
     journal.commit([entry(2)])
     assert not journal._files.overwritten
+    # The check has left the locks in place: otherwise another program that ends would delete the log.
+    subprocess.run(program, check=True)
+    assert journal.fault == ""
+    journal.commit([entry(3)])
     journal.close()
-    assert numbers(tmp_path) == ["1", "2"]
+    assert numbers(tmp_path) == ["1", "2", "3"]
 
 
 def test_the_other_databases_refuse_changes_as_well(tmp_path):

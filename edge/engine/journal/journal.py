@@ -273,7 +273,7 @@ class Journal:
             raise StorageFailed(f"The update could not be stored: {self._overwritten}")
         self._overwritten, self._overwritten_by = "", files.written
         try:
-            found = sqlite_schema.verify(files.path).sequence
+            found = sqlite_schema.verify(files.path, in_use=True).sequence
         except DataDirectoryRefused as error:
             self._overwritten = error.description
         else:
