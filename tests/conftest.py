@@ -56,14 +56,9 @@ KINDS = {
         *("appliance/test_system_update", "appliance/test_trial", "appliance/test_uboot_env", "appliance/test_units"),
         *("compat/test_compat_amqtt", "compat/test_compat_asyncio", "compat/test_compat_websockets"),
         *("engine/test_background_snapshot", "engine/test_fault_isolation", "engine/test_journal_directory"),
-        *(
-            "engine/test_limits",
-            "engine/test_moved_files",
-            "engine/test_plan_charge",
-            "engine/test_processing_modes",
-            "engine/test_rdf12",
-        ),
-        *("engine/test_repeated_patterns", "engine/test_restorable", "engine/test_size_limits"),
+        *("engine/test_limits", "engine/test_plan_charge", "engine/test_processing_modes", "engine/test_rdf12"),
+        *("engine/test_moved_files", "engine/test_repeated_patterns"),
+        *("engine/test_restorable", "engine/test_size_limits"),
         *("test_allocator", "test_app", "test_http_client", "test_last_run", "test_project", "test_test_runs"),
     ),
 }
