@@ -319,7 +319,7 @@ class MqttAdapter:
         self.written += len(messages)
         messages = [message for message in messages if message.qos]
         with self._lock:
-            self._receipts.add(message.receipt for message in messages)
+            self._receipts.add([message.receipt for message in messages])
             for message in messages:
                 if self._pending.get(message.receipt) is message:
                     del self._pending[message.receipt]

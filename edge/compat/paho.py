@@ -10,7 +10,6 @@ with `poll`, because `select` fails for descriptors above 1,023.
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import ssl
@@ -90,16 +89,20 @@ class AcknowledgingClient(Client):
 
     def acknowledge(self, messages: Iterable[tuple[int, int]]) -> None:
         """Acknowledge messages, given as (packet identifier, QoS), with one system call. Thread-safe."""
-        self._send(b"".join(_ACKNOWLEDGEMENTS[qos] + mid.to_bytes(2, "big") for mid, qos in messages))
+        packets = b""
+        for mid, qos in messages:
+            packets += _ACKNOWLEDGEMENTS[qos] + mid.to_bytes(2, "big")
+        self._send(packets)
 
     def _send(self, packets: bytes) -> None:
         """Send packets at once if nothing waits; the rest is left to the loop."""
         with self._socket_lock:
             sent = 0
             if not self._out_packet:
-                # A lost connection is noticed by the loop.
-                with contextlib.suppress(OSError):
+                try:
                     sent = self._sock_send(packets)
+                except OSError:
+                    sent = 0  # the loop notices a lost connection
             if sent < len(packets):
                 self._packet_queue(MessageType.PUBACK, packets[sent:], 0, 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -44,9 +43,10 @@ class LoopDispatcher:
     def _wake(self) -> None:
         if not self._awake:
             self._awake = True
-            # A closed loop means that the gate has stopped, with all its clients.
-            with contextlib.suppress(RuntimeError):
+            try:
                 self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                self._items.clear()  # the loop is closed: the gate has stopped, with all its clients
 
     def afterwards(self, call: Callable[[], object]) -> None:
         """Call a function after the items that are being delivered, or soon if there are none.

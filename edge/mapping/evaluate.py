@@ -147,7 +147,8 @@ class MessageEvaluation:
                         continue
                     taken.add((id(document), key))
                     self._json_value(ready, value, document, captures)
-        self._deeper(bound, document, captures, taken)
+        if bound.mapping.members:
+            self._deeper(bound, document, captures, taken)
         for rule, path in bound.required:
             if not path.leads_somewhere(document):
                 self.out.problem(rule.mapping, rule.what, "the payload has no such value")

@@ -75,17 +75,20 @@ class Mapper:
         applied: list[str] = []
         ignored = False
         for group in routes:
-            fitting = [each for each in group if fits(each.mapping, evaluation.message)]
+            last = False
+            # The conditions of all mappings of a group see the same message.
+            fitting = [each for each in group if not each.mapping.when or fits(each.mapping, evaluation.message)]
             try:
                 for bound in fitting:
                     applied.append(bound.mapping.name)
+                    last = last or not bound.mapping.also
                     if bound.mapping.ignore:
                         ignored = True
                     else:
                         evaluation.run(bound)
             except FullError:
                 break
-            if fitting and not all(bound.mapping.also for bound in fitting):
+            if last:
                 break
         return applied, ignored
 

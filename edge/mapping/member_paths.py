@@ -68,8 +68,12 @@ class MemberPaths:
         self._walked = {each.number: each.path for each in walked}
         self._root = _Node(passing=tuple(_Match(each, {}) for each in paths if each.number not in self._walked))
         self._taken = taken
+        self._any = bool(paths)
         self.size = 0
         """Number of names that it remembers."""
+
+    def __bool__(self) -> bool:
+        return self._any
 
     def by_rule(self, document: object, taken: Container[Place]) -> Iterator[tuple[int, Iterable[Hit]]]:
         """Yield the numbers of the rules in their order, with the values that they lead to.

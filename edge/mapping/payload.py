@@ -97,9 +97,10 @@ class PayloadMessage:
                 self._document = self._layout.read(self.payload)
             else:
                 # `decode` also searches blanks around the document, which takes as long as a small document.
-                document, end = _DECODER.raw_decode(self.text)
-                if end < len(self.text):
-                    _DECODER.decode(self.text)  # raises the error
+                text = self.text
+                document, end = _DECODER.raw_decode(text)
+                if end < len(text):
+                    _DECODER.decode(text)  # raises the error
                 self._document = document
         except json.JSONDecodeError as error:
             self._error = f"the payload is not JSON ({error.msg}, character {error.pos})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import gc
 
 import pyoxigraph as ox
@@ -131,6 +132,20 @@ def test_triple_terms_hold_canonical_literals(literal):
 )
 def test_canonical_form_of_literals(written, stored):
     assert canonical(written) == stored
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_times_of_readings_need_no_round_trip_through_oxigraph_on_any_day(month, monkeypatch):
+    """Only invalid dates do, and the last day of February, which depends on the year."""
+    asked = []
+    monkeypatch.setattr(terms_module, "_by_oxigraph", lambda literal: asked.append(literal) or literal)
+    for name in ("dateTime", "dateTimeStamp"):
+        texts = [f"2026-{month:02}-{day:02}T12:00:00.5Z" for day in range(33)]
+        for text in texts:
+            canonical(ox.Literal(text, datatype=ox.NamedNode(XSD + name)))
+        last = 28 if month == 2 else calendar.monthrange(2026, month)[1]
+        assert [literal.value for literal in asked] == [texts[0], *texts[last + 1 :]]
+        asked.clear()
 
 
 def test_equal_terms_have_one_id_and_its_kind():

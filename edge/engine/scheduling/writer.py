@@ -106,7 +106,9 @@ class Writer:
         self._over = False
         """Whether no turn may begin any more."""
         self._failed = False
-        """Whether a turn on another thread raised an error, which would have ended the writer thread."""
+        """Whether a turn raised an error, on whichever thread: no turn may begin any more."""
+        self._threaded = False
+        """Whether the thread was started."""
         self._untidy = False
         """Whether the last turn left work for `Engine.tidy`."""
         self._now = 0
@@ -126,6 +128,7 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread."""
+        self._threaded = True
         self._thread.start()
 
     @property
@@ -159,7 +162,7 @@ class Writer:
         To be called after `RequestQueue.put` without `wake`. Does nothing if the writer has no thread. `wait`: wait for
         the end of the other thread's turn, and then run one.
         """
-        if not self.alive or not self._turn.acquire(blocking=wait):
+        if not self._threaded or self._failed or not self._turn.acquire(blocking=wait):
             return
         try:
             if self._over:
@@ -177,8 +180,12 @@ class Writer:
     def _write(self) -> None:
         while not (self._failed or self._queue.finished):
             with self._turn:
-                self.turn()
-                wait = self._wait()
+                try:
+                    self.turn()
+                    wait = self._wait()
+                except BaseException:
+                    self._failed = True
+                    raise
                 self._sleeps_until = self._seconds() + wait
             self._queue.sleep(None if math.isinf(wait) else wait)
         self._end()
@@ -218,7 +225,9 @@ class Writer:
             taken, done = self._execute_batch(work, began)
             self._finish(done)
             self._queue.done(taken)
-            large = any(step.encoded is not None for each in done for step in each.executed)
+            for each in done:
+                for step in each.executed:
+                    large = large or step.encoded is not None
         elif self._durable.urgent:  # subscriptions that begin at the same time share one commit
             self._store_subscriptions()
         self._untidy = self._engine.untidy
@@ -251,8 +260,10 @@ class Writer:
                 wait = min(wait, seconds)
         return wait
 
-    def _due(self) -> list[Work]:
+    def _due(self) -> Sequence[Work]:
         compiler = self._compiler
+        if not self._timers.idle_owners:
+            return ()
         return [
             RunTimer(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()
         ]

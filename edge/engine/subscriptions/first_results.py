@@ -68,6 +68,8 @@ class FirstResults:
         self._take = take
         self._clock = clock
         self._queue: EvaluationQueue[PendingFirstResult] = EvaluationQueue()
+        self._none_waits = True
+        """Whether `_queue` is empty. The writer looks at it twice a turn, without the lock."""
         self._busy: dict[str, PendingFirstResult | None] = {}
         """Clients with a process. The value is the pending first result until its process runs."""
         self._lock = threading.Lock()
@@ -89,6 +91,7 @@ class FirstResults:
         """Queue a first result for a forked process."""
         with self._lock:
             self._queue.put([wanted.client], wanted)
+            self._none_waits = False
 
     @property
     def waiting(self) -> int:
@@ -99,14 +102,16 @@ class FirstResults:
     @property
     def wait(self) -> float | None:
         """Seconds until the next call of `begin`; None if none is needed before another event."""
+        if self._none_waits:
+            return None
         with self._lock:
-            if not self._queue or len(self._busy) >= self._workers:
+            if len(self._busy) >= self._workers:
                 return None
             return self._queue.wait(self._clock(), self._busy)
 
     def begin(self) -> None:
         """Start waiting evaluations, as far as processes and budgets allow."""
-        while (taken := self._next()) is not None:
+        while not self._none_waits and (taken := self._next()) is not None:
             client, wanted = taken
             self._later(client, partial(self._fork, wanted))
 
@@ -130,6 +135,7 @@ class FirstResults:
     def refuse(self, error: NotReady) -> None:
         """Reject all waiting subscribers, because the engine stops."""
         with self._lock:
+            self._none_waits = True
             left = self._queue.clear() + [wanted for wanted in self._busy.values() if wanted is not None]
         for wanted in left:
             wanted.pending.ready(error)
@@ -139,9 +145,10 @@ class FirstResults:
 
     def _next(self) -> tuple[str, PendingFirstResult] | None:
         with self._lock:
-            if not self._queue or len(self._busy) >= self._workers:
+            if len(self._busy) >= self._workers:
                 return None
             taken = self._queue.take(self._clock(), self._busy)
+            self._none_waits = not self._queue
             if taken is not None:
                 # From here on the client counts as busy, although its process starts later on the writer.
                 self._busy[taken[0]] = taken[1]

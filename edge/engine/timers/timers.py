@@ -69,7 +69,7 @@ class Timers:
         self._heaps: dict[bool, list[PendingTimer]] = {True: [], False: []}
         self._due: dict[str, deque[PendingTimer]] = {}
         """Due ones by owner, in the order in which they run."""
-        self._idle_owners: dict[str, None] = {}
+        self.idle_owners: dict[str, None] = {}
         """Owners with due updates, none of which is in the request queue."""
         self._offered = 0
         """Number of those that were offered to the queue and are neither finished nor given back."""
@@ -116,7 +116,7 @@ class Timers:
         if not self._waiting:
             return None
         first = [heap[0].due - self._now(relative) for relative, heap in self._heaps.items() if heap]
-        if self._idle_owners:
+        if self.idle_owners:
             first.append(0)
         held = self._held_until - self._clock.steady()
         return min(_LOOK, max(0, held, min(first, default=0)) / 1_000_000)
@@ -146,23 +146,23 @@ class Timers:
 
         The request queue holds one per owner instead of all due ones, and shares its time between owners.
         """
-        if not self._idle_owners or self._clock.steady() < self._held_until:
+        if not self.idle_owners or self._clock.steady() < self._held_until:
             return []
         offered = []
         # One at a time per owner, so that one owner's updates cannot fill the queue.
-        for owner in self._idle_owners:
+        for owner in self.idle_owners:
             theirs = self._due[owner]
             offered.append(theirs.popleft())
             if not theirs:
                 del self._due[owner]
-        self._idle_owners.clear()
+        self.idle_owners.clear()
         self._offered += len(offered)
         return offered
 
     def begin(self, waiting: PendingTimer) -> None:
         """Note that an offered one begins to run: the next one of its owner may be offered."""
         if waiting.owner in self._due:
-            self._idle_owners[waiting.owner] = None
+            self.idle_owners[waiting.owner] = None
 
     def end(self) -> None:
         """Note that an offered one is finished and its outcome is stored."""
@@ -178,7 +178,7 @@ class Timers:
         owner = waiting.owner
         if owner not in self._due:
             self._due[owner] = deque()
-            self._idle_owners[owner] = None
+            self.idle_owners[owner] = None
         self._due[owner].append(waiting)
 
     def too_late(self, waiting: PendingTimer) -> bool:
