@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from house import names, press
 
 from tests.support.browser import Browser
@@ -92,3 +94,48 @@ async def test_the_engine_page_shows_the_use_of_limits(page):
     assert "0 of 10,000" in shown
     assert "127.0.0.1" in shown
     assert "engine.max_pending_updates" in await page.evaluate(names("#limits dt"))
+
+
+async def test_the_engine_page_shows_phases_and_limits_over_time(house, page):
+    await open_page(page, "engine", "#times .chart canvas")
+    house.update("INSERT DATA { <urn:phase> <urn:p> 1 }")
+    await page.wait_for("document.querySelector('#uses .chart canvas') !== null")
+    await page.evaluate(
+        "document.querySelectorAll('#times details, #uses details').forEach(each => { each.open = true })"
+    )
+    columns = "Time|Execute the update|Find the affected subscriptions|Evaluate them|Notify"
+    await page.wait_for(f"{names('#times thead th')} === {columns!r} && {names('#times td')}.includes(' ms')")
+    await page.wait_for(
+        f"{names('#uses thead th')}.includes('Memory of the graph') && {names('#uses td')}.includes('%')"
+    )
+    assert await page.violations() == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_lines_of_the_engine_are_of_the_time_between_two_answers(page):
+    """One more update of 4 ms after two of 1 ms; then none; then a restart of the gateway with another limit."""
+
+    def answer(at: int, updates: int, mean: float, *limits: dict[str, object]) -> dict[str, object]:
+        phases = {name: {"mean_ms": mean} for name in ("t_update", "t_lutt", "t_booster", "t_notify")}
+        return {"at": at, "updates": updates, "notifications": updates, "pending_updates": 3, "phases": phases,
+                "limits": list(limits)}  # fmt: skip
+
+    def use(name: str, used: int) -> dict[str, object]:
+        return {"setting": name, "used": used, "limit": 8}
+
+    graph, queries = "engine.max_graph_bytes", "engine.max_pending_queries"
+    past = [
+        answer(0, 2, 1.0),
+        answer(2, 3, 2.0, use(graph, 2)),
+        answer(4, 3, 2.0),
+        answer(6, 1, 5.0, use(graph, 8), use(queries, 0)),
+    ]
+    call = "const values = (data) => data.lines.map((line) => line.values);"
+    call += f" return ['rates', 'phaseTimes', 'limitUse'].map((each) => values(module[each]({json.dumps(past)})))"
+    rates, times, uses = await page.evaluate(
+        f"import('/model/text.js').then(({{ loadTexts }}) => loadTexts()).then(() => import('/model/engine_history.js'))"
+        f".then((module) => {{ {call}; }})"
+    )
+    assert rates == [[0.5, 0, None], [0.5, 0, None], [3, 3, 3]]
+    assert times == [[4, None, None]] * 4
+    assert uses == [[25, None, 100], [None, None, 0]]

@@ -403,3 +403,46 @@ RECORD_LABELS = """{
   };
 }"""
 """Keeps each text that is drawn, with its left edge in pixels of the canvas."""
+
+CELLAR = "urn:sepa-edge:senml:cellar"
+
+
+async def test_states_are_bands_in_the_tile_and_in_the_chart(house, page):
+    times = [{"t": -3600 * hour} for hour in (20, 15, 10, 5)]
+    door = [{"n": "door", "vb": state, **at} for state, at in zip((False, True, False, True), times, strict=True)]
+    mode = [{"n": "mode", "vs": state, **at} for state, at in zip(("eco", "heat", "eco", "off"), times, strict=True)]
+    house.publish([("senml/cellar", door + mode)])
+    bands = "[...document.querySelectorAll('[data-place$=cellar] .observation')].map(tile =>"
+    bands += " [...tile.querySelectorAll('.sparkline path')].map(path => path.getAttribute('d').split('M').length - 1))"
+    # When the door was closed and when it was open; each mode.
+    await page.wait_for(f"JSON.stringify({bands}) === '[[2,2],[2,1,1]]'")
+    fills = "[...document.querySelectorAll('[data-place$=cellar] path')].map(path => getComputedStyle(path).fill)"
+    assert len(set(await page.evaluate(fills) or ())) == 4
+    for name, labels in (("door", {"Open", "Closed"}), ("mode", {"eco", "heat", "off"})):
+        await page.evaluate(f"{{ {RECORD_LABELS} }}")
+        await page.evaluate(f"globalThis.labels = []; location.hash = {device_address(CELLAR, f'{CELLAR}/{name}')!r}")
+        shown = (
+            f"globalThis.labels.map(({{ text }}) => text).filter(text => {json.dumps(sorted(labels))}.includes(text))"
+        )
+        await page.wait_for(f"new Set({shown}).size === {len(labels)}")
+        await page.evaluate("location.hash = '#/'")
+        await page.wait_for("document.getElementById('search') !== null")
+
+
+@pytest.mark.parametrize(
+    ("rows", "end", "expected"),
+    [
+        ([], 10, []),
+        ([[0, True]], 10, [[0, 10, True]]),
+        ([[0, True], [4, True], [6, False]], 10, [[0, 6, True], [6, 10, False]]),
+        ([[0, "a"], [4, None], [6, "a"]], 10, [[0, 4, "a"], [6, 10, "a"]]),
+        ([[0, "a"], [12, "b"]], 10, [[0, 12, "a"], [12, 12, "b"]]),
+        ([[0, None]], 10, []),
+    ],
+)
+async def test_a_state_is_valid_until_the_next_row(page, rows, end, expected):
+    rows = [{"time": time, "value": value} for time, value in rows]
+    found = await page.evaluate(
+        f"import('/model/states.js').then(({{ periods }}) => periods({json.dumps(rows)}, {end}))"
+    )
+    assert [[each["from"], each["to"], each["value"]] for each in found] == expected

@@ -1,6 +1,6 @@
 // The curves of the last day, for many values at once: requests are bundled, kept for some minutes, and made for shown
 // values only.
-import { signal } from "../ui.js";
+import { batch, signal } from "../ui.js";
 import { may } from "./access.js";
 import { connection } from "./connection.js";
 import { series } from "./gateway.js";
@@ -10,9 +10,11 @@ const AT_ONCE = 20;  // observations in a request
 const LONGEST = 2000;  // characters of their IRIs; proxies limit the length of an address
 const PAUSE = 100;   // ms in which requests are collected
 const VALID = 300e3; // ms
+const SOON = 5e3;    // ms until a new value, which may not be recorded yet, is asked for again; doubles
 const PERIOD = { from: "-24h", points: 40 };
 
-const curves = new Map();  // observation IRI -> {rows: signal, asked}
+const NONE = { kind: "number", rows: [] };
+const curves = new Map();  // observation IRI -> {found: signal, asked, wait}: when it was asked for, and how long that is valid
 let waiting = [];
 let running;  // the present series of requests, if there is one
 let refused = false;  // the gateway refused a request; asking again would not help
@@ -27,16 +29,18 @@ connection.subscribe(({ state }) => {
   curves.clear();
 });
 
-/** The last day of an observation: a signal of [{time, value}], with times in milliseconds, and null for a gap. */
+/** The last day of an observation: a signal of {kind, rows: [{time, value}]}, with times in milliseconds, and null for a gap.
+ *  `kind` is number, boolean or text. */
 export function lastDay(id) {
   let curve = curves.get(id);
-  if (!curve) curves.set(id, curve = { rows: signal([]), asked: 0 });
-  if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > VALID) {
+  if (!curve) curves.set(id, curve = { found: signal(NONE), asked: 0, wait: SOON });
+  if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > curve.wait) {
     curve.asked = Date.now();
+    curve.wait = Math.min(VALID, curve.wait * 2);
     waiting.push(id);
     if (!running) fetchLater(running = {});
   }
-  return curve.rows;
+  return curve.found;
 }
 
 function fetchLater(run) {
@@ -48,11 +52,17 @@ async function fetchWaiting(run) {
   for (let length = 0; waiting.length && ids.length < AT_ONCE && (length += waiting[0].length) < LONGEST;) ids.push(waiting.shift());
   if (!ids.length) ids.push(waiting.shift());
   try {
-    const found = await series(ids, PERIOD);
-    for (const { observation, kind, rows } of found.series) {
-      const curve = curves.get(observation);
-      if (curve && kind === "number") curve.rows.value = rows.map(({ time, value }) => ({ time: Date.parse(time), value }));
-    }
+    const all = (await series(ids, PERIOD)).series.map(({ rows, ...about }) => ({ ...about, rows: rows.map(({ time, value }) => ({ time: Date.parse(time), value })) }));
+    // A value that was a number and became a text has two series: the one with the newest row comes last.
+    all.sort((one, other) => (one.rows.at(-1)?.time ?? 0) - (other.rows.at(-1)?.time ?? 0));
+    batch(() => {
+      for (const { observation, kind, rows } of all) {
+        const curve = curves.get(observation);
+        if (!curve) continue;
+        curve.found.value = { kind, rows };
+        if (rows.length > 0) curve.wait = VALID;
+      }
+    });
   } catch (error) {
     if (running !== run) return;  // the page was locked meanwhile
     // Not found: none of these values was recorded yet.

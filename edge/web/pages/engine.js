@@ -2,17 +2,16 @@
 import { html, signal, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { connection } from "../model/connection.js";
+import { limitUse, PHASES, phaseTimes, rates } from "../model/engine_history.js";
 import { getJson } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
-import { formatNumber, formatTime, t } from "../model/text.js";
-import { Fold } from "../parts/fold.js";
-import { Lines } from "../parts/lines.js";
+import { formatNumber, t } from "../model/text.js";
+import { Past, rounded } from "../parts/past.js";
 import { Limits, Subscribed } from "../parts/subscribed.js";
 
 const AGAIN = 2000;  // ms
-const PERIOD = 300;  // seconds in the chart
+const PERIOD = 300;  // seconds in the charts
 const MODES = ["sequential", "parallel"];
-const PHASES = ["t_update", "t_lutt", "t_booster", "t_notify", "t_total"];
 
 /** Answers of the last five minutes, with their times in seconds. They stay while the application is open. */
 const past = signal([]);
@@ -36,22 +35,13 @@ export function Page() {
       <${Mode} state=${state} changed=${look} />
       <${Subscribed} />
       <${Limits} limits=${state.limits} />
+      <${Chart} id="uses" title=${t("engine.uses")} text=${t("engine.uses.text")} data=${limitUse(past.value)} />
+      <${Chart} id="times" title=${t("engine.phases")} text=${t("engine.times.text")} data=${phaseTimes(past.value)} />
       <${Phases} phases=${state.phases} />`}`;
 }
 
-/** Updates and notifications a second between each two answers. A restart of the gateway begins again. */
-function rates(past) {
-  const points = past.slice(1).map((each, index) => {
-    const before = past[index], seconds = each.at - before.at;
-    const rate = (name) => (each[name] < before[name] ? null : (each[name] - before[name]) / seconds);
-    return { at: each.at, updates: rate("updates"), notifications: rate("notifications"), waiting: each.pending_updates };
-  });
-  const line = (name) => ({ name: t(`engine.${name}`), values: points.map((point) => point[name]) });
-  return { timed: true, x: points.map(({ at }) => at), lines: ["updates", "notifications", "waiting"].map(line) };
-}
-
 function Figures({ state, rates: data }) {
-  const last = ({ values }) => (values.at(-1) === undefined || values.at(-1) === null ? "–" : formatNumber(Math.round(values.at(-1) * 10) / 10));
+  const last = ({ values }) => (values.length === 0 || values.at(-1) === null ? "–" : rounded(values.at(-1), data.digits, ""));
   const facts = [
     [t("engine.updates"), last(data.lines[0])], [t("engine.notifications"), last(data.lines[1])],
     [t("engine.subscriptions"), formatNumber(state.subscriptions)], [t("engine.spus"), formatNumber(state.spus)],
@@ -59,19 +49,12 @@ function Figures({ state, rates: data }) {
   ];
   return html`<section class="panel wide"><h2>${t("engine.now")}</h2>
     <dl class="figures">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-    ${data.x.length > 1 && html`<${Lines} data=${data} />
-      <${Fold} text=${t("chart.table")} label="">${() => html`<${Rates} data=${data} />`}<//>`}
+    <${Past} data=${data} label=${t("engine.now")} />
   </section>`;
 }
 
-/** What the chart shows, the newest first. */
-function Rates({ data: { x, lines } }) {
-  const cell = (value) => (value === null ? t("chart.gap") : formatNumber(Math.round(value * 10) / 10));
-  const rows = x.map((at, index) => ({ at, values: lines.map(({ values }) => values[index]) })).reverse();
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${t("chart.table")}><table>
-    <thead><tr><th scope="col">${t("chart.time")}</th>${lines.map(({ name }) => html`<th scope="col">${name}</th>`)}</tr></thead>
-    <tbody>${rows.map(({ at, values }) => html`<tr key=${at}><td>${formatTime(at * 1000)}</td>${values.map((value) => html`<td>${cell(value)}</td>`)}</tr>`)}</tbody>
-  </table></div>`;
+function Chart({ id, title, text, data }) {
+  return html`<section class="panel wide" id=${id}><h2>${title}</h2><p>${text}</p><${Past} data=${data} label=${title} /></section>`;
 }
 
 function Mode({ state, changed }) {
@@ -95,10 +78,10 @@ function Mode({ state, changed }) {
 
 function Phases({ phases }) {
   const cell = (number) => (number === undefined ? "" : formatNumber(number));
-  return html`<section class="panel wide"><h2>${t("engine.phases")}</h2><p>${t("engine.phases.text")}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label=${t("engine.phases")}><table>
+  return html`<section class="panel wide"><h2>${t("engine.figures")}</h2><p>${t("engine.phases.text")}</p>
+    <div class="scroll" tabindex="0" role="region" aria-label=${t("engine.figures")}><table>
       <thead><tr><th scope="col">${t("engine.phase")}</th>${["mean", "sigma", "min", "max"].map((each) => html`<th scope="col">${t(`engine.${each}`)}</th>`)}</tr></thead>
-      <tbody>${PHASES.map((name) => html`<tr><th scope="row">${t(`engine.${name}`)}</th>${["mean_ms", "sigma_ms", "min_ms", "max_ms"].map((each) => html`<td>${cell(phases[name]?.[each])}</td>`)}</tr>`)}</tbody>
+      <tbody>${[...PHASES, "t_total"].map((name) => html`<tr><th scope="row">${t(`engine.${name}`)}</th>${["mean_ms", "sigma_ms", "min_ms", "max_ms"].map((each) => html`<td>${cell(phases[name]?.[each])}</td>`)}</tr>`)}</tbody>
     </table></div>
   </section>`;
 }

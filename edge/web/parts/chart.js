@@ -1,7 +1,8 @@
-// Recent values as a chart: a line, with the range between minimum and maximum behind it. Drag over it to zoom, with a mouse
-// or a finger.
+// Recent values as a chart: numbers as a line, with the range between minimum and maximum behind it; states as bands, each
+// state in its own row. Drag over it to zoom, with a mouse or a finger.
 import uPlot from "uplot";
 import { html } from "../ui.js";
+import { colourOf, periods, statesOf } from "../model/states.js";
 import { wordOf } from "../model/values.js";
 import { numberAxis, widthOf } from "./axis.js";
 import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
@@ -12,15 +13,10 @@ export function Chart({ found, unit, property, zoom, from, to }) {
   return html`<${Plot} data=${found} made=${made} />`;
 }
 
-function numberOf(value) {
-  return typeof value === "boolean" ? Number(value) : value;
-}
-
 function columnsOf({ kind, rows }, to) {
-  const states = kind === "number" ? [] : [...new Set(rows.map(({ value }) => value).filter((value) => typeof value === "string"))];
-  const y = (value) => (typeof value === "string" ? states.indexOf(value) : numberOf(value));
   const times = rows.map(({ time }) => Date.parse(time) / 1000);
-  const columns = [times, rows.map(({ value, mean }) => y(mean ?? value))];
+  const y = kind === "number" ? ({ value, mean }) => mean ?? value : ({ value }) => (value === null ? null : 0);  // bands are drawn by `bandsOf`
+  const columns = [times, rows.map(y)];
   if (kind === "number") columns.push(rows.map(({ value, max }) => max ?? value), rows.map(({ value, min }) => min ?? value));
   // The last value is valid until now.
   const last = rows.at(-1);
@@ -33,30 +29,27 @@ function columnsOf({ kind, rows }, to) {
 
 function optionsOf({ kind, rows }, unit, property, zoom, period) {
   const axis = plain();
-  const states = [...new Set(rows.map(({ value }) => value).filter((value) => typeof value === "string"))];
-  const words = { boolean: [wordOf(false, property), wordOf(true, property)], text: states }[kind === "number" || kind === "boolean" ? kind : "text"];
   const number = kind === "number";
-  const stepped = uPlot.paths.stepped({ align: 1 });
-  const line = { stroke: colour("--accent"), width: 2, points: { show: rows.length < 2 }, spanGaps: false, ...(!number && { paths: stepped }) };
+  const line = { stroke: colour("--accent"), width: 2, points: { show: rows.length < 2 }, spanGaps: false };
   const edge = { stroke: "transparent", points: { show: false }, spanGaps: false };
+  const { words, draw } = number ? {} : bandsOf(rows, property, period);
   return {
-    cursor: { drag: { x: true, y: false, setScale: false } },
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: number } },
     scales: {
       x: { range: () => period },
-      y: number ? {} : { range: () => [-0.2, Math.max(1, (words?.length ?? 2) - 1) + 0.2] },
+      y: number ? {} : { range: () => [-0.6, Math.max(1, words.length - 1) + 0.6] },
     },
     axes: [
       timeAxis(),
       {
         ...axis,
-        ...(number
-          ? numberAxis(unit)
-          : { size: widthOf, splits: () => (words ?? []).map((_, index) => index), values: (_, splits) => splits.map((index) => shorten(words[index] ?? "")) }),
+        ...(number ? numberAxis(unit) : { size: widthOf, splits: () => words.map((_, index) => index), values: (_, splits) => splits.map((index) => shorten(words[index])) }),
       },
     ],
-    series: number ? [{}, line, edge, edge] : [{}, line],
+    series: number ? [{}, line, edge, edge] : [{}, edge],
     ...(number && { bands: [{ series: [2, 3], fill: colour("--band") }] }),
     hooks: {
+      ...(draw && { draw: [draw] }),
       ready: [selectByTouch],
       setSelect: [(plot) => {
         const { left, width } = plot.select;
@@ -67,6 +60,34 @@ function optionsOf({ kind, rows }, unit, property, zoom, period) {
       }],
     },
   };
+}
+
+const ROWS = 12;  // of states; more would be too narrow to read
+const THICK = 0.5, THIN = 0.1;  // of a row
+
+/** The names of the rows, and what draws the bands. The last row has all states for which there is no room. */
+function bandsOf(rows, property, period) {
+  const states = statesOf(rows), shown = states.slice(0, states.length > ROWS ? ROWS - 1 : ROWS);
+  const words = shown.map((state) => (typeof state === "boolean" ? wordOf(state, property) : state));
+  if (shown.length < states.length) words.push("…");
+  const places = new Map(states.map((state, index) => [state, Math.min(index, words.length - 1)]));
+  const end = Math.min(period[1] * 1000, Date.now());
+  const all = periods(rows.map(({ time, value }) => ({ time: Date.parse(time), value })), end);
+  const draw = ({ ctx, bbox, valToPos }) => {
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    for (const { from, to, value } of all) {
+      const row = places.get(value), half = (value === false ? THIN : THICK) / 2;
+      const [left, right] = [from, to].map((at) => valToPos(at / 1000, "x", true));
+      const [top, bottom] = [row + half, row - half].map((at) => valToPos(at, "y", true));
+      ctx.fillStyle = colour(colourOf(value, row))();
+      ctx.fillRect(left, top, Math.max(devicePixelRatio, right - left), bottom - top);  // a short one is still seen
+    }
+    ctx.restore();
+  };
+  return { words, draw };
 }
 
 /** uPlot follows a mouse only. A finger selects with a horizontal drag; a vertical one scrolls the page. */

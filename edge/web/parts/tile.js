@@ -1,12 +1,12 @@
 // One value: its name, its age, its last day, and the newest reading.
-import { html, useComputed, useEffect, useRef, useSignalEffect } from "../ui.js";
+import { effect, html, signal, useComputed, useEffect, useRef, useSignalEffect } from "../ui.js";
+import { may } from "../model/access.js";
 import { deviceName } from "../model/devices.js";
+import { keepsRecent } from "../model/health.js";
 import { now } from "../model/live.js";
 import { labelAt } from "../model/names.js";
-import { lastDay } from "../model/recent.js";
 import { ago, formatTime } from "../model/text.js";
 import { readable } from "../model/values.js";
-import { Sparkline } from "./sparkline.js";
 
 const QUIET = 5000;  // ms; a value that changes more often is not marked
 const MARKED = 1200;  // ms
@@ -32,7 +32,7 @@ export function Tile({ entry, card, context = "" }) {
     <a href=${linkTo(entry)}>
       <span class="label" title=${entry.label} dir="auto">${labelAt(labelAt(entry.label, card), deviceName(entry.device))}</span>
       <${Age} entry=${entry} context=${context === card ? "" : context} />
-      <${Curve} id=${entry.id} />
+      <${LazyCurve} id=${entry.id} />
       <span class="reading" title=${exact}><span class="value" dir="auto">${value}</span><span class="unit">${unit}</span></span>
     </a>
   </li>`;
@@ -47,9 +47,13 @@ function Age({ entry, context }) {
     class="when" dateTime=${exact} title=${title}>${text}</time></span>`;
 }
 
-function Curve({ id }) {
-  // The clock of the page makes it ask again when the curve is out of date.
-  return html`<${Sparkline} rows=${lastDay(id).value} now=${now.value} />`;
+// The curve of a value: its code is loaded after the first values.
+const curve = signal(undefined);
+effect(() => { if (may("query") && keepsRecent() && !curve.peek()) import("./curve.js").then((module) => { curve.value = module; }, () => {}); });
+
+function LazyCurve({ id }) {
+  const { Curve } = curve.value ?? {};
+  return Curve && html`<${Curve} id=${id} />`;
 }
 
 // A new value is marked for a moment. Without an animation: that would paint each frame of it.
