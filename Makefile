@@ -60,6 +60,7 @@ format: $(VENV)/.test-ready  ## format the code
 docs: $(VENV)/.test-ready  ## build the documentation site into build/site, after its generated parts
 	$(BIN)/python -m edge.config.reference docs/configuration.md
 	$(BIN)/python -m edge.mapping.unit_symbols_js edge/web/units.js
+	$(BIN)/python -m edge.gates.http.icons edge/web
 	$(BIN)/python -m edge.mapping.units_page docs/reference/units.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet  # the version is pinned
 	@echo "Open build/site/index.html"

@@ -22,6 +22,7 @@ _TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
+    "png": "image/png",
     "webmanifest": "application/manifest+json",
 }
 """Media type by the suffix of a file. The directory's other files are not served."""
