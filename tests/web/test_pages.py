@@ -7,7 +7,7 @@ import os
 import signal
 
 import pytest
-from house import KITCHEN, LIVE, SIZES, UNREACHABLE, device_address, names, press
+from house import KITCHEN, LIVE, SIZES, UNREACHABLE, House, device_address, names, press
 
 from tests.support.browser import Browser
 from tests.support.waiting import eventually
@@ -404,6 +404,12 @@ RECORD_LABELS = """{
 }"""
 """Keeps each text that is drawn, with its left edge in pixels of the canvas."""
 
+
+def recorded(house: House) -> set[str]:
+    """The observations that have recent values."""
+    return {each["observation"] for each in house.get("/api/series")["series"]}
+
+
 CELLAR = "urn:sepa-edge:senml:cellar"
 
 
@@ -412,6 +418,8 @@ async def test_states_are_bands_in_the_tile_and_in_the_chart(house, page):
     door = [{"n": "door", "vb": state, **at} for state, at in zip((False, True, False, True), times, strict=True)]
     mode = [{"n": "mode", "vs": state, **at} for state, at in zip(("eco", "heat", "eco", "off"), times, strict=True)]
     house.publish([("senml/cellar", door + mode)])
+    await eventually(lambda: recorded(house) >= {f"{CELLAR}/door", f"{CELLAR}/mode"})
+    await page.command("Page.reload")
     bands = "[...document.querySelectorAll('[data-place$=cellar] .observation')].map(tile =>"
     bands += " [...tile.querySelectorAll('.sparkline path')].map(path => path.getAttribute('d').split('M').length - 1))"
     # When the door was closed and when it was open; each mode.

@@ -1,7 +1,18 @@
 // Names for people: of IRIs, places, devices, and of values within them.
 import { t } from "./text.js";
 
+const MOST = 2e4;
+const names = new Map();  // of IRIs; thousands of values ask for them again and again
+
 export function localName(iri) {
+  if (!names.has(iri)) {
+    if (names.size > MOST) names.clear();
+    names.set(iri, endOf(iri));
+  }
+  return names.get(iri);
+}
+
+function endOf(iri) {
   // In a urn, names such as those of Zigbee2MQTT may have slashes: urn:…:place:living/lamp.
   const end = iri.startsWith("urn:") ? /:/ : /[/#:]/;
   const name = iri.replace(/[/#:]+$/, "").split(end).pop() || iri;

@@ -10,11 +10,10 @@ const AT_ONCE = 20;  // observations in a request
 const LONGEST = 2000;  // characters of their IRIs; proxies limit the length of an address
 const PAUSE = 100;   // ms in which requests are collected
 const VALID = 300e3; // ms
-const SOON = 5e3;    // ms until a new value, which may not be recorded yet, is asked for again; doubles
 const PERIOD = { from: "-24h", points: 40 };
 
 const NONE = { kind: "number", rows: [] };
-const curves = new Map();  // observation IRI -> {found: signal, asked, wait}: when it was asked for, and how long that is valid
+const curves = new Map();  // observation IRI -> {found: signal, asked}
 let waiting = [];
 let running;  // the present series of requests, if there is one
 let refused = false;  // the gateway refused a request; asking again would not help
@@ -33,10 +32,9 @@ connection.subscribe(({ state }) => {
  *  `kind` is number, boolean or text. */
 export function lastDay(id) {
   let curve = curves.get(id);
-  if (!curve) curves.set(id, curve = { found: signal(NONE), asked: 0, wait: SOON });
-  if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > curve.wait) {
+  if (!curve) curves.set(id, curve = { found: signal(NONE), asked: 0 });
+  if (may("query") && keepsRecent() && !refused && Date.now() - curve.asked > VALID) {
     curve.asked = Date.now();
-    curve.wait = Math.min(VALID, curve.wait * 2);
     waiting.push(id);
     if (!running) fetchLater(running = {});
   }
@@ -56,12 +54,7 @@ async function fetchWaiting(run) {
     // A value that was a number and became a text has two series: the one with the newest row comes last.
     all.sort((one, other) => (one.rows.at(-1)?.time ?? 0) - (other.rows.at(-1)?.time ?? 0));
     batch(() => {
-      for (const { observation, kind, rows } of all) {
-        const curve = curves.get(observation);
-        if (!curve) continue;
-        curve.found.value = { kind, rows };
-        if (rows.length > 0) curve.wait = VALID;
-      }
+      for (const { observation, kind, rows } of all) if (curves.has(observation)) curves.get(observation).found.value = { kind, rows };
     });
   } catch (error) {
     if (running !== run) return;  // the page was locked meanwhile

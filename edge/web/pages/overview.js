@@ -1,5 +1,5 @@
 // All current values: searched, grouped, sorted; diagnostics folded away.
-import { computed, html, signal, useEffect, useRef, useSignal } from "../ui.js";
+import { batch, computed, html, signal, useEffect, useRef, useSignal } from "../ui.js";
 import { deviceName, isDiagnostic, placeOf, troubles } from "../model/devices.js";
 import { endTour, hasDevice, touring } from "../model/first_visit.js";
 import { entries, known, now, version } from "../model/live.js";
@@ -10,10 +10,22 @@ import { Strip } from "../parts/strip.js";
 import { Tiles, width } from "../parts/rows.js";
 import { announce } from "../parts/announcer.js";
 
-const FIRST = 3;  // groups that are drawn before the browser knows what is visible
+const FIRST = 40;  // tiles that are drawn before the browser knows what is visible
+const PIECE = 20;  // groups that are drawn at a time: the page would stand still for 500 of them
 
 const search = signal("");
 const onlyTroubles = signal(false);
+/** How many pieces of the groups are in the page. The others follow. */
+const drawn = signal(1);
+
+/** Change what is shown, from its first piece on. */
+function show(change) {
+  batch(() => {
+    drawn.value = 1;
+    change();
+  });
+}
+
 const grouping = kept("sepa-edge.grouping", "place", ["place", "device", "kind"]);
 const sorting = kept("sepa-edge.sorting", "name", ["name", "changed"]);
 
@@ -22,7 +34,7 @@ function kept(key, usual, choices) {
   const stored = localStorage.getItem(key);
   const choice = signal(choices.includes(stored) ? stored : usual);
   const choose = (value) => {
-    choice.value = value;
+    show(() => { choice.value = value; });
     localStorage.setItem(key, value);
   };
   return { choice, choices, choose };
@@ -50,7 +62,7 @@ const shown = computed(() => {
   });
 });
 
-/** [{iri, name, ambiguous, values, diagnostics}], sorted. Entries without a group come last. */
+/** [{iri, name, ambiguous, values, diagnostics}], sorted. Entries without a group come last. A piece sorts those of its groups. */
 const groups = computed(() => {
   const { of, name } = GROUPS[grouping.choice.value];
   const found = new Map();
@@ -62,14 +74,11 @@ const groups = computed(() => {
   const sorted = [...found.values()].sort((one, other) => !one.iri - !other.iri || compare(one.name, other.name) || compare(one.iri, other.iri));
   const count = new Map();
   for (const group of sorted) count.set(group.name, (count.get(group.name) ?? 0) + 1);
-  const order = sorting.choice.value === "changed" ? newestFirst() : (one, other) => compare(one.label, other.label) || compare(one.id, other.id);
-  for (const group of sorted) {
-    group.ambiguous = group.iri !== "" && count.get(group.name) > 1;
-    group.values.sort(order);
-    group.diagnostics.sort(order);
-  }
+  for (const group of sorted) group.ambiguous = group.iri !== "" && count.get(group.name) > 1;
   return sorted;
 });
+
+const order = computed(() => (sorting.choice.value === "changed" ? newestFirst() : (one, other) => compare(one.label, other.label) || compare(one.id, other.id)));
 
 function newestFirst() {
   now.value;  // every five seconds: an order that follows each value would never stand still
@@ -86,9 +95,39 @@ export function Overview() {
     ${touring.value && html`<${Guide} />`}
     <${Controls} />
     <div id="places" aria-label=${t("overview.title")}>
-      ${groups.value.map((group, index) => html`<${Group} key=${group.iri} group=${group} first=${index < FIRST} />`)}
+      <${Pieces} />
       ${known.value && groups.value.length === 0 && html`<p class="note">${t("overview.nothing")}</p>`}
     </div>`;
+}
+
+/** The groups in pieces. The same element again is not compared with itself. */
+const pieces = computed(() => {
+  const found = [];
+  for (let begin = 0; begin < groups.value.length; begin += PIECE) {
+    found.push(html`<${Piece} key=${begin} groups=${groups.value.slice(begin, begin + PIECE)} first=${begin === 0} />`);
+  }
+  return found;
+});
+
+function Pieces() {
+  const all = pieces.value, shown = drawn.value;
+  useEffect(() => {
+    if (shown >= all.length) return;
+    const timer = setTimeout(() => { drawn.value = shown + 1; });  // the browser draws, and takes what the user does
+    return () => clearTimeout(timer);
+  }, [all, shown]);
+  useEffect(() => () => { drawn.value = 1; }, []);
+  return all.slice(0, shown);
+}
+
+function Piece({ groups: some, first }) {
+  let before = first ? 0 : FIRST;
+  return some.map((group) => {
+    const near = before < FIRST;
+    for (const entries of [group.values, group.diagnostics]) entries.sort(order.value);
+    before += group.values.length;
+    return html`<${Group} key=${group.iri} group=${group} first=${near} />`;
+  });
 }
 
 /** The tour, whose code is loaded only on a new gateway. */
@@ -106,7 +145,7 @@ function Controls() {
     const text = event.target.value;
     clearTimeout(delay.current);
     delay.current = setTimeout(() => {
-      search.value = text;
+      show(() => { search.value = text; });
       announce(t("overview.found", { n: shown.value.length }));
     }, 100);
   };
@@ -116,7 +155,7 @@ function Controls() {
     <${Choice} id="grouping" label=${t("overview.group")} setting=${grouping} prefix="group" />
     <${Choice} id="sorting" label=${t("overview.sort")} setting=${sorting} prefix="sort" />
     ${(troubled > 0 || onlyTroubles.value) && html`<button id="troubles" type="button" aria-pressed=${onlyTroubles.value}
-      onClick=${() => { onlyTroubles.value = !onlyTroubles.value; }}>${t("overview.troubles", { n: troubled })}</button>`}
+      onClick=${() => show(() => { onlyTroubles.value = !onlyTroubles.value; })}>${t("overview.troubles", { n: troubled })}</button>`}
     <p id="summary">${known.value && t(`overview.summary.${grouping.choice.value}`, { values: t("overview.values", { n: shown.value.length }), n: number })}</p>
   </form>`;
 }

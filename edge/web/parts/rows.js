@@ -4,7 +4,7 @@ import { useNear } from "./near.js";
 import { Tile } from "./tile.js";
 
 const TILE = 288, GAP = 8, HEIGHT = 64;  // pixels, as in style.css
-const PART = 60;  // tiles
+const PART = 24;  // tiles
 
 /** Width of the page's content in pixels. */
 export const width = signal(document.documentElement.clientWidth);
