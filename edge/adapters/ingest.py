@@ -12,6 +12,7 @@ from edge.adapters.observations import Done, Observations
 from edge.adapters.planner import Arrival, PlannedUpdates
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
+from edge.adapters.watched_topics import WatchedTopics
 from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.mapper import Mapper
 from edge.mapping.payload import PayloadError, PayloadMessage
@@ -45,6 +46,7 @@ class Ingest:
         self._largest = settings.max_payload
         self.unmapped = UnmappedTopics(settings.max_unmapped)
         self.bad_values = BadValues(settings.max_bad_values)
+        self.watched = WatchedTopics()
         self.readings = 0
         """Number of readings in messages."""
 
@@ -58,6 +60,8 @@ class Ingest:
 
         A `retained` message reports a change in the past, so none of its readings is an event.
         """
+        if self.watched.watches:
+            self.watched.offer(topic, payload)
         mapper = self._mapper()
         mapped = mapper.map(topic, payload, received)
         for problem in mapped.problems:

@@ -94,12 +94,7 @@ class UnmappedTopics(_Register):
             entry = self._entries.get((topic,))
         if entry is None:
             return None
-        found: dict[str, object] = {"topic": topic, **entry.listed(), "payload": None, "hex": None}
-        if len(entry.payload) <= SAMPLE:
-            found["hex"] = entry.payload.hex()
-            with contextlib.suppress(UnicodeDecodeError):
-                found["payload"] = entry.payload.decode()
-        return found
+        return {"topic": topic, **entry.listed(), **whole(entry.payload)}
 
 
 class BadValues(_Register):
@@ -112,6 +107,16 @@ class BadValues(_Register):
     def listed(self) -> list[dict[str, object]]:
         """`topic`, `mapping`, `reason`, `count`, `last_payload`, `last_seen` (ISO 8601); most recent first."""
         return self._listed("topic", "mapping", "reason")
+
+
+def whole(payload: bytes) -> dict[str, object]:
+    """Return a payload as `hex`, and as `payload` if it is text; of more than `SAMPLE` bytes, both null."""
+    found: dict[str, object] = {"payload": None, "hex": None}
+    if len(payload) <= SAMPLE:
+        found["hex"] = payload.hex()
+        with contextlib.suppress(UnicodeDecodeError):
+            found["payload"] = payload.decode()
+    return found
 
 
 def excerpt(payload: bytes) -> str:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from edge.adapters.files import MappingFiles
+from edge.adapters.registry import whole
+from edge.adapters.watched_topics import WatchedTopics
 from edge.gateway.documents import Documents
 from edge.mapping import Fault, MappingError, MappingPack, explain, load_pack, to_json
 from edge.mapping_files import is_mapping_file
@@ -20,9 +22,10 @@ class MappingDocuments:
     A file is checked before it is written, and applies at once.
     """
 
-    def __init__(self, files: MappingFiles, directory: Path, root: Path) -> None:
+    def __init__(self, files: MappingFiles, watched: WatchedTopics, directory: Path, root: Path) -> None:
         """`root`: existing directory above `directory`, which is created with the first file."""
         self._files = files
+        self._watched = watched
         self._documents = Documents(directory, root, ".toml", "mapping file", "/api/mappings")
         self._writing = threading.Lock()
 
@@ -84,6 +87,13 @@ class MappingDocuments:
             "warnings": _lines(warnings),
             **to_json(explain(mapper, topic, payload, datetime.now(UTC))),
         }
+
+    def newest_message(self, topic_filter: str) -> Mapping[str, object] | None:
+        """Watch a topic filter, and return its newest message since then, also of mapped topics: `topic`, and `payload`
+        and `hex` as `registry.whole`. None without a message. Raises `InvalidRequest`.
+        """
+        found = self._watched.newest(topic_filter)
+        return None if found is None else {"topic": found[0], **whole(found[1])}
 
     def _pack(self, path: Path, text: str) -> MappingPack:
         return load_pack(text, path.stem, limits=self._files.limits)

@@ -62,7 +62,7 @@ class Mappings:
             self.files = MappingFiles(of_mappings, self._changed)
         except MappingError as error:
             raise StartError(f"mappings.packs: {error}") from error
-        self.documents = MappingDocuments(self.files, settings.mappings_dir, settings.data_dir)
+        self.documents = MappingDocuments(self.files, self.ingest.watched, settings.mappings_dir, settings.data_dir)
         self.discovery = self._discovery(settings)
         self._changed(self.files.mapper)
 

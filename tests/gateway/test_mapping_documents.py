@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -200,3 +201,74 @@ def test_an_empty_message_is_a_sample_too():
     found = topics.sample("s/empty")
     assert found is not None
     assert (found["payload"], found["hex"]) == ("", "")
+
+
+NEWER = GOOD.replace("Box", "Crate")
+
+
+@pytest.mark.parametrize("path", ["/api/mappings/box", "/api/rules/box", "/api/queries/box"])
+def test_a_document_is_changed_only_if_it_has_the_entity_tag_of_the_request(documents, path):
+    texts = {
+        "mappings": (GOOD, NEWER),
+        "rules": ('property = "urn:a"\nabove = 1\n', 'property = "urn:a"\nabove = 2\n'),
+        "queries": ("SELECT * { ?s ?p 1 }", "SELECT * { ?s ?p 2 }"),
+    }
+    first, second = texts[path.split("/")[2]]
+    http, media = documents.http, "application/sparql-query" if "queries" in path else "text/plain"
+
+    def put(text: str, **conditions: str) -> httpx.Response:
+        names = {name.replace("_", "-"): value for name, value in conditions.items()}
+        return http.put(path, content=text, headers={"Content-Type": media, **names})
+
+    assert put(first, If_Match='"0"').status_code == 412
+    assert http.get(path).status_code == 404
+    created = put(first, If_None_Match="*")
+    assert created.status_code == 200
+    tag = created.headers["etag"]
+    assert http.get(path).headers["etag"] == tag
+    assert http.get(path, headers={"If-None-Match": tag}).status_code == 304
+    refused = put(second, If_None_Match="*")
+    assert (refused.status_code, refused.json()["error"]) == (412, "precondition_failed")
+    newer = put(second, If_Match=f'"0", {tag}').headers["etag"]
+    assert newer != tag
+    refused = put(first, If_Match=tag)
+    assert refused.status_code == 412
+    assert refused.json()["error_description"].startswith("The document has another entity tag than If-Match")
+    assert http.delete(path, headers={"If-Match": tag}).status_code == 412
+    assert http.get(path).text == second
+    assert put(first, If_Match="tag").status_code == 400
+    assert http.delete(path, headers={"If-Match": newer}).status_code == 200
+    assert put(first, If_Match="*").status_code == 412
+
+
+def test_the_entity_tag_of_a_written_document_is_that_of_the_text_that_is_read(documents):
+    """A file with other line ends is read with those of this system."""
+    written = documents.write("box", GOOD.replace("\n", "\r\n")).headers["etag"]
+    assert documents.http.get("/api/mappings/box").headers["etag"] == written
+
+
+def test_of_clients_that_save_at_the_same_time_one_is_first(documents):
+    tag = documents.write("box", GOOD).headers["etag"]
+    headers = {"Content-Type": "text/plain", "If-Match": tag}
+
+    def save(number: int) -> int:
+        return documents.http.put(
+            "/api/mappings/box", content=GOOD.replace("Box", f"Box {number}"), headers=headers
+        ).status_code
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(save, range(8))) == [200] + [412] * 7
+
+
+@pytest.mark.parametrize("query", ["", "topic=%2Ba", "topic=" + "x" * 1001])
+def test_a_topic_filter_is_checked(documents, query):
+    assert documents.http.get(f"/api/newest-message?{query}").status_code == 400
+
+
+def test_the_newest_message_of_a_mapped_topic_is_shown_while_it_is_watched(documents):
+    documents.write("box", GOOD)
+    assert documents.http.get("/api/newest-message?topic=garage/%2B").status_code == 204
+    publish_to(documents.endpoints["mqtt"], [("garage/box", "1"), ("garage/box", bytes([0, 200])), ("shed/box", "2")])
+    wait_for(lambda: documents.http.get("/api/newest-message?topic=garage/%2B").text.endswith('"00c8"}'))
+    found = documents.http.get("/api/newest-message?topic=garage/%2B").json()
+    assert found == {"topic": "garage/box", "payload": None, "hex": "00c8"}

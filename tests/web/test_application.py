@@ -6,17 +6,20 @@ import gzip
 import hashlib
 import json
 import re
+import struct
+import zlib
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
 
-from edge.gates.http import HttpGate
+from edge.gates.http import HttpGate, icons
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings
 from edge.mapping import terms
 from edge.metrics import Metrics
+from edge.protocol import errors
 from edge.sparql.explanation import NAMESPACES
 
 WEB = Path(__file__).resolve().parents[2] / "edge" / "web"
@@ -134,6 +137,40 @@ def test_the_first_view_is_small():
     assert size < BUDGET
 
 
+def test_the_manifest_has_the_icons_that_phones_need():
+    manifest = json.loads((WEB / "manifest.webmanifest").read_text(encoding="utf-8"))
+    sizes = {icon["src"]: (icon["sizes"], icon["purpose"]) for icon in manifest["icons"] if icon["type"] == "image/png"}
+    expected = {name: (f"{side}x{side}", maskable) for name, (side, maskable) in icons.ICONS.items()}
+    assert {src.strip("/"): (size, use == "maskable") for src, (size, use) in sizes.items()} == expected
+    for src, (size, _) in sizes.items():
+        assert FILES[src] == "image/png"
+        content = (WEB / src.strip("/")).read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        assert "{}x{}".format(*struct.unpack(">II", content[16:24])) == size
+
+
+def test_an_icon_is_the_drawing_of_the_svg():
+    """The compressed bytes depend on the version of zlib, the pixels do not."""
+    drawing = icons.read((WEB / "favicon.svg").read_text(encoding="utf-8"))
+    side, maskable = icons.ICONS["icon-192.png"]
+    drawn = icons.png(icons.pixels(drawing, side, maskable=maskable), drawing)
+    assert filtered_rows((WEB / "icon-192.png").read_bytes()) == filtered_rows(drawn), "run edge.gates.http.icons"
+
+
+def filtered_rows(image: bytes) -> bytes:
+    """The content of the only IDAT chunk of a PNG, without its compression."""
+    begin = image.index(b"IDAT")
+    return zlib.decompress(image[begin + 4 : begin + 4 + int.from_bytes(image[begin - 4 : begin])])
+
+
+def test_a_drawing_that_is_not_understood_is_refused():
+    svg = (WEB / "favicon.svg").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="not a rectangle"):
+        icons.read(svg.replace("rect", "circle"))
+    with pytest.raises(ValueError, match='the command "c"'):
+        icons.read(svg.replace("h5l3", "h5c3"))
+
+
 def test_the_console_knows_the_prefixes_of_the_error_messages():
     text = sources()["/model/prefixes.js"]
     known = text[text.index("{") : text.index("}")]
@@ -168,6 +205,13 @@ def test_the_pages_use_exactly_the_texts_of_the_catalogues():
     assert keys - used_in(keys, code) == set(), "unused"
     asked = set(re.findall(r'\bt\("([^"]+)"', code))
     assert asked <= keys
+
+
+def test_each_error_of_the_gateway_has_a_text():
+    codes = {
+        each.error for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.EdgeError)
+    }
+    assert {f"error.{code}" for code in codes} <= set(catalogue("en"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -133,7 +133,7 @@ async def test_lines_of_the_engine_are_of_the_time_between_two_answers(page):
     call = "const values = (data) => data.lines.map((line) => line.values);"
     call += f" return ['rates', 'phaseTimes', 'limitUse'].map((each) => values(module[each]({json.dumps(past)})))"
     rates, times, uses = await page.evaluate(
-        f"import('/model/text.js').then(({{ loadTexts }}) => loadTexts()).then(() => import('/model/engine_history.js'))"
+        "import('/model/text.js').then(({ loadTexts }) => loadTexts()).then(() => import('/model/engine_history.js'))"
         f".then((module) => {{ {call}; }})"
     )
     assert rates == [[0.5, 0, None], [0.5, 0, None], [3, 3, 3]]

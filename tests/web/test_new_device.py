@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from house import House, names, press
+from house import SIZES, House, names, press
 from test_console import CONTENT, SHADOW, type_text
 
 from tests.support.browser import Browser
@@ -173,8 +173,11 @@ async def test_the_forms_of_devices_and_rules_ask_before_changes_are_lost(house:
     await leave(page, "location.hash = '#/system'", True, "System")
 
 
+CONFLICT = names("#conflict h2")
+
+
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_what_another_client_saved_is_replaced_only_after_a_question(house: House, page, deleted):
+async def test_what_another_client_saved_is_replaced_only_on_request(house: House, page, deleted):
     text = '[[mapping]]\ntopic = "shed/both"\nobservation = "edge:both"\nlabel = "One"\n'
     house.put("/api/mappings/both", text)
     await open_page(page, "#/mapping/both", f"{CONTENT}?.textContent.includes('One')")
@@ -183,14 +186,71 @@ async def test_what_another_client_saved_is_replaced_only_after_a_question(house
         page.expect("status of 404")
     else:
         house.put("/api/mappings/both", text.replace("One", "Theirs"))
+    page.expect("status of 412")
     await type_text(page, text.replace("One", "Mine"))
-    for answer in (False, True):
-        await page.evaluate(
-            f"{ASKED} globalThis.answer = {json.dumps(answer)}; document.getElementById('save').click()"
-        )
-        await page.wait_for("asked.length === 1 && asked[0].includes('both.toml')")
-        if not answer and not deleted:
-            assert "Theirs" in house.read("/api/mappings/both")
-    await page.wait_for("document.getElementById('save').disabled")
+    await page.evaluate("document.getElementById('save').click()")
+    changed = "deleted" if deleted else "changed"
+    await page.wait_for(f"{CONFLICT} === 'Another client has {changed} both.toml'")
+    assert await page.evaluate("document.activeElement.textContent") == f"Another client has {changed} both.toml"
+    if not deleted:
+        assert "Theirs" in house.read("/api/mappings/both")
+        assert await page.evaluate(names("#conflict mark")) == 'label = "Theirs"|label = "Mine"'
+        assert await page.violations() == []
+        for width, height in reversed(SIZES):
+            await page.size(width, height)
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.evaluate("document.getElementById('replace').click()")
+    await page.wait_for("document.getElementById('save').disabled && document.getElementById('conflict') === null")
     assert "Mine" in house.read("/api/mappings/both")
+    await type_text(page, text.replace("One", "More"))  # the page has the entity tag of the saved text
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('save').disabled && document.getElementById('conflict') === null")
+    assert "More" in house.read("/api/mappings/both")
     house.delete("/api/mappings/both")
+
+
+async def test_the_text_of_another_client_is_taken_over(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/theirs"\nobservation = "edge:theirs"\nlabel = "One"\n'
+    house.put("/api/mappings/theirs", text)
+    await open_page(page, "#/mapping/theirs", f"{CONTENT}?.textContent.includes('One')")
+    house.put("/api/mappings/theirs", text.replace("One", "Theirs"))
+    page.expect("status of 412")
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for(f"{CONFLICT} === 'Another client has changed theirs.toml'")
+    await page.evaluate("document.getElementById('take').click()")
+    await page.wait_for(f"{CONTENT}.textContent.includes('Theirs') && document.getElementById('conflict') === null")
+    await page.evaluate("document.getElementById('delete').click()")
+    await page.wait_for("location.hash === '#/new'")
+    assert all(each["name"] != "theirs" for each in house.get("/api/mappings"))
+
+
+async def test_a_new_file_does_not_replace_one_of_the_same_name(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/taken"\nobservation = "edge:taken"\nlabel = "Theirs"\n'
+    house.put("/api/mappings/taken", text)
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "file", "taken")
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{CONFLICT} === 'taken.toml exists already'")
+    assert house.read("/api/mappings/taken") == text
+    await page.evaluate("document.getElementById('replace').click()")
+    await page.wait_for("location.hash === '#/mapping/taken'")
+    assert house.read("/api/mappings/taken") != text
+    house.delete("/api/mappings/taken")
+
+
+async def test_a_mapping_is_tested_with_the_next_message_of_a_mapped_topic(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/{box}/next"\nobservation = "edge:next-{box}"\nlabel = "Next"\n'
+    house.put("/api/mappings/next", text)
+    await open_page(page, "#/mapping/next", f"{CONTENT}?.textContent.includes('Next')")
+    await page.evaluate("document.getElementById('next').click()")
+    await page.wait_for("document.getElementById('next').getAttribute('aria-pressed') === 'true'")
+    done = "document.getElementById('topic').value === 'shed/one/next'"
+    for _ in range(100):  # a message before the gateway watches the topic is not kept
+        house.publish([("shed/one/next", "17.5")])
+        if await page.evaluate(done):
+            break
+    await page.wait_for(f"{done} && document.getElementById('payload').value === '17.5'")
+    await page.wait_for(f"{names('#preview .value')} === '17.5'")
+    assert await page.evaluate("document.getElementById('next').getAttribute('aria-pressed')") == "false"
+    house.delete("/api/mappings/next")

@@ -190,3 +190,37 @@ async def test_each_template_makes_a_rule_that_the_gateway_accepts(house: House,
         await page.evaluate(f"document.getElementById('try').click(); {FRAMES}")
         await page.wait_for("document.getElementById('verdict') !== null")
         assert await page.evaluate(names("#trial .problem")) == ""
+
+
+@pytest.mark.parametrize("choice", ["replace", "take"])
+async def test_both_texts_of_a_rule_are_offered_after_another_client_saved_it(house: House, page, no_rules, choice):
+    text = f'label = "Warm"\nobservation = "{ATTIC}"\nabove = 40\n'
+    house.put("/api/rules/warm", text)
+    await open_form(page, "warm")
+    await fill(page, "number", "41")
+    house.put("/api/rules/warm", text.replace("40", "42"))
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{names('#conflict h2')} === 'Another client has changed warm'")
+    assert await page.evaluate(names("#conflict mark")) == "above = 42|above = 41"
+    assert house.read("/api/rules/warm") == text.replace("40", "42")
+    await page.evaluate(f"document.getElementById({choice!r}).click()")
+    if choice == "replace":
+        await page.wait_for("location.hash === '#/automation'")
+        assert "above = 41" in house.read("/api/rules/warm")
+    else:
+        await page.wait_for("document.querySelector('#rule #number')?.value === '42'")
+        await save(page)
+        assert "above = 42" in house.read("/api/rules/warm")
+
+
+async def test_a_new_rule_replaces_one_of_the_same_name_after_a_question(house: House, page, no_rules):
+    text = f'label = "Warm"\nobservation = "{ATTIC}"\nabove = 40\n'
+    house.put("/api/rules/warm", text)
+    await open_form(page)
+    await fill(page, "observation", ATTIC)
+    await fill(page, "number", "41")
+    await fill(page, "label", "Warm")
+    await page.evaluate("globalThis.confirm = () => true")
+    await save(page)
+    assert "above = 41" in house.read("/api/rules/warm")

@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import httpx
+import pytest
 from house import LIVE, House, names, press
 
 from tests.support.browser import Browser
@@ -175,3 +176,11 @@ async def test_the_state_of_the_gateway_is_in_the_language_of_the_browser(house,
     facts = names("main dl:first-of-type dd")
     await browser.wait_for(f"{facts}.includes('überträgt')")
     assert "in diesem Datenverzeichnis lief noch nichts" in await browser.evaluate(facts)
+
+
+@pytest.mark.parametrize(("language", "text"), [("de", "Nicht gefunden: "), ("it", "Non trovato: "), ("en", "")])
+async def test_errors_of_the_gateway_are_in_the_language_of_the_browser(house, browser, language, text):
+    await browser.language(language)
+    await browser.open(f"{house.url}/#/mapping/nowhere")
+    expected = f'{text}The gateway has no mapping file "nowhere"; /api/mappings lists them'
+    await browser.wait_for(f"{names('#problem .problem')} === {expected!r}")

@@ -63,16 +63,17 @@ class Conditions:
             raise PreconditionFailed("The resource has another entity tag than If-Match; GET it again")
         return self.none_match is not None and _found(self.none_match, {tag})
 
-    def check(self, tags: Collection[str]) -> None:
+    def check(self, tags: Collection[str], what: str = "graph") -> None:
         """Check the conditions of a change.
 
-        `tags`: entity tags of all representations; none if the resource does not exist. Raises `PreconditionFailed`.
+        `tags`: entity tags of all representations; none if the resource does not exist. `what`: the kind of the
+        resource, for error messages. Raises `PreconditionFailed`.
         """
         if not self._matches(tags):
             problem = "has another entity tag than If-Match" if tags else "does not exist, and If-Match needs it"
-            raise PreconditionFailed(f"The graph {problem}; nothing was changed. GET it again")
+            raise PreconditionFailed(f"The {what} {problem}; nothing was changed. GET it again")
         if self.none_match is not None and tags and _found(self.none_match, tags):
-            raise PreconditionFailed("The graph has an entity tag of If-None-Match; nothing was changed")
+            raise PreconditionFailed(f"The {what} has an entity tag of If-None-Match; nothing was changed")
 
     def _matches(self, tags: Collection[str]) -> bool:
         # The strong comparison: a weak tag never matches.

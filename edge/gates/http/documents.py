@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from starlette.requests import Request
@@ -13,9 +15,10 @@ from starlette.responses import Response
 
 from edge.gates.guard import check_everything
 from edge.gates.http.body import content_type, read_text
+from edge.gates.http.conditions import Conditions, read_conditions
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest, NotReady, UnsupportedMediaType
+from edge.protocol.errors import InvalidRequest, NotFound, NotReady, UnsupportedMediaType
 from edge.protocol.json_faults import json_fault
 
 _D = TypeVar("_D", bound="Documents")
@@ -95,21 +98,54 @@ class DocumentResources:
         return to_json(await self.call(self._documents(), lambda documents: documents.listed()))
 
     async def _document(self, request: Request) -> Response:
-        name, kind = request.path_params["name"], self._kind
+        name, kind, conditions = request.path_params["name"], self._kind, read_conditions(request)
         if request.method in ("GET", "HEAD"):
-            previous = _wants_previous(request)
-            text = await self.call(self._documents(), lambda documents: documents.read(name, previous=previous))
-            return Response(text, headers={"Content-Type": f"{kind.media_type}; charset=utf-8"})
+            return await self._read(name, _wants_previous(request), conditions)
         if request.method == "PUT":
             if content_type(request).media_type not in kind.accepted:
                 raise UnsupportedMediaType(f"Send the document as {kind.media_type}")
             text = await read_text(request, self._settings, MOST)
             self.check(request)
-            await self.call(self._documents(), lambda documents: documents.write(name, text))
-            return to_json({"written": {"name": name}})
+            tag = await self.call(self._documents(), lambda documents: _write(documents, name, text, conditions))
+            return to_json({"written": {"name": name}}, {"ETag": tag})
         self.check(request)
-        await self.call(self._documents(), lambda documents: documents.delete(name))
+        await self.call(self._documents(), lambda documents: _delete(documents, name, conditions))
         return to_json({"deleted": {"name": name}})
+
+    async def _read(self, name: str, previous: bool, conditions: Conditions) -> Response:
+        text = await self.call(self._documents(), lambda documents: documents.read(name, previous=previous))
+        headers = {"ETag": _tag(text)}
+        if conditions.unchanged(headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return Response(text, headers={**headers, "Content-Type": f"{self._kind.media_type}; charset=utf-8"})
+
+
+def _write(documents: Documents, name: str, text: str, conditions: Conditions) -> str:
+    """Write a document and return its entity tag. Raises `PreconditionFailed` and the errors of the documents."""
+    _check(documents, name, conditions)
+    documents.write(name, text)
+    return _tag(documents.read(name))  # the text of GET, whose line ends may be others
+
+
+def _delete(documents: Documents, name: str, conditions: Conditions) -> None:
+    _check(documents, name, conditions)
+    documents.delete(name)
+
+
+def _check(documents: Documents, name: str, conditions: Conditions) -> None:
+    """Check the conditions of a change. The caller holds the slot: no other client changes the document meanwhile."""
+    if not conditions.given:
+        return
+    try:
+        tags = [_tag(documents.read(name))]
+    except NotFound:
+        tags = []
+    conditions.check(tags, "document")
+
+
+def _tag(text: str) -> str:
+    """Return the strong entity tag of a document (RFC 9110, section 8.8.3)."""
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 async def read_members(request: Request, settings: HttpGateSettings) -> Mapping[str, object]:
@@ -131,10 +167,11 @@ async def read_members(request: Request, settings: HttpGateSettings) -> Mapping[
     return members
 
 
-def to_json(content: object) -> Response:
+def to_json(content: object, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
     """Return a JSON response. Raises `ValueError` for an infinite number or NaN, which JSON cannot have."""
     return Response(
-        json.dumps(content, ensure_ascii=False, allow_nan=False), headers={"Content-Type": "application/json"}
+        json.dumps(content, ensure_ascii=False, allow_nan=False),
+        headers={**headers, "Content-Type": "application/json"},
     )
 
 

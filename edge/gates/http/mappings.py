@@ -1,4 +1,4 @@
-"""Resources of the mapping files, and a test with a message."""
+"""Resources of the mapping files, a test with a message, and the newest message of a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from edge.gates.http.documents import DocumentResources, Documents, Endpoint, Kind, read_members, to_json
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import InvalidRequest, NotReady
 
 _KIND: Final = Kind(
     "/api/mappings",
@@ -28,6 +28,9 @@ class MappingDocuments(Documents, Protocol):
 
     def test(self, topic: str, payload: bytes, name: str, text: str | None) -> Mapping[str, object]:
         """Return what the gateway would make of a message, with this text as the file."""
+
+    def newest_message(self, topic_filter: str) -> Mapping[str, object] | None:
+        """Watch a topic filter, and return its newest message since then; None without one. Raises `EdgeError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,11 @@ class MappingResources:
 
     def routes(self) -> Iterable[tuple[str, Endpoint, list[str]]]:
         """Return path, endpoint and methods of each resource."""
-        return (*self._files.routes(), ("/api/mapping-test", self._test, ["POST"]))
+        return (
+            *self._files.routes(),
+            ("/api/mapping-test", self._test, ["POST"]),
+            ("/api/newest-message", self._newest_message, ["GET"]),
+        )
 
     async def _test(self, request: Request) -> Response:
         wanted = _read_test(await read_members(request, self._settings))
@@ -68,6 +75,13 @@ class MappingResources:
                 lambda documents: documents.test(wanted.topic, wanted.payload, wanted.name, wanted.text),
             )
         )
+
+    async def _newest_message(self, request: Request) -> Response:
+        documents = self._documents()
+        if documents is None:
+            raise NotReady("The gateway is starting or stopping; try again in a few seconds")
+        found = documents.newest_message(request.query_params.get("topic", ""))
+        return Response(status_code=204) if found is None else to_json(found)
 
 
 def _read_test(members: Mapping[str, object]) -> MappingTest:

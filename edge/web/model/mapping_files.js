@@ -5,21 +5,22 @@ export function mappingFiles() {
   return getJson("/api/mappings");
 }
 
-export async function readMapping(name, previous = false) {
-  return (await request(`/api/mappings/${encodeURIComponent(name)}${previous ? "?previous=true" : ""}`)).text();
-}
-
-export async function writeMapping(name, text) {
-  await request(`/api/mappings/${encodeURIComponent(name)}`, { method: "PUT", headers: { "Content-Type": "text/plain; charset=utf-8" }, body: text });
-}
-
-export async function deleteMapping(name) {
-  await request(`/api/mappings/${encodeURIComponent(name)}`, { method: "DELETE" });
+/** The path of a mapping file, for the functions of `documents.js`. */
+export function mappingPath(name) {
+  return `/api/mappings/${encodeURIComponent(name)}`;
 }
 
 /** What the gateway would make of a message ({topic, payload} or {topic, hex}), with this text as the file `name`. */
 export function testMapping(message, name, text) {
   return getJson("/api/mapping-test", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...message, name, text }) });
+}
+
+/** The newest message of the topics that a mapping would match, {topic, payload, hex}; undefined: none since the first
+ *  request. A part in braces stands for any level. */
+export async function newestMessage(topic) {
+  const filter = topic.split("/").map((level) => (/\{[^{}]+\}/.test(level) ? "+" : level)).join("/");
+  const answer = await request(`/api/newest-message?${new URLSearchParams({ topic: filter })}`);
+  return answer.status === 204 ? undefined : answer.json();
 }
 
 /** An unmapped topic with its last payload. */

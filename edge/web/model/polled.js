@@ -1,6 +1,7 @@
 // A value of the gateway that a page asks for again and again while it is visible.
 import { useEffect, useRef, useSignal } from "../ui.js";
 import { connection } from "./connection.js";
+import { messageOf } from "./errors.js";
 import { SessionEnded } from "./gateway.js";
 
 /** `ask` returns a promise; `allowed` tells whether this client may ask. Returns signals with the last value and the
@@ -17,7 +18,7 @@ export function usePolled(ask, milliseconds, allowed = true) {
       const found = await ask();
       if (isLater()) [value.value, error.value] = [found, ""];
     } catch (failure) {
-      if (!(failure instanceof SessionEnded) && isLater()) error.value = failure.message;
+      if (!(failure instanceof SessionEnded) && isLater()) error.value = messageOf(failure);
     }
   };
   useEffect(() => {

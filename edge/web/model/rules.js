@@ -1,22 +1,13 @@
 // The gateway's rules.
-import { getJson, request } from "./gateway.js";
+import { getJson } from "./gateway.js";
 
-const path = (name) => `/api/rules/${encodeURIComponent(name)}`;
+/** The path of a rule, for the functions of `documents.js`. */
+export function rulePath(name) {
+  return `/api/rules/${encodeURIComponent(name)}`;
+}
 
 export function rules() {
   return getJson("/api/rules");
-}
-
-export async function readRule(name, previous = false) {
-  return (await request(`${path(name)}${previous ? "?previous=true" : ""}`)).text();
-}
-
-export async function writeRule(name, text) {
-  await request(path(name), { method: "PUT", headers: { "Content-Type": "text/plain; charset=utf-8" }, body: text });
-}
-
-export async function deleteRule(name) {
-  await request(path(name), { method: "DELETE" });
 }
 
 /** What a rule would have done in the last hours. */

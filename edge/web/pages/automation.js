@@ -1,6 +1,7 @@
 // Rules, and delayed updates: those that wait, what became of the others, and new ones.
 import { html, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
+import { messageOf } from "../model/errors.js";
 import { getJson, request } from "../model/gateway.js";
 import { now } from "../model/live.js";
 import { usePolled } from "../model/polled.js";
@@ -50,7 +51,7 @@ function Pending({ timer: { id, client, at, sparql }, changed }) {
       announce(t("automation.cancelled", { id }));
       changed();
     } catch (error) {
-      problem.value = error.message;
+      problem.value = messageOf(error);
     }
   };
   return html`<li><p><b dir="auto">${id}</b> <${When} at=${at} />${client && html` <small>${client}</small>`}</p>
@@ -89,7 +90,7 @@ function Create({ created }) {
       created();
     } catch (error) {
       marks.value = placeIn(error.message);
-      problem.value = error instanceof RangeError ? t("automation.moment.missing") : error.message;
+      problem.value = error instanceof RangeError ? t("automation.moment.missing") : messageOf(error);
     }
   };
   return html`<details class="panel wide" id="new"><summary>${t("automation.new")}</summary>

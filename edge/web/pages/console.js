@@ -2,6 +2,7 @@
 import { html, signal, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may, mayEverything } from "../model/access.js";
 import { connection } from "../model/connection.js";
+import { messageOf } from "../model/errors.js";
 import { getJson, request, SessionEnded } from "../model/gateway.js";
 import { LiveQuery } from "../model/live_query.js";
 import { ask, columnsOfNumbers } from "../model/query_result.js";
@@ -92,7 +93,7 @@ async function explain(tab) {
 
 /** The reason, and the place in the text that it names. */
 function failure(error) {
-  return { problem: error.status ? error.message : t("chart.failed"), marks: placeIn(error.message) };
+  return { problem: error.status ? messageOf(error) : t("chart.failed"), marks: placeIn(error.message) };
 }
 
 function summary({ kind, boolean, rows, milliseconds }) {

@@ -3,6 +3,7 @@ import { html, signal, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { connection } from "../model/connection.js";
 import { limitUse, PHASES, phaseTimes, rates } from "../model/engine_history.js";
+import { messageOf } from "../model/errors.js";
 import { getJson } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
 import { formatNumber, t } from "../model/text.js";
@@ -65,7 +66,7 @@ function Mode({ state, changed }) {
       await getJson("/api/engine", { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ processing }) });
       changed();
     } catch (error) {
-      problem.value = error.message;
+      problem.value = messageOf(error);
     }
   };
   const current = state.processing;

@@ -1,15 +1,18 @@
 // A mapping file in an editor: errors at their lines, a test with a message, the version before.
 import { toml } from "@codemirror/legacy-modes/mode/toml";
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
+import { deleteDocument, readDocument, writeDocument } from "../model/documents.js";
 import { badValues, lookNow, unmapped } from "../model/health.js";
-import { deleteMapping, mappingFiles, readMapping, writeMapping } from "../model/mapping_files.js";
+import { mappingFiles, mappingPath } from "../model/mapping_files.js";
 import { t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
+import { useConflict } from "../parts/conflict.js";
 import { Editor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
-import { mayReplace, useUnsaved } from "../parts/unsaved.js";
+import { NextMessage } from "../parts/next_message.js";
+import { useUnsaved } from "../parts/unsaved.js";
 
 const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation = "edge:{bed}-temperature"\nunit = "unit:DegreeCelsius"\nlabel = "Temperature of {bed}"\n';
 
@@ -24,14 +27,23 @@ export function Page({ name }) {
   const previous = useSignal(false), written = useSignal(name), marks = useSignal(undefined);
   const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
   const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
+  const hex = useSignal(undefined);  // of a message that is not text
   const leave = useUnsaved(text.value !== undefined && text.value !== (name ? stored.value : FIRST));
   const choose = (written) => {
     topic.value = written;
+    hex.value = undefined;
     payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
   };
+  const take = (message) => {
+    topic.value = message.topic;
+    hex.value = message.payload === null ? message.hex ?? undefined : undefined;
+    payload.value = message.payload ?? message.hex ?? t("new.long");
+  };
   const [act, problem] = useAction();
+  const tag = useRef(name ? undefined : null);  // of the stored text
   const load = async () => {
-    stored.value = await readMapping(name);
+    const found = await readDocument(mappingPath(name));
+    [stored.value, tag.current] = [found.text, found.tag];
     text.value ??= stored.value;  // what the user has written since stays
     topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(stored.value)?.[1] ?? "";
     previous.value = (await mappingFiles()).some((each) => each.name === name && each.has_previous);
@@ -40,30 +52,43 @@ export function Page({ name }) {
     unsaved = undefined;
     if (name) act(load);
   }, []);
-  if (!access.value) return html`<h1>${title}</h1>`;
-  if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
-  const save = () => act(async () => {
+  const write = async () => {
     const saved = text.value, file = written.value;
-    if (name && stored.value !== undefined && !(await mayReplace(() => readMapping(name), stored.value, t("mapping.changed", { name: `${name}.toml` })))) return;
-    await writeMapping(file, saved);
+    const next = await writeDocument(mappingPath(file), saved, tag.current);
     announce(t("new.saved", { name: `${file}.toml` }));
     lookNow();
-    if (name) return load();
-    if (text.value !== saved) unsaved = { name: file, text: text.value };
-    leave();
-    location.hash = `#/mapping/${encodeURIComponent(file)}`;
+    if (!name) {
+      if (text.value !== saved) unsaved = { name: file, text: text.value };
+      leave();
+      location.hash = `#/mapping/${encodeURIComponent(file)}`;
+      return;
+    }
+    [previous.value, stored.value, tag.current] = [true, saved, next];
+  };
+  const save = () => act(() => guard(write));
+  const [guard, conflict] = useConflict({
+    path: mappingPath(written.value), name: `${written.value}.toml`, mine: text.value, isNew: !name,
+    replace: (present) => { tag.current = present; save(); },
+    take: (theirs) => {
+      [stored.value, tag.current] = [theirs.text, theirs.tag];
+      text.value = theirs.text;
+      if (theirs.text === undefined) { leave(); location.hash = "#/new"; }
+    },
   });
   const revert = () => act(async () => {
-    await writeMapping(name, await readMapping(name, true));
-    announce(t("mapping.reverted"));
-    await load();
-    text.value = stored.value;
+    text.value = (await readDocument(mappingPath(name), true)).text;
+    await guard(async () => {
+      await write();
+      announce(t("mapping.reverted"));
+    });
   });
-  const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(async () => {
-    await deleteMapping(name);
+  const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(() => guard(async () => {
+    await deleteDocument(mappingPath(name), tag.current);
     leave();
     location.hash = "#/new";
-  });
+  }));
+  if (!access.value) return html`<h1>${title}</h1>`;
+  if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
   return html`<p class="path"><a href="#/new">${t("new.title")}</a></p><h1>${title}</h1>
     ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label><input id="file" value=${written.value} maxlength="64" autocomplete="off" onInput=${(event) => { written.value = event.target.value; }} /></div>`}
     ${text.value !== undefined && html`
@@ -74,10 +99,12 @@ export function Page({ name }) {
         ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}
       </div>`}
     <div id="problem">${problem}</div>
+    ${conflict}
     ${text.value !== undefined && html`<section class="panel wide"><h2>${t("mapping.test")}</h2>
       <div class="fields"><label for="topic">${t("column.topic")}</label><input id="topic" value=${topic.value} list="topics" onInput=${(event) => choose(event.target.value)} />
       <datalist id="topics">${recent.map((each) => html`<option value=${each.topic}></option>`)}</datalist>
-      <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; }}></textarea></div>
-      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
+      <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; hex.value = undefined; }}></textarea></div>
+      <${NextMessage} topic=${topic.value} take=${take} />
+      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value, hex: hex.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
     </section>`}`;
 }

@@ -2,9 +2,11 @@
 import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
+import { writeDocument } from "../model/documents.js";
+import { messageOf } from "../model/errors.js";
 import { lookNow, unmapped } from "../model/health.js";
 import { fileName, part, toToml, UNITS, valuesOf } from "../model/mapping_draft.js";
-import { mappingFiles, testMapping, unmappedTopic, writeMapping } from "../model/mapping_files.js";
+import { mappingFiles, mappingPath, testMapping, unmappedTopic } from "../model/mapping_files.js";
 import { usePolled } from "../model/polled.js";
 import { compare, formatNumber, formatTime, t } from "../model/text.js";
 import { Editor } from "../parts/editor.js";
@@ -46,7 +48,7 @@ function Choice() {
 function Draft({ topic }) {
   const sample = useSignal(undefined), problem = useSignal("");
   useEffect(() => {
-    unmappedTopic(topic).then((found) => { sample.value = found; }, (error) => { problem.value = error.message; });
+    unmappedTopic(topic).then((found) => { sample.value = found; }, (error) => { problem.value = messageOf(error); });
   }, []);
   return html`<p class="path"><a href="#/new">${t("new.title")}</a></p><h1 dir="auto">${topic}</h1>
     <p class="problem" role="alert">${problem}</p>
@@ -63,7 +65,7 @@ function Form({ sample }) {
   const name = file.value ?? fileName(device.value);
   // SenML and bytes need more than names: the gateway suggests a mapping.
   useEffect(() => {
-    if (!values.value) testMapping(message, "new").then(({ suggestion }) => { byHand.value ??= opened.current = suggestion ?? ""; }, (error) => { problem.value = error.message; });
+    if (!values.value) testMapping(message, "new").then(({ suggestion }) => { byHand.value ??= opened.current = suggestion ?? ""; }, (error) => { problem.value = messageOf(error); });
   }, []);
   const chosen = values.value?.some((each) => each.chosen);
   const text = byHand.value ?? (chosen ? toToml({ topic, device: device.value, place: place.value, values: values.value }) : "");
@@ -74,12 +76,13 @@ function Form({ sample }) {
     event.preventDefault();
     problem.value = "";
     try {
-      if ((await mappingFiles()).some((each) => each.name === name) && !confirm(t("new.replace", { name }))) return;
-      await writeMapping(name, text);
+      const exists = (await mappingFiles()).some((each) => each.name === name);
+      if (exists && !confirm(t("new.replace", { name }))) return;
+      await writeDocument(mappingPath(name), text, exists ? undefined : null);
       saved.value = true;
       lookNow();
     } catch (error) {
-      problem.value = error.message;
+      problem.value = messageOf(error);
     }
   };
   if (saved.value) {

@@ -2,6 +2,7 @@
 import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
+import { deleteDocument, readDocument, writeDocument } from "../model/documents.js";
 import { fullName } from "../model/devices.js";
 import { setBy } from "../model/desired.js";
 import { entries, version } from "../model/live.js";
@@ -9,26 +10,27 @@ import { fileName } from "../model/mapping_draft.js";
 import { readableName } from "../model/names.js";
 import { fromKeys, hasComments, NEW, TESTS, toToml, UNITS, WATCHED } from "../model/rule_draft.js";
 import { answers, fromTemplate, NAMES } from "../model/rule_templates.js";
-import { deleteRule, readRule, rules, writeRule } from "../model/rules.js";
+import { rulePath, rules } from "../model/rules.js";
 import { compare, t } from "../model/text.js";
 import { BOOLEAN, propertyName, wordOf } from "../model/values.js";
 import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
+import { useConflict } from "../parts/conflict.js";
 import { Editor } from "../parts/editor.js";
 import { Setting } from "../parts/setting.js";
 import { SparqlEditor } from "../parts/sparql_editor.js";
 import { Trial } from "../parts/trial.js";
-import { mayReplace, useUnsaved } from "../parts/unsaved.js";
+import { useUnsaved } from "../parts/unsaved.js";
 
 /** `name` is that of the rule; empty: a new one. */
 export function Page({ name }) {
   const title = name || t("rule.new");
   useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
-  const loaded = useSignal(name ? undefined : { text: "", draft: { ...NEW }, previous: false });
+  const loaded = useSignal(name ? undefined : { text: "", tag: null, draft: { ...NEW }, previous: false });
   const [act, problem] = useAction();
   const load = async () => {
-    const text = await readRule(name), listed = (await rules()).find((each) => each.name === name);
-    loaded.value = { text, draft: listed && !listed.fault && !hasComments(text) ? fromKeys(listed.keys) : undefined, previous: Boolean(listed?.has_previous) };
+    const { text, tag } = await readDocument(rulePath(name)), listed = (await rules()).find((each) => each.name === name);
+    loaded.value = { text, tag, draft: listed && !listed.fault && !hasComments(text) ? fromKeys(listed.keys) : undefined, previous: Boolean(listed?.has_previous) };
   };
   useEffect(() => { if (name) act(load); }, []);
   if (!access.value) return html`<h1>${title}</h1>`;
@@ -37,7 +39,7 @@ export function Page({ name }) {
     ${loaded.value && html`<${Form} key=${loaded.value.text} name=${name} ...${loaded.value} again=${() => act(load)} />`}`;
 }
 
-function Form({ name, text: stored, draft: begun, previous, again }) {
+function Form({ name, text: stored, tag, draft: begun, previous, again }) {
   const draft = useSignal(begun ?? { ...NEW }), byHand = useSignal(begun ? undefined : stored);
   const file = useSignal(name || undefined), marks = useSignal(undefined);
   const [act, problem] = useAction();
@@ -45,27 +47,42 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
   const opened = useRef(text), leave = useUnsaved(text !== opened.current);
   const id = file.value ?? fileName(draft.value.label || "rule");
   const change = (changes) => { draft.value = { ...draft.value, ...changes }; };
-  const save = (event) => {
-    event?.preventDefault();
-    act(async () => {
-      if (!name && (await rules()).some((each) => each.name === id) && !confirm(t("rule.replace", { name: id }))) return;
-      if (name && !(await mayReplace(() => readRule(name), stored, t("rule.changed", { name })))) return;
-      await writeRule(id, text);
-      announce(t("new.saved", { name: id }));
-      leave();
-      location.hash = "#/automation";
-    });
+  const write = async (written, over) => {
+    await writeDocument(rulePath(id), written, over);
+    announce(t("new.saved", { name: id }));
   };
-  const revert = () => act(async () => {
-    await writeRule(name, await readRule(name, true));
-    announce(t("mapping.reverted"));
-    again();
-  });
-  const remove = () => confirm(t("rule.delete.sure", { name })) && act(async () => {
-    await deleteRule(name);
+  const close = () => {
     leave();
     location.hash = "#/automation";
+  };
+  const save = (event) => {
+    event?.preventDefault();
+    act(() => guard(async () => {
+      const exists = !name && (await rules()).some((each) => each.name === id);
+      if (exists && !confirm(t("rule.replace", { name: id }))) return;
+      await write(text, exists ? undefined : tag);
+      close();
+    }));
+  };
+  const [guard, conflict] = useConflict({
+    path: rulePath(id), name: id, mine: text, isNew: !name,
+    replace: (present) => act(() => guard(async () => { await write(text, present); close(); })),
+    take: (theirs) => {
+      if (theirs.text === undefined) return close();
+      leave();
+      if (name) again();
+      else location.hash = `#/rule/${encodeURIComponent(id)}`;
+    },
   });
+  const revert = () => act(() => guard(async () => {
+    await write((await readDocument(rulePath(name), true)).text, tag);
+    announce(t("mapping.reverted"));
+    again();
+  }));
+  const remove = () => confirm(t("rule.delete.sure", { name })) && act(() => guard(async () => {
+    await deleteDocument(rulePath(name), tag);
+    close();
+  }));
   return html`${!name && byHand.value === undefined && html`<${Templates} chosen=${(chosen) => { draft.value = chosen; }} />`}
     <form id="rule" onSubmit=${save}>
     ${byHand.value === undefined && html`<${Fields} draft=${draft.value} change=${change} save=${save} />`}
@@ -77,7 +94,7 @@ function Form({ name, text: stored, draft: begun, previous, again }) {
     <section class="panel wide">
       ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label>
         <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${id} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>`}
-      ${problem}
+      ${problem}${conflict}
       <div class="bar"><button type="submit" id="save" class="primary">${t("new.save")}</button>
         ${previous && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
         ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}</div>

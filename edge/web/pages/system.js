@@ -1,6 +1,7 @@
 // Health, what needs attention, and the figures behind it.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
+import { messageOf } from "../model/errors.js";
 import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
 import { duration, formatBytes, formatNumber, formatTime, has, t } from "../model/text.js";
@@ -84,7 +85,7 @@ function Resources() {
     try {
       answer.value = await (await request(event.target.getAttribute("href"))).text();
     } catch (error) {
-      answer.value = error.message;
+      answer.value = messageOf(error);
     }
   };
   return html`<section class="panel wide"><h2>${t("system.resources")}</h2>

@@ -1,5 +1,6 @@
 // What the gateway would make of a message with a mapping file, asked for while the user types.
 import { html, useLayoutEffect, useSignal } from "../ui.js";
+import { messageOf } from "../model/errors.js";
 import { SessionEnded } from "../model/gateway.js";
 import { testMapping } from "../model/mapping_files.js";
 import { shortened } from "../model/prefixes.js";
@@ -23,7 +24,7 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
         problem.value = "";
         tested(answer);
       } catch (error) {
-        if (current && !(error instanceof SessionEnded)) problem.value = error.message;
+        if (current && !(error instanceof SessionEnded)) problem.value = messageOf(error);
       }
     }, PAUSE);
     return () => {

@@ -1,6 +1,7 @@
 // The recent values of one observation: chart, period, the same rows as a table, and all of them as CSV.
 import { html, useEffect, useSignal } from "../ui.js";
 import { connection } from "../model/connection.js";
+import { messageOf } from "../model/errors.js";
 import { now } from "../model/live.js";
 import { request, series } from "../model/gateway.js";
 import { formatTime, t } from "../model/text.js";
@@ -36,7 +37,7 @@ export function RecentValues({ entry }) {
     const attempt = state.asked = {};
     Promise.all([chartModule(), series([entry.id], { from: iso(from), to: iso(to), points: POINTS })]).then(
       ([{ Chart }, { series: all }]) => { if (state.asked === attempt) state.value = { Chart, found: newest(all), from, to }; },
-      (error) => { if (state.asked === attempt) state.value = error.status === 404 ? { none: true } : { ...state.peek(), error: error.status ? error.message : t("chart.failed") }; },
+      (error) => { if (state.asked === attempt) state.value = error.status === 404 ? { none: true } : { ...state.peek(), error: error.status ? messageOf(error) : t("chart.failed") }; },
     );
   }, [entry.id, period.value, zoomed, repeated, connection.value.state === "live"]);
   const choose = (name) => {
@@ -50,7 +51,7 @@ export function RecentValues({ entry }) {
     announce(t("chart.shown", { from: formatTime(begin), to: formatTime(end) }));
   };
   const save = () => download(entry, from, to).catch((failure) => {
-    state.value = { ...state.peek(), error: failure.status ? failure.message : t("chart.failed") };
+    state.value = { ...state.peek(), error: failure.status ? messageOf(failure) : t("chart.failed") };
   });
   return html`<section class="panel wide" aria-label=${t("chart.title")}>
     <div class="bar" role="group" aria-label=${t("chart.period")}>

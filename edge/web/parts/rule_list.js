@@ -1,9 +1,10 @@
 // The rules with what they do, and the situations that they have found.
 import { html } from "../ui.js";
 import { may } from "../model/access.js";
+import { readDocument, writeDocument } from "../model/documents.js";
 import { entries, now } from "../model/live.js";
 import { usePolled } from "../model/polled.js";
-import { readRule, rules, switched, writeRule } from "../model/rules.js";
+import { rulePath, rules, switched } from "../model/rules.js";
 import { situations } from "../model/situations.js";
 import { ago, formatTime, t } from "../model/text.js";
 import { useAction } from "./action.js";
@@ -37,7 +38,8 @@ export function RuleList() {
 function Rule({ rule: { file, name, label, enabled, fault, waiting, active, begun, failure, last_begin: last }, changed }) {
   const [act, problem] = useAction();
   const turn = () => act(async () => {
-    await writeRule(name, switched(await readRule(name), !enabled));
+    const { text, tag } = await readDocument(rulePath(name));
+    await writeDocument(rulePath(name), switched(text, !enabled), tag);
     announce(t(enabled ? "rule.off.done" : "rule.on.done", { label }));
     changed();
   });

@@ -32,12 +32,3 @@ export function useUnsaved(changed) {
   }, []);
   return () => { state.current.left = true; };
 }
-
-/** Whether to save a document: it is the one that the user opened, or the user wants to replace what another client made of
- *  it. `read` returns its present text. */
-export async function mayReplace(read, opened, question) {
-  const present = await read().catch((error) => {
-    if (error.status !== 404) throw error;  // another client has deleted it
-  });
-  return present === opened || confirm(question);
-}
