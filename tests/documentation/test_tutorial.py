@@ -40,6 +40,7 @@ async def show(browser: Browser, image: str) -> None:
     except AssertionError:
         raise AssertionError(f"{image}: {await browser.evaluate(values)}") from None
     await browser.wait_for("document.querySelector('.changed') === null")
+    await browser.wait_for("document.querySelectorAll('.chip').length > 1", seconds=30)  # the gateway's state follows
     if TAKE:
         await browser.command(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}]
