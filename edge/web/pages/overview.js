@@ -113,7 +113,8 @@ function Pieces() {
   const all = pieces.value, shown = drawn.value;
   useEffect(() => {
     if (shown >= all.length) return;
-    const timer = setTimeout(() => { drawn.value = shown + 1; });  // the browser draws, and takes what the user does
+    // Meanwhile the browser draws, and takes what the user does, who may have begun again.
+    const timer = setTimeout(() => { if (drawn.peek() === shown) drawn.value = shown + 1; });
     return () => clearTimeout(timer);
   }, [all, shown]);
   useEffect(() => () => { drawn.value = 1; }, []);
