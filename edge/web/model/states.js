@@ -1,6 +1,6 @@
 // Values that are states, true and false or names: which ones there are, their colours, and when each was valid.
 
-const COLOURS = ["--accent", "--wait", "--code-variable", "--code-string", "--bad", "--code-number"];
+const COLOURS = ["--accent", "--wait", "--code-variable", "--bad", "--quiet", "--ink"];
 
 /** The states of rows [{value}]: false and true, or the names in the order in which they appeared. */
 export function statesOf(rows) {

@@ -5,7 +5,7 @@ import { formatNumber } from "../model/text.js";
 import { numberAxis } from "./axis.js";
 import { axis as plain, colour, Plot, timeAxis } from "./plot.js";
 
-const COLOURS = ["--accent", "--wait", "--code-variable", "--code-string", "--bad", "--code-number"];
+const COLOURS = ["--accent", "--wait", "--code-variable", "--bad", "--quiet", "--ink"];
 
 /** `data` is {x, timed, unit, lines: [{name, values}]}; x is in seconds if `timed`, `unit` is that of the values if they have one. */
 export function Lines({ data }) {
