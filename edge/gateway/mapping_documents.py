@@ -67,9 +67,8 @@ class MappingDocuments:
             self._files.look()
 
     def test(self, topic: str, payload: bytes, name: str, text: str | None) -> Mapping[str, object]:
-        """Return what the gateway would make of a message: `faults` and `warnings` of the text, and an explanation.
-
-        There is none if the text has faults.
+        """Return what the gateway would make of a message: `faults` and `warnings` of the text, and an explanation
+        unless it has faults.
 
         `text`: content of the file `name` instead of its present one; None: the files as they are.
         """
