@@ -187,6 +187,8 @@ async def test_buttons_zoom_the_chart_and_move_it(page):
 
 async def test_back_and_forward_return_to_the_same_place_of_a_page(page):
     await page.size(390, 400)
+    # What appears later above the visible area would move it, and the browser would scroll.
+    await page.wait_for("document.querySelectorAll('.chip').length > 1 && document.getElementById('troubles') !== null")
     await page.evaluate("scrollTo(0, 300)")
     await page.evaluate("document.querySelector('[data-place$=kitchen_sensor] .observation a').click()")
     await page.wait_for("document.querySelector('.chart canvas') !== null && scrollY === 0")
