@@ -113,9 +113,10 @@ def test_the_last_values_before_a_raw_file_get_their_place_with_it(world, follow
     append = world.history._store.append
 
     def late(chunk):
-        append(chunk)
+        written = append(chunk)
         world.add(3)  # between the last chunk and the raw file
         world.add(4, "urn:o/new")
+        return written
 
     world.history._store.append = late
     world.add(2)
