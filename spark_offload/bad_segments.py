@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_offload.rows import rows
 from spark_offload.segment_selection import SelectedSegment
+from spark_offload.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +29,6 @@ def bad_segments(spark: SparkSession, taken: Sequence[SelectedSegment]) -> list[
         elif reason:
             found.append((part[0], f"Spark cannot read it: {reason}"))
     return [] if _failure(lambda: spark.range(1)) else found
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error of Spark, without the stack trace."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _failure(frame: Callable[[], DataFrame]) -> str:

@@ -66,9 +66,9 @@ class History:
     def construct(self, text: str) -> DataFrame:
         """Return the distinct triples of a CONSTRUCT: columns subject, predicate and object, with terms in N-Triples.
 
-        Raises `QueryRefused`, `TableRefused`.
+        DESCRIBE returns the triples whose subject is one of its resources. Raises `QueryRefused`, `TableRefused`.
         """
-        query = self._parsed(text, "CONSTRUCT", "construct")
+        query = self._parsed(text, "CONSTRUCT", "construct", "DESCRIBE")
         return constructed(self._evaluation.frame(query.pattern), query.template)
 
     def explain(self, text: str) -> str:
@@ -81,7 +81,7 @@ class History:
         return explained(query, self._content, plan, wide=self._wide)
 
     def form(self, text: str) -> str:
-        """Return the form of a query: SELECT, ASK or CONSTRUCT. Raises `QueryRefused`."""
+        """Return the form of a query: SELECT, ASK, CONSTRUCT or DESCRIBE. Raises `QueryRefused`."""
         return parse(unanswered(text).text).form
 
     @cached_property
@@ -106,9 +106,9 @@ class History:
             *(solutions.values.get(name, unbound).term().alias(name) for name in query.variables)
         )
 
-    def _parsed(self, text: str, form: str, method: str) -> TranslatedQuery:
+    def _parsed(self, text: str, form: str, method: str, *other_forms: str) -> TranslatedQuery:
         query = self._answered(text)
-        if query.form != form:
+        if query.form not in (form, *other_forms):
             raise QueryRefused(f"History.{method} answers a {form}, and this query is a {query.form}")
         return query
 

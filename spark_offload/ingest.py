@@ -26,6 +26,7 @@ from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.segment_deletion import may_contain
 from spark_offload.segment_selection import Gap, SelectedSegment, look, put_aside, unreadable
+from spark_offload.spark_errors import first_line
 from spark_offload.table import make_table
 
 if TYPE_CHECKING:

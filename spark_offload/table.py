@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 
 from edge.outbox.observation import XSD
 from spark_offload.errors import TableRefused
+from spark_offload.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,7 +176,7 @@ def make_table(spark: SparkSession, path: str) -> None:
             f" TBLPROPERTIES ({_properties()})"
         )
     except AnalysisException as error:
-        raise TableRefused(f"the table at {path} cannot be created: {str(error).splitlines()[0]}") from error
+        raise TableRefused(f"the table at {path} cannot be created: {first_line(error)}") from error
     schema = schema_version(spark, path)
     if schema < VERSION:
         raise TableRefused(

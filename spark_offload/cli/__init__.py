@@ -67,7 +67,7 @@ def main() -> None:
         # Importing PySpark takes seconds. If no command loaded it, the error cannot come from Spark.
         if "pyspark" not in sys.modules:
             raise
-        from spark_offload.cli.spark import error_text
+        from spark_offload.spark_errors import error_text
 
         if not (text := error_text(error)):
             raise

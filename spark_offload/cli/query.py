@@ -22,6 +22,7 @@ _FORMATS: Final = {
     "SELECT": ("table", "json", "xml", "csv", "tsv", "parquet"),
     "ASK": ("table", "json", "xml", "csv", "tsv"),
     "CONSTRUCT": ("turtle", "ntriples", "parquet"),
+    "DESCRIBE": ("turtle", "ntriples", "parquet"),
 }
 """Formats for each form of query. The first is the default on a terminal, the second elsewhere."""
 
@@ -53,7 +54,7 @@ def query(
     live: tuple[str, ...],
     start: Start,
 ) -> None:
-    """Query the history with SPARQL: SELECT, ASK or CONSTRUCT, from FILE or from standard input (-).
+    """Query the history with SPARQL: SELECT, ASK, CONSTRUCT or DESCRIBE, from FILE or from standard input (-).
 
     The command refuses features of SPARQL that are not supported, and names them. In Parquet each solution is a row
     and each variable a column of terms in N-Triples.

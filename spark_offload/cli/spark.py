@@ -42,24 +42,6 @@ def with_spark(name: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def error_text(error: BaseException) -> str:
-    """Return the first line of the root cause of a Spark error, or "" if the error does not come from Spark."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    if isinstance(error, Py4JJavaError):
-        # Spark wraps the cause in exceptions with general texts, such as a failed job.
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        text = str(cause.getMessage() or cause.toString())
-    elif isinstance(error, PySparkException):
-        text = str(error)
-    else:
-        return ""
-    return text.strip().partition("\n")[0]
-
-
 def _session(name: str, master: str, conf: tuple[str, ...], verbose: bool) -> SparkSession:
     if bad := [setting for setting in conf if "=" not in setting]:
         raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE", param_hint="--conf")

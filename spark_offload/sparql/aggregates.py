@@ -14,14 +14,17 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
-from spark_offload.sparql.arithmetic import number, rank_of, ranked
+from spark_offload.sparql.arithmetic import number, rank
 from spark_offload.sparql.frames import Frame, frame, grouping_key
 from spark_offload.sparql.functions import nothing
+from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.relational import ColumnAggregate, hidden
-from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, MeasuredValue, NumberValue, TextValue, Value
+from spark_offload.sparql.values import INTEGER, MeasuredValue, TextValue, Value
 
 _RESULT: Final = "aggregate"
+_SCALE: Final = 1e6
+"""Sums of decimals with up to six digits after the point are exact."""
 
 
 @dataclass(frozen=True)
@@ -84,37 +87,64 @@ def _count(name: str, column: Column) -> _Made:
 
 def _sum(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:
     one = number(argument)
-    numbers, type_ = one.column, rank_of(argument)
+    numbers = one.number()
     columns = {
         f"{name} all": F.count(F.lit(1)),
         f"{name} numbers": F.count(numbers),
-        f"{name} type": F.max(F.when(numbers.isNotNull(), type_)),
+        f"{name} rank": F.max(F.when(numbers.isNotNull(), rank(one))),
+        **(_distinct_total if aggregate.distinct else _total)(name, argument, one),
     }
-    if aggregate.distinct:
-        # equal terms count once: of equal numbers there may be several terms
-        different = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), numbers.alias("number"))))
-        items = F.transform(different, lambda item: item["number"])
-        columns[f"{name} sum"] = F.aggregate(items, F.lit(0.0), lambda total, item: total + item)
-        columns[f"{name} count"] = F.size(different)
-    else:
-        # `try_sum` gives null on overflow: an error of this group, where `sum` would fail the whole query.
-        columns[f"{name} sum"] = F.try_sum(numbers) if one.whole else F.sum(numbers)
-        columns[f"{name} count"] = F.count(numbers)
-    total, how_many = F.col(f"{name} sum"), F.col(f"{name} count")
-    whole = F.col(f"{name} all") == F.col(f"{name} numbers")
-    kind = F.coalesce(F.col(f"{name} type"), F.lit(0))
+    total, exact, count = (F.col(f"{name} {part}") for part in ("sum", "exact", "count"))
+    if not aggregate.distinct and not one.integer:
+        scaled = F.when(F.col(f"{name} scaled count") == F.col(f"{name} numbers"), F.col(f"{name} scaled"))
+        total = F.when(F.col(f"{name} rank") == 1, F.coalesce(scaled.cast("double") / _SCALE, total)).otherwise(total)
+    valid = F.col(f"{name} all") == F.col(f"{name} numbers")
+    kind = F.coalesce(F.col(f"{name} rank"), F.lit(0))
     if aggregate.name == "SUM":
-        result = F.when(whole, F.coalesce(total.cast("double"), F.lit(0.0)))
-        if one.whole and not aggregate.distinct:
-            return _Made(
-                columns, NumberValue(F.when(whole, F.coalesce(total, F.lit(0).cast("bigint"))), INTEGER), certain=False
-            )
-        return _Made(columns, NumberValue(result, ranked(kind)), certain=False)
-    mean = F.when(whole, F.coalesce(F.try_divide(total.cast("double"), how_many.cast("double")), F.lit(0.0)))
-    # The average of no numbers is the integer 0 (18.5.1.4). The numbers below are ranks of types.
-    empty = how_many == 0
-    averaged = F.when(empty, INTEGER).when(kind == 3, DOUBLE).when(kind == 2, FLOAT).otherwise(DECIMAL)
-    return _Made(columns, NumberValue(mean, averaged), certain=False)
+        # The sum of no numbers is the integer 0 (18.5.1.3).
+        double = F.when(valid, F.coalesce(total.cast("double"), F.lit(0.0)))
+        none = F.when(F.col(f"{name} all") == 0, F.lit(0).cast("bigint"))
+        return _Made(columns, NumberValue(double, kind, F.when(valid, F.coalesce(exact, none))), certain=False)
+    mean = F.try_divide(F.when(kind == 0, exact).otherwise(total).cast("double"), count.cast("double"))
+    # The average of no numbers is that, too (18.5.1.4).
+    empty = count == 0
+    mean = F.when(valid, F.when(empty, 0.0).otherwise(mean))
+    place = F.when(empty, 0).otherwise(F.greatest(kind, F.lit(1)))
+    return _Made(columns, NumberValue(mean, place, F.when(empty, F.lit(0).cast("bigint"))), certain=False)
+
+
+def _total(name: str, _: Value, one: NumberValue) -> dict[str, Column]:
+    """Return the columns of a sum. `try_sum` gives null on overflow, where `sum` would fail the whole query."""
+    whole, numbers = one.whole(), one.number()
+    columns = {
+        f"{name} exact": F.try_sum(F.lit(None).cast("bigint") if whole is None else whole),
+        f"{name} count": F.count(numbers),
+    }
+    if one.integer:
+        return columns | {f"{name} sum": F.try_sum(numbers)}
+    # The error of a sum of doubles grows with the number of rows. Decimals with few digits are added as longs.
+    scaled = F.rint(numbers * _SCALE)
+    scaled = F.when((scaled / _SCALE == numbers) & (F.abs(scaled) < 2.0**53), scaled).cast("bigint")
+    return columns | {
+        f"{name} sum": F.sum(numbers),
+        f"{name} scaled": F.try_sum(scaled),
+        f"{name} scaled count": F.count(scaled),
+    }
+
+
+def _distinct_total(name: str, argument: Value, one: NumberValue) -> dict[str, Column]:
+    """Return the columns of a sum of distinct terms. Equal numbers may have several terms."""
+    whole = one.whole()
+    exact = F.lit(None).cast("bigint") if whole is None else whole
+    item = F.struct(argument.term().alias("term"), one.number().alias("number"), exact.alias("exact"))
+    different = F.array_distinct(F.collect_list(item))
+    doubles = F.transform(different, lambda one: one["number"].cast("double"))
+    longs = F.transform(different, lambda one: one["exact"])
+    return {
+        f"{name} sum": F.aggregate(doubles, F.lit(0.0), lambda total, item: total + item),
+        f"{name} exact": F.aggregate(longs, F.lit(0).cast("bigint"), lambda total, item: F.try_add(total, item)),
+        f"{name} count": F.size(different),
+    }
 
 
 def _extreme(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:

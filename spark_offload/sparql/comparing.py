@@ -15,8 +15,9 @@ from spark_offload.sparql import lexical
 from spark_offload.sparql.arithmetic import number
 from spark_offload.sparql.constants import LiteralValue
 from spark_offload.sparql.frames import equal_terms
+from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.terms import LANG_STRING
-from spark_offload.sparql.values import BOOLEAN, DATE_TIME, MeasuredValue, NumberValue, Value
+from spark_offload.sparql.values import BOOLEAN, MeasuredValue, Value
 
 _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     "<": operator.lt,
@@ -24,8 +25,8 @@ _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_KNOWN: Final = (*lexical.NUMBERS, BOOLEAN, DATE_TIME, DATE_TIME + "Stamp")
-"""Datatypes, besides strings, for which literals that differ in value are known to be unequal."""
+_EXACT: Final = 2.0**53
+"""Doubles below this number represent each integer exactly."""
 
 
 def compared(name: str, left: Value, right: Value) -> Column:
@@ -55,7 +56,12 @@ def equal(left: Value, right: Value) -> Column:
 def _differ(left: Value, right: Value) -> Column:
     """Return whether two distinct terms are known to be different values; null if one is unbound."""
     literal = _literal(left) & _literal(right)
-    return F.when(literal, _understood(left) & _understood(right)).when(~literal, True)
+    one, other = left.datatype(), right.datatype()
+    assert one is not None  # noqa: S101  both may be literals
+    assert other is not None  # noqa: S101
+    # A literal with a language tag has no value in common with a literal of any datatype.
+    tagged = (one == LANG_STRING) != (other == LANG_STRING)
+    return F.when(literal, tagged | (_understood(left) & _understood(right))).when(~literal, True)
 
 
 def _literal(value: Value) -> Column:
@@ -66,7 +72,8 @@ def _understood(value: Value) -> Column:
     """Return whether the value of a literal is known."""
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  it is a literal
-    faces = [face.isNotNull() for face in (value.number(), value.timestamp(), value.boolean()) if face is not None]
+    known = (value.number(), value.timestamp(), value.boolean(), value.day(), value.duration())
+    faces = [face.isNotNull() for face in known if face is not None]
     texts = datatype.isin(STRING, LANG_STRING)
     return reduce(Column.__or__, faces, texts)
 
@@ -90,13 +97,31 @@ def true(value: Value) -> Column:
 
 def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
     """Return the pairs of columns (number, time, boolean, string) in which both values can be compared."""
+    large = not small(left) and not small(right)
     faces = (
+        (left.whole() if large else None, right.whole() if large else None),
         (_number(left), _number(right)),
         (left.timestamp(), right.timestamp()),
+        (left.day(), right.day()),
+        (left.duration(), right.duration()),
         (left.boolean(), right.boolean()),
         (left.plain(), right.plain()),
     )
     return [(one, other) for one, other in faces if one is not None and other is not None]
+
+
+def small(value: Value) -> bool:
+    """Return whether doubles compare the integers of a value exactly with all others."""
+    match value:
+        case LiteralValue():
+            try:
+                return abs(float(value.constant.value)) < _EXACT
+            except ValueError:
+                return True
+        case MeasuredValue():
+            return not value.large
+        case _:
+            return value.whole() is None
 
 
 def _number(value: Value) -> Column | None:
@@ -111,7 +136,7 @@ def _nan(value: Value) -> bool:
         case LiteralValue():
             return value.constant.value == "NaN"
         case NumberValue():
-            return not value.whole
+            return not value.integer
         case MeasuredValue():
             return not value.finite
         case _:

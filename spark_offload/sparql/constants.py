@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from edge.outbox.observation import DATE_TIME_STAMP, STRING
+from edge.outbox.observation import DATE_TIME_STAMP, STRING, XSD
 from edge.sparql import terms as rdf
 from spark_offload.sparql import lexical, terms
 from spark_offload.sparql.relational import ConstantTerm
@@ -69,10 +69,38 @@ class LiteralValue(TermValue):
         known = terms.datatype_of(self.constant) in (DATE_TIME, DATE_TIME_STAMP)
         return lexical.date_time(self.text()) if known and re.match(lexical.DATE_TIME, self.constant.value) else None
 
+    def whole(self) -> Column | None:
+        """The integer that it is."""
+        return self.number() if terms.datatype_of(self.constant) in lexical.INTEGERS else None
+
+    def day(self) -> Column | None:
+        """The first instant of the date that it is."""
+        return super().day() if terms.datatype_of(self.constant) == XSD + "date" else None
+
+    def duration(self) -> Column | None:
+        """The microseconds of the duration that it is."""
+        known = terms.datatype_of(self.constant) in (XSD + "dayTimeDuration", XSD + "duration")
+        return super().duration() if known else None
+
     def boolean(self) -> Column | None:
         """The truth that it is."""
         truth = {"true": True, "1": True, "false": False, "0": False}.get(self.constant.value)
         return None if truth is None or terms.datatype_of(self.constant) != BOOLEAN else F.lit(truth)
+
+
+@dataclass(frozen=True)
+class ConstantText(TextValue):
+    """An xsd:string of a query."""
+
+    constant: str
+
+    def of(self, *columns: Column) -> Value:
+        """Return a general text: a value read from columns is not a constant."""
+        return TextValue(*columns)
+
+    def kind(self) -> tuple[object, ...]:
+        """Return the kind of a text."""
+        return TextValue(self.column).kind()
 
 
 def value_of(constant: ConstantTerm) -> Value:
@@ -80,5 +108,5 @@ def value_of(constant: ConstantTerm) -> Value:
     if isinstance(constant, rdf.Iri):
         return IriValue(F.lit(constant.value))
     if terms.datatype_of(constant) == STRING:
-        return TextValue(F.lit(constant.value))
+        return ConstantText(F.lit(constant.value), constant.value)
     return LiteralValue(F.lit(terms.written(constant)), constant)

@@ -113,6 +113,12 @@ class Content:
         return not rows.where(odd).limit(1).isEmpty()
 
     @cached_property
+    def large_numbers(self) -> bool:
+        """Whether there are integers that a double cannot represent."""
+        large = "value >= 9007199254740992 OR value <= -9007199254740992"
+        return not self.whole_rows.where(large).where(F.col("datatype").isin(*lexical.INTEGERS)).limit(1).isEmpty()
+
+    @cached_property
     def odd_times(self) -> bool:
         """Whether there are times with a lexical form or datatype other than the default."""
         odd = "time_text IS NOT NULL OR time_datatype IS NOT NULL"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -16,23 +16,31 @@ from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
 from spark_offload.local_rows import local_frame
-from spark_offload.sparql import frames, relational, terms
+from spark_offload.sparql import frames, lexical, relational, terms
 from spark_offload.sparql.aggregates import grouped
 from spark_offload.sparql.content import Content
-from spark_offload.sparql.existence import marked, where_exists
+from spark_offload.sparql.existence import marked, numbered, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
-from spark_offload.sparql.frames import Frame, equal_terms, frame
+from spark_offload.sparql.frames import Frame, equal_terms, frame, grouping_key
+from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.relational import ExistsTest, Expression, Pattern, TriplePattern
 from spark_offload.sparql.scans import scan
+from spark_offload.sparql.shared_values import SHARED, shared
 from spark_offload.sparql.stars import PREDICATES, Star, split
-from spark_offload.sparql.values import TermValue, Value
+from spark_offload.sparql.values import MeasuredValue, TermValue, Value
+from spark_offload.sparql.volatility import has_exists, volatile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CALLS: Final = count()
+_PLACE: Final = "place"
+_MAX_ROWS: Final = 2**31 - 1
+_ARITHMETIC: Final = ("+", "-", "*", "/")
+_MAX_DEPTH: Final = 16
+"""Limit of nested operations in one expression; more are columns. Spark's optimizer is recursive."""
 _CONNECTIVES: Final = ("&&", "||", "!")
 """Operators that use each argument only once."""
 
@@ -53,6 +61,13 @@ class Evaluation:
                 return self._basic(triples, graph)
             case relational.NamedGraphs(variable):
                 return self._graphs(variable)
+            case relational.GraphExists(graph):
+                rows = self._content.triples(None, general=False).where(F.col("graph") == terms.written(graph))
+                return Frame(rows.limit(1).select(), {}, frozenset())
+            case relational.ComputedRows(rows):
+                known = cast("Frame", rows)
+                # New names of columns: a join may have the same rows on both sides.
+                return frame(known.rows, known.values, known.certain)
             case relational.InlineRows():
                 return self._values(pattern)
             case relational.InnerJoin(left, right):
@@ -66,7 +81,7 @@ class Evaluation:
             case relational.Selection(inner, condition):
                 return self._filter(self.frame(inner), condition)
             case relational.ComputedColumn(inner, variable, expression):
-                solutions, simple = self._simple(self.frame(inner), expression)
+                solutions, simple = self._simple(*shared(self.frame(inner), expression))
                 return solutions.extended({variable: evaluated(simple, solutions.values)})
             case relational.Aggregation(inner, keys, aggregates):
                 return self._group(self.frame(inner), keys, aggregates)
@@ -74,24 +89,26 @@ class Evaluation:
                 return self._order(self.frame(inner), conditions)
             case relational.Projection(inner, variables):
                 return self.frame(inner).only(variables)
+            case relational.DistinctRows(relational.Projection(relational.Sort(inner, conditions), variables)):
+                return self._distinct_in_order(inner, conditions, variables)
             case relational.DistinctRows(inner):
                 return frames.distinct(self.frame(inner))
             case relational.RowRange(inner, offset, limit):
                 return self._slice(self.frame(inner), offset, limit)
 
     def _basic(self, triples: tuple[TriplePattern, ...], graph: relational.Graph) -> Frame:
-        if not self._wide or self._content.crossing:
+        if not self._wide or isinstance(graph, tuple) or self._content.crossing:
             return _joined(_matches(triple, graph, self._content) for triple in triples)
         return self._found(*split(triples), graph)
 
-    def _found(self, stars: Iterable[Star], rest: Iterable[TriplePattern], graph: relational.Graph) -> Frame:
+    def _found(self, stars: Iterable[Star], rest: Iterable[TriplePattern], graph: relational.OneGraph) -> Frame:
         found = [self._star(star, graph) for star in stars]
         for triple in rest:
             by_row = not isinstance(triple.predicate, rdf.Iri) or triple.predicate.value in PREDICATES
             found.append(_matches(triple, graph, self._content, general=not by_row))
         return _joined(found)
 
-    def _star(self, star: Star, graph: relational.Graph) -> Frame:
+    def _star(self, star: Star, graph: relational.OneGraph) -> Frame:
         rows = scan(star, self._content, graph)
         if not self._content.general:
             return rows
@@ -119,6 +136,8 @@ class Evaluation:
         """Evaluate OPTIONALs within the scan of rows. Returns None if they must be joined."""
         if not (self._wide and self._content.plain) or (split := in_rows(pattern)) is None:
             return None
+        if isinstance(split.graph, tuple):
+            return None
         return self._found(split.stars, split.rest, split.graph)
 
     def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
@@ -131,27 +150,56 @@ class Evaluation:
                 right = relational.Selection(right, one)
             else:
                 outside.append(one)
-        return frames.left_join(self.frame(left), self.frame(right), _condition(outside) if outside else None)
+        solutions = self.frame(left)
+        if any(has_exists(one) or volatile(one) for one in outside):
+            # Such a condition cannot be part of a join: find the pairs that satisfy it, then join them.
+            solutions, row = numbered(solutions, solutions.values)
+            rows = relational.ComputedRows(frames.distinct(solutions), tuple(solutions.values), solutions.certain)
+            right = relational.InnerJoin(rows, right)
+            for one in outside:
+                right = relational.Selection(right, one)
+            return frames.left_join(solutions, self.frame(right), None).without(row)
+        return frames.left_join(solutions, self.frame(right), _condition(outside) if outside else None)
 
     def _filter(self, solutions: Frame, condition: Expression) -> Frame:
-        for one in conjuncts(condition):
+        # The conditions without EXISTS come first, and together: each step is work for Spark's optimizer.
+        operands = sorted(conjuncts(condition), key=has_exists)
+        plain = [one for one in operands if not has_exists(one)]
+        if plain:
+            together = relational.FunctionCall("&&", tuple(plain)) if len(plain) > 1 else plain[0]
+            solutions = self._where(solutions, together)
+        for one in operands[len(plain) :]:
             if isinstance(one, ExistsTest):
                 solutions = where_exists(self.frame, solutions, one)
             else:
-                kept, simple = self._simple(solutions, one)
-                solutions = replace(solutions, rows=kept.where(holds(simple, kept.values)).rows)
+                solutions = self._where(solutions, one)
         return solutions
 
-    def _simple(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
+    def _where(self, solutions: Frame, condition: Expression) -> Frame:
+        kept, simple = self._simple(*shared(solutions, condition))
+        columns: list[Column] = []
+        opaque: list[Column] = []
+        for one in conjuncts(simple):
+            uses_shared = any(name.startswith(SHARED) for name in relational.mentioned(one))
+            (opaque if uses_shared else columns).append(holds(one, kept.values))
+        if opaque:
+            # Spark derives further conditions from each operand of a conjunction and from each column that is a copy.
+            # For many of both it takes minutes. Nothing can be derived from a call.
+            columns.append(F.coalesce(reduce(Column.__and__, opaque), F.lit(False)))
+        return replace(solutions, rows=kept.where(reduce(Column.__and__, columns)).rows)
+
+    def _simple(self, solutions: Frame, expression: Expression, depth: int = 0) -> tuple[Frame, Expression]:
         """Replace each EXISTS and each nested call in an expression with a column."""
         match expression:
             case ExistsTest():
                 return marked(self.frame, solutions, expression)
             case relational.FunctionCall(name, arguments):
                 simple = []
-                step = self._simple if name in _CONNECTIVES else self._settled
                 for argument in arguments:
-                    solutions, one = step(solutions, argument)
+                    once = name in _CONNECTIVES or (name in _ARITHMETIC and _single_use(argument, solutions, depth))
+                    solutions, one = (
+                        self._simple(solutions, argument, depth + 1) if once else self._settled(solutions, argument)
+                    )
                     simple.append(one)
                 return solutions, relational.FunctionCall(name, tuple(simple))
             case _:
@@ -177,32 +225,58 @@ class Evaluation:
     ) -> Frame:
         made: dict[str, Value] = {}
         for name, expression in keys:
-            solutions, simple = self._settled(solutions, expression)
+            solutions, simple = self._settled(*shared(solutions, expression))
             made[name] = evaluated(simple, solutions.values)
         described: dict[str, tuple[relational.ColumnAggregate, Value | None]] = {}
         for name, aggregate in aggregates:
             if aggregate.argument is None:
                 described[name] = (aggregate, None)
             else:
-                solutions, simple = self._settled(solutions, aggregate.argument)
+                solutions, simple = self._settled(*shared(solutions, aggregate.argument))
                 described[name] = (aggregate, evaluated(simple, solutions.values))
         return grouped(solutions, made, described)
 
     def _order(self, solutions: Frame, conditions: Iterable[tuple[Expression, bool]]) -> Frame:
+        solutions, columns = self._sort_columns(solutions, conditions)
+        return replace(solutions, rows=solutions.rows.orderBy(*columns))
+
+    def _sort_columns(
+        self, solutions: Frame, conditions: Iterable[tuple[Expression, bool]]
+    ) -> tuple[Frame, list[Column]]:
         columns: list[Column] = []
         for expression, descending in conditions:
-            solutions, simple = self._settled(solutions, expression)
+            solutions, simple = self._settled(*shared(solutions, expression))
             columns += [
                 # Unbound variables are the lowest (section 15.1).
                 column.desc_nulls_last() if descending else column.asc_nulls_first()
                 for column in sorting(evaluated(simple, solutions.values))
             ]
-        return replace(solutions, rows=solutions.rows.orderBy(*columns))
+        return solutions, columns
+
+    def _distinct_in_order(
+        self, inner: Pattern, conditions: tuple[tuple[Expression, bool], ...], variables: tuple[str, ...]
+    ) -> Frame:
+        """Remove duplicates of ordered solutions, of which the first keep their places."""
+        used = frozenset[str]().union(*(relational.mentioned(expression) for expression, _ in conditions))
+        if used <= {*variables} and not any(volatile(expression) for expression, _ in conditions):
+            distinct = frames.distinct(self.frame(relational.Projection(inner, variables)))
+            return self._order(distinct, conditions).only(variables)
+        solutions, columns = self._sort_columns(self.frame(inner), conditions)
+        keys = [column for name in variables if name in solutions.values
+                for column in grouping_key(solutions.values[name]).columns()]  # fmt: skip
+        place = F.row_number().over(Window.partitionBy(*(keys or [F.lit(1)])).orderBy(*columns))
+        first = solutions.rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1)
+        return replace(solutions, rows=first.orderBy(*columns)).only(variables)
 
     def _slice(self, solutions: Frame, offset: int, limit: int | None) -> Frame:
+        if offset > _MAX_ROWS:
+            raise QueryRefused(f"an OFFSET of more than {_MAX_ROWS} is not supported")
         # OFFSET applies before LIMIT, in whichever order the query has them (15.4 and 15.5).
         rows = solutions.rows if not offset else solutions.rows.offset(offset)
-        return replace(solutions, rows=rows if limit is None else rows.limit(limit))
+        # Spark's limits are 32-bit integers, also the sum of both. No answer has as many rows as a larger one permits.
+        if limit is None or limit + offset > _MAX_ROWS:
+            return replace(solutions, rows=rows)
+        return replace(solutions, rows=rows.limit(limit))
 
 
 def _matches(pattern: TriplePattern, graph: relational.Graph, content: Content, *, general: bool = False) -> Frame:
@@ -221,6 +295,8 @@ def _matches(pattern: TriplePattern, graph: relational.Graph, content: Content, 
             bound[node.name] = TermValue(column)
     if graph is None:
         rows = rows.where(F.col("graph").isNull())
+    elif isinstance(graph, tuple):
+        rows = rows.where(F.col("graph").isin(*map(terms.written, graph)))
     elif isinstance(graph, rdf.Iri):
         rows = rows.where(F.col("graph") == terms.written(graph))
     else:
@@ -242,6 +318,28 @@ def _condition(conditions: Sequence[Expression]) -> frames.Condition:
     def column(values: Mapping[str, Value]) -> Column:
         return reduce(Column.__and__, [holds(one, values) for one in conditions])
 
-    if any(isinstance(one, ExistsTest) for one in conditions):
-        raise QueryRefused("EXISTS in the FILTER of an OPTIONAL is not supported")
     return column
+
+
+def _single_use(argument: Expression, solutions: Frame, depth: int) -> bool:
+    """Return whether arithmetic uses each column of an argument once, so that it needs no column of its own."""
+    if depth % _MAX_DEPTH == _MAX_DEPTH - 1 or not isinstance(argument, relational.FunctionCall):
+        return False
+    return argument.name in _ARITHMETIC and _number(argument, solutions)
+
+
+def _number(expression: Expression, solutions: Frame) -> bool:
+    """Return whether an expression is a number in all rows: neither a time nor a duration."""
+    match expression:
+        case relational.FunctionCall("-", (left, right)):
+            return _number(left, solutions) or _number(right, solutions)
+        case relational.FunctionCall("+", (left, right)):
+            return all(not isinstance(one, rdf.Literal) or _number(one, solutions) for one in (left, right))
+        case relational.FunctionCall(name):
+            return name in _ARITHMETIC
+        case rdf.Literal():
+            return expression.datatype.value in lexical.NUMBERS
+        case Variable(name):
+            return isinstance(solutions.values.get(name), (NumberValue, MeasuredValue))
+        case _:
+            return False

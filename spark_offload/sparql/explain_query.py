@@ -59,6 +59,8 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
             yield f"VALUES of {_names(variables)}: {len(rows)} rows"
         case relational.NamedGraphs():
             yield "the named graphs, from all triples"
+        case relational.GraphExists(graph):
+            yield f"if graph {_node(graph)} exists"
         case relational.LeftOuterJoin(_, _, condition):
             yield "OPTIONAL" if condition is None else f"OPTIONAL where {_text(condition)}"
         case relational.Selection(_, condition):
@@ -119,6 +121,8 @@ def _stars(
 
 
 def _where(graph: relational.Graph) -> str:
+    if isinstance(graph, tuple):
+        return f" in the merge of {len(graph)} graphs"
     return "" if graph is None else f" in graph {_node(graph)}"
 
 

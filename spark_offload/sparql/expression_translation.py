@@ -16,9 +16,10 @@ _SIGNS: Final = {"unary-": "-", "unary+": "+"}
 class Expressions:
     """Translator of the expressions of one query."""
 
-    def __init__(self, pattern: Callable[[source.Node], Pattern]) -> None:
-        """Create a translator. `pattern` translates the pattern of EXISTS."""
+    def __init__(self, pattern: Callable[[source.Node], Pattern], base: str | None = None) -> None:
+        """Create a translator. `pattern` translates the pattern of EXISTS; `base` is the base IRI of the query."""
         self._pattern = pattern
+        self._base = () if base is None else (rdf.Literal(base),)
         self._aggregates: dict[Variable, str] = {}
 
     def name(self, variable: Variable) -> str:
@@ -44,4 +45,7 @@ class Expressions:
                 return ExistsTest(self._pattern(pattern), negated)
             case source.Call(name, arguments, function):
                 called = _SIGNS.get(name, name) if function is None else function.value
-                return FunctionCall(called, tuple(map(self.expression, arguments)))
+                translated = tuple(map(self.expression, arguments))
+                if called == "IRI":
+                    translated += self._base
+                return FunctionCall(called, translated)

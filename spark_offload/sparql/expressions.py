@@ -14,7 +14,7 @@ from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql import scans
 from spark_offload.sparql.arithmetic import calculated, negative, number
-from spark_offload.sparql.comparing import compared, equal, true
+from spark_offload.sparql.comparing import compared, equal, small, true
 from spark_offload.sparql.constants import LiteralValue, value_of
 from spark_offload.sparql.frames import either
 from spark_offload.sparql.functions import FUNCTIONS, nothing
@@ -23,7 +23,6 @@ from spark_offload.sparql.values import BooleanValue, TermValue, Value
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_DATE: Final = rdf.Iri(rdf.XSD + "date")
 
 
 def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
@@ -70,11 +69,10 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 def _compared(name: str, left: Value, right: Value) -> Column:
     """Compare values where errors count as false."""
-    _check_dates([left, right])
     if name == "=":
         for one, other in ((left, right), (right, left)):
             known, constant = one.number(), other.number()
-            if isinstance(other, LiteralValue) and constant is not None and known is not None:
+            if isinstance(other, LiteralValue) and small(other) and constant is not None and known is not None:
                 # The plain comparison, which Spark can push down to the files. An error counts as false here.
                 return known == constant
     condition = compared(name, left, right)
@@ -91,7 +89,6 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
         return BooleanValue(evaluated(arguments[0], values).bound())
     given = [evaluated(argument, values) for argument in arguments]
     if name in _COMPARISONS:
-        _check_dates(given)
         return BooleanValue(compared(name, *given))
     match name:
         case "&&":
@@ -116,6 +113,8 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
     if name not in FUNCTIONS:
         raise QueryRefused(f"the function {name} is not supported")
     least, most, function = FUNCTIONS[name]
+    if name == "BNODE" and given:
+        raise QueryRefused("BNODE with an argument is not supported")
     if not least <= len(given) <= most:
         raise QueryRefused(f"the function {name} does not take {len(given)} arguments")
     return function(*given)
@@ -126,9 +125,3 @@ def _chosen(condition: Value, one: Value, other: Value) -> Value:
     truth = true(condition)
     chosen = either(truth, one, other)
     return chosen.of(*(F.when(truth.isNotNull(), column) for column in chosen.columns()))
-
-
-def _check_dates(values: list[Value]) -> None:
-    """Raise `QueryRefused` for comparisons with xsd:date, which would silently find nothing."""
-    if any(isinstance(value, LiteralValue) and value.constant.datatype == _DATE for value in values):
-        raise QueryRefused("comparing with an xsd:date is not supported: compare with an xsd:dateTime")

@@ -43,6 +43,10 @@ class Frame:
         kept = {name: value for name, value in self.values.items() if name in set(names)}
         return replace(self, values=kept, certain=self.certain & kept.keys())
 
+    def without(self, name: str) -> Frame:
+        """Return the solutions without a variable."""
+        return self.only(self.values.keys() - {name})
+
     def extended(self, new: Mapping[str, Value], certain: Iterable[str] = ()) -> Frame:
         """Add variables, replacing existing ones with the same names."""
         named = {name: _named(name, value) for name, value in new.items()}

@@ -8,11 +8,16 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from edge.outbox.observation import DATE_TIME_STAMP, STRING
+from edge.outbox.observation import DATE_TIME_STAMP, STRING, XSD
 from spark_offload import triples
 from spark_offload.sparql import lexical, texts
-from spark_offload.sparql.arithmetic import number
+from spark_offload.sparql.arithmetic import absolute, number
+from spark_offload.sparql.constants import ConstantText
+from spark_offload.sparql.durations import DurationValue
 from spark_offload.sparql.frames import equal_terms
+from spark_offload.sparql.number_values import NumberValue
+from spark_offload.sparql.references import resolved
+from spark_offload.sparql.string_arguments import plain as plain_text
 from spark_offload.sparql.values import (
     BOOLEAN,
     DATE_TIME,
@@ -22,7 +27,6 @@ from spark_offload.sparql.values import (
     INTEGER,
     BooleanValue,
     IriValue,
-    NumberValue,
     TermValue,
     TextValue,
     TimeValue,
@@ -30,6 +34,9 @@ from spark_offload.sparql.values import (
 )
 
 Function = Callable[..., Value]
+
+DATE: Final = XSD + "date"
+_ZONE: Final = r"(Z|[+-]\d\d:\d\d)$"
 
 
 def _string(value: Value) -> Value:
@@ -43,7 +50,7 @@ def _lang(value: Value) -> Value:
 
 
 def _langmatches(tag: Value, ranges: Value) -> Value:
-    lang, wanted = texts.plain(tag), F.lower(texts.plain(ranges))
+    lang, wanted = plain_text(tag), F.lower(plain_text(ranges))
     # Basic filtering of RFC 4647, section 3.3.1: a range matches whole subtags only.
     basic = (F.lower(lang) == wanted) | F.lower(lang).startswith(F.concat(wanted, F.lit("-")))
     return BooleanValue(F.when(wanted == "*", lang != "").otherwise(basic))
@@ -54,10 +61,12 @@ def _datatype(value: Value) -> Value:
     return IriValue(nothing("string") if datatype is None else datatype)
 
 
-def _iri(value: Value) -> Value:
+def _iri(value: Value, base: Value | None = None) -> Value:
     known = [face for face in (value.iri(), value.plain()) if face is not None]
     text = F.coalesce(*known) if known else nothing("string")
-    # A relative reference is an error: the base IRI of the query is not known here.
+    # Without a base IRI, a relative reference is an error.
+    if isinstance(base, ConstantText):
+        text = resolved(text, base.constant)
     return IriValue(F.when(text.rlike(r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*$'), text))
 
 
@@ -79,17 +88,13 @@ def _is(value: Value, face: Column | None) -> Column:
 
 def _strdt(text: Value, datatype: Value) -> Value:
     iri = datatype.iri()
-    return TermValue(triples.literal(texts.plain(text), nothing("string") if iri is None else iri))
+    return TermValue(triples.literal(plain_text(text), nothing("string") if iri is None else iri))
 
 
 def _strlang(text: Value, lang: Value) -> Value:
-    tag = F.lower(texts.plain(lang))
-    return TermValue(F.concat(triples.literal(texts.plain(text), F.lit(STRING)), F.lit("@"), tag))
-
-
-def _abs(value: Value) -> Value:
-    one = number(value)
-    return NumberValue(F.abs(one.column), one.type)
+    tag = F.lower(plain_text(lang))
+    tag = F.when(tag.rlike("^[a-z]{1,8}(-[a-z0-9]{1,8})*$"), tag)
+    return TermValue(F.concat(triples.literal(plain_text(text), F.lit(STRING)), F.lit("@"), tag))
 
 
 def _round(value: Value) -> Value:
@@ -107,17 +112,17 @@ def _floor(value: Value) -> Value:
 
 def _whole(value: Value, rounded: Callable[[Column], Column]) -> Value:
     one = number(value)
-    if one.whole:
+    if one.integer:
         return one
     finite = F.abs(one.column) < 2.0**52  # a larger double has no fraction, and no long might hold it
-    return NumberValue(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type)
+    return NumberValue(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type, one.exact)
 
 
-def _part(pick: Callable[[Column], Column]) -> Function:
-    """Return a function for a part of a time, in the time zone of its lexical form."""
+def _part(pick: Callable[[Column], Column], *, dates: bool = False) -> Function:
+    """Return a function for a part of a time, or also of an xsd:date, in the time zone of its lexical form."""
 
     def function(value: Value) -> Value:
-        timestamp = _as_written(value)
+        timestamp = _as_written(value, dates=dates)
         return NumberValue(nothing("bigint") if timestamp is None else pick(timestamp).cast("bigint"), INTEGER)
 
     return function
@@ -130,9 +135,9 @@ def _seconds(value: Value) -> Value:
     return NumberValue(F.pmod(F.unix_micros(timestamp), F.lit(60_000_000)) / 1e6, DECIMAL)
 
 
-def _as_written(value: Value) -> Column | None:
+def _as_written(value: Value, *, dates: bool = False) -> Column | None:
     """Return a time shifted to its own time zone, as its lexical form shows it."""
-    timestamp, text = value.timestamp(), value.text()
+    timestamp, text = _instant(value) if dates else value.timestamp(), value.text()
     if timestamp is None or text is None:
         return timestamp
     if isinstance(value, TimeValue):
@@ -146,11 +151,24 @@ def _as_written(value: Value) -> Column | None:
     return F.when(F.coalesce(zone, F.lit("")) == "", timestamp).otherwise(local)
 
 
+def _instant(value: Value) -> Column | None:
+    """Return the timestamp of a time, or the first instant of a date."""
+    known = [face for face in (value.timestamp(), value.day()) if face is not None]
+    return F.coalesce(*known) if known else None
+
+
 def _tz(value: Value) -> Value:
-    timestamp, text = value.timestamp(), value.text()
+    timestamp, text = _instant(value), value.text()
     if timestamp is None or text is None:
         return TextValue(nothing("string"))
-    return TextValue(F.when(timestamp.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
+    return TextValue(F.when(timestamp.isNotNull(), F.regexp_extract(text, _ZONE, 0)))
+
+
+def _timezone(value: Value) -> Value:
+    zone = plain_text(_tz(value))
+    minutes = F.substring(zone, 2, 2).try_cast("bigint") * 60 + F.substring(zone, 5, 2).try_cast("bigint")
+    signed = F.when(zone == "Z", F.lit(0).cast("bigint")).when(zone.startswith("-"), -minutes).otherwise(minutes)
+    return DurationValue(signed * 60_000_000)
 
 
 def _now() -> Value:
@@ -158,7 +176,7 @@ def _now() -> Value:
 
 
 def _hash(digest: Callable[[Column], Column]) -> Function:
-    return lambda value: TextValue(digest(texts.plain(value).cast("binary")))
+    return lambda value: TextValue(digest(plain_text(value).cast("binary")))
 
 
 def _to_string(value: Value) -> Value:
@@ -170,6 +188,8 @@ def _to_number(datatype: str) -> Function:
         whole = "bigint" if datatype == INTEGER else "double"
         form = {INTEGER: lexical.INTEGER, DECIMAL: lexical.DECIMAL}.get(datatype, lexical.DOUBLE)
         ways: list[Column] = []
+        if datatype == INTEGER and (exact := value.whole()) is not None:
+            ways.append(exact)
         if (known := value.number()) is not None:
             ways.append(_truncated(known) if datatype == INTEGER else _finite(known, datatype))
         if (boolean := value.boolean()) is not None:
@@ -204,15 +224,30 @@ def _to_boolean(value: Value) -> Value:
 
 def _to_timestamp(datatype: str) -> Function:
     def cast(value: Value) -> Value:
-        timestamp, plain, text = value.timestamp(), value.plain(), value.text()
+        timestamp, plain, day, text = value.timestamp(), value.plain(), value.day(), value.text()
         ways = [] if timestamp is None else [timestamp]
         if plain is not None:
             ways.append(lexical.date_time(plain))
+        if day is not None and text is not None:
+            ways.append(day)
+            text = F.when(day.isNotNull(), lexical.midnight(text)).otherwise(text)
         if not ways or text is None:
             return TimeValue(nothing("timestamp"), type=datatype)
-        return TimeValue(F.coalesce(*ways), text, datatype)
+        known = F.coalesce(*ways)
+        return TimeValue(known, F.when(known.isNotNull(), text), datatype)
 
     return cast
+
+
+def _to_date(value: Value) -> Value:
+    text, plain, known = value.text(), value.plain(), _instant(value)
+    if text is None:
+        return TermValue(nothing("string"))
+    ways = [] if known is None else [known]
+    if plain is not None:
+        ways += [lexical.date_time(plain), lexical.day(plain, F.lit(DATE))]
+    date = F.regexp_replace(text, "T[^Z+-]*", "")
+    return TermValue(F.when(F.coalesce(*ways, nothing("timestamp")).isNotNull(), triples.literal(date, F.lit(DATE))))
 
 
 def nothing(type_: str) -> Column:
@@ -225,7 +260,7 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     "LANG": (1, 1, _lang),
     "LANGMATCHES": (2, 2, _langmatches),
     "DATATYPE": (1, 1, _datatype),
-    "IRI": (1, 1, _iri),
+    "IRI": (1, 2, _iri),
     "ISIRI": (1, 1, _is_iri),
     "ISBLANK": (1, 1, lambda value: BooleanValue(value.is_blank())),
     "ISLITERAL": (1, 1, _is_literal),
@@ -233,18 +268,23 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     "SAMETERM": (2, 2, lambda left, right: BooleanValue(equal_terms(left, right))),
     "STRDT": (2, 2, _strdt),
     "STRLANG": (2, 2, _strlang),
-    "ABS": (1, 1, _abs),
+    "ABS": (1, 1, absolute),
     "ROUND": (1, 1, _round),
     "CEIL": (1, 1, _ceil),
     "FLOOR": (1, 1, _floor),
-    "YEAR": (1, 1, _part(F.year)),
-    "MONTH": (1, 1, _part(F.month)),
-    "DAY": (1, 1, _part(F.dayofmonth)),
+    "YEAR": (1, 1, _part(F.year, dates=True)),
+    "MONTH": (1, 1, _part(F.month, dates=True)),
+    "DAY": (1, 1, _part(F.dayofmonth, dates=True)),
     "HOURS": (1, 1, _part(F.hour)),
     "MINUTES": (1, 1, _part(F.minute)),
     "SECONDS": (1, 1, _seconds),
     "TZ": (1, 1, _tz),
+    "TIMEZONE": (1, 1, _timezone),
     "NOW": (0, 0, _now),
+    "RAND": (0, 0, lambda: NumberValue(F.rand(), DOUBLE)),
+    "UUID": (0, 0, lambda: IriValue(F.concat(F.lit("urn:uuid:"), F.expr("uuid()")))),
+    "STRUUID": (0, 0, lambda: TextValue(F.expr("uuid()"))),
+    "BNODE": (0, 0, lambda: TermValue(F.concat(F.lit("_:b"), F.replace(F.expr("uuid()"), F.lit("-"), F.lit(""))))),
     "MD5": (1, 1, _hash(F.md5)),
     "SHA1": (1, 1, _hash(F.sha1)),
     "SHA256": (1, 1, _hash(lambda column: F.sha2(column, 256))),
@@ -254,6 +294,7 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     BOOLEAN: (1, 1, _to_boolean),
     DATE_TIME: (1, 1, _to_timestamp(DATE_TIME)),
     DATE_TIME_STAMP: (1, 1, _to_timestamp(DATE_TIME_STAMP)),
+    DATE: (1, 1, _to_date),
     **{datatype: (1, 1, _to_number(datatype)) for datatype in (INTEGER, DECIMAL, FLOAT, DOUBLE)},
     **texts.FUNCTIONS,
 }

@@ -8,12 +8,16 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from spark_offload.sparql.values import BooleanValue, IriValue, MeasuredValue, NumberValue, TextValue, Value
+from spark_offload.sparql.durations import DurationValue
+from spark_offload.sparql.number_values import NumberValue
+from spark_offload.sparql.values import BooleanValue, IriValue, MeasuredValue, TextValue, Value
 
 
 def sorting(value: Value) -> list[Column]:
     """Return the sort columns of a value, null first. A known type needs fewer columns."""
-    if isinstance(value, (BooleanValue, IriValue, NumberValue, TextValue)):
+    if isinstance(value, NumberValue):
+        return [value.number(), *([] if value.exact is None else [value.exact])]
+    if isinstance(value, (BooleanValue, DurationValue, IriValue, TextValue)):
         return [value.column]
     number, timestamp, plain, boolean = value.number(), value.timestamp(), value.plain(), value.boolean()
     place = F.when(~value.bound(), 0).when(value.is_blank(), 1)

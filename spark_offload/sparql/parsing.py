@@ -21,6 +21,7 @@ from spark_offload.sparql import relational
 from spark_offload.sparql.expression_translation import Expressions
 from spark_offload.sparql.paths import expanded
 from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
+from spark_offload.sparql.volatility import volatile
 
 
 def parse(text: str, answers: Mapping[str, GatewaySolutions] | None = None) -> TranslatedQuery:
@@ -34,8 +35,6 @@ def parse(text: str, answers: Mapping[str, GatewaySolutions] | None = None) -> T
         raise QueryRefused(f"the query is too large: {error}") from None
     except SparqlError as error:
         raise QueryRefused(f"this is not a valid SPARQL query: {error}") from None
-    if query.form == "DESCRIBE":
-        raise QueryRefused("DESCRIBE is not supported. Ask with CONSTRUCT for the triples you want")
     try:
         return _Translation(query, answers or {}).query()
     except RecursionError:
@@ -51,7 +50,7 @@ class _Translation:
         self._graph: Graph = None
         self._named: frozenset[rdf.Iri] | None = None
         self._hidden = 0
-        self._expressions = Expressions(self._pattern)
+        self._expressions = Expressions(self._pattern, query.base)
         self._dataset(query.default_graphs, query.named_graphs)
 
     def query(self) -> TranslatedQuery:
@@ -60,6 +59,8 @@ class _Translation:
         pattern = self._pattern(asked.pattern)
         if asked.form == "SELECT":
             return TranslatedQuery(asked.form, pattern, self._selected(asked.variables))
+        if asked.form == "DESCRIBE":
+            return self._described(pattern, asked.resources)
         if isinstance(pattern, relational.RowRange):
             pattern = relational.RowRange(_all_shown(pattern.pattern), pattern.offset, pattern.limit)
         else:
@@ -67,14 +68,24 @@ class _Translation:
         template = tuple(self._triple(triple) for triple in asked.template)
         return TranslatedQuery(asked.form, pattern, (), template)
 
+    def _described(self, pattern: Pattern, resources: tuple[rdf.Iri | Variable, ...]) -> TranslatedQuery:
+        """Return DESCRIBE as a CONSTRUCT of the triples whose subject is one of the resources."""
+        # Names that neither the text contains nor count as hidden, which would be blank nodes in the template.
+        subject, predicate, object_ = (Variable(f"described:{place}") for place in range(3))
+        named = tuple((resource,) for resource in resources if not isinstance(resource, Variable))
+        found: Pattern = relational.InlineRows((subject.name,), named)
+        for variable in resources:
+            if isinstance(variable, Variable):
+                values = relational.ComputedColumn(pattern, subject.name, variable)
+                found = relational.UnionAll(found, relational.Projection(values, (subject.name,)))
+        triple = relational.TriplePattern(subject, predicate, object_)
+        triples = relational.InnerJoin(relational.DistinctRows(found), relational.Basic((triple,), self._graph))
+        return TranslatedQuery("DESCRIBE", triples, (), (triple,))
+
     def _dataset(self, defaults: tuple[rdf.Iri, ...] | None, named: tuple[rdf.Iri, ...] | None) -> None:
         if defaults is None or named is None:
             return
-        if len(defaults) > 1:
-            _refuse("FROM of several graphs")
-        if not defaults:
-            _refuse("FROM NAMED without FROM")
-        self._graph = defaults[0]
+        self._graph = defaults[0] if len(defaults) == 1 else tuple(dict.fromkeys(defaults))
         self._named = frozenset(named)
 
     def _pattern(self, node: source.Node) -> Pattern:
@@ -188,11 +199,14 @@ class _Translation:
         if not isinstance(graph, Variable):
             if self._named is not None and graph not in self._named:
                 return relational.NOTHING
-            self._graph = cast("rdf.Iri", graph)
+            self._graph = constant = cast("rdf.Iri", graph)
             try:
-                return self._pattern(inner)
+                pattern = self._pattern(inner)
             finally:
                 self._graph = outside
+            if relational.needs_triples(pattern, constant):
+                return pattern
+            return joined(pattern, relational.GraphExists(constant))
         self._graph = Variable(self._new(relational.GRAPH.strip()))
         name, shown = self._graph.name, graph.name
         try:
@@ -211,7 +225,11 @@ class _Translation:
                 pattern, relational.FunctionCall("SAMETERM", (Variable(name), Variable(shown)))
             )
         else:
-            _refuse(f"?{shown} inside of GRAPH ?{shown} where it may be unbound")
+            bound = relational.FunctionCall("BOUND", (Variable(shown),))
+            same = relational.FunctionCall("SAMETERM", (Variable(name), Variable(shown)))
+            unbound = relational.FunctionCall("!", (bound,))
+            pattern = relational.Selection(pattern, relational.FunctionCall("||", (unbound, same)))
+            pattern = relational.ComputedColumn(pattern, shown, Variable(name))
         return relational.Projection(pattern, tuple(sorted(relational.visible(pattern) - {name})))
 
     def _triple(self, triple: source.Triple) -> relational.TriplePattern:
@@ -268,6 +286,8 @@ def _late(bind: relational.ComputedColumn, right: Pattern) -> bool:
     # The join must neither bind the variable of BIND nor add bindings that its expression uses.
     others = relational.visible(right)
     new = others - relational.certain(bind.pattern)
+    if volatile(bind.expression):
+        return False
     return bind.variable not in others and not relational.mentioned(bind.expression) & new
 
 

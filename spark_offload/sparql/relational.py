@@ -18,8 +18,9 @@ from edge.sparql.algebra import Variable
 
 ConstantTerm: TypeAlias = rdf.Iri | rdf.Literal
 PatternTerm: TypeAlias = Variable | ConstantTerm
-Graph: TypeAlias = Variable | rdf.Iri | None
-"""Graph in which a pattern is matched; None: the default graph."""
+OneGraph: TypeAlias = Variable | rdf.Iri | None
+Graph: TypeAlias = OneGraph | tuple[rdf.Iri, ...]
+"""Graph in which a pattern is matched; None: the default graph of the table; a tuple: the merge of these graphs."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,23 @@ class NamedGraphs:
     """All named graphs, one solution each."""
 
     variable: str
+
+
+@dataclass(frozen=True)
+class GraphExists:
+    """One solution without bindings if a named graph has a triple, else none."""
+
+    graph: rdf.Iri
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedRows:
+    """Solutions that are already computed."""
+
+    rows: object
+    """Frame of the evaluation."""
+    variables: tuple[str, ...]
+    certain: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -181,6 +199,8 @@ class RowRange:
 Pattern: TypeAlias = (
     Basic
     | NamedGraphs
+    | GraphExists
+    | ComputedRows
     | InlineRows
     | InnerJoin
     | LeftOuterJoin
@@ -221,7 +241,9 @@ def visible(pattern: Pattern) -> frozenset[str]:
             return _variables(triples) | ({graph.name} if isinstance(graph, Variable) else frozenset())
         case NamedGraphs(variable):
             return frozenset({variable})
-        case InlineRows(variables):
+        case GraphExists():
+            return frozenset()
+        case InlineRows(variables) | ComputedRows(_, variables):
             return frozenset(variables)
         case InnerJoin(left, right) | LeftOuterJoin(left, right) | UnionAll(left, right):
             return visible(left) | visible(right)
@@ -240,8 +262,10 @@ def visible(pattern: Pattern) -> frozenset[str]:
 def certain(pattern: Pattern) -> frozenset[str]:
     """Return variables that every solution binds. The result is conservative."""
     match pattern:
-        case Basic() | NamedGraphs():
+        case Basic() | NamedGraphs() | GraphExists():
             return visible(pattern)
+        case ComputedRows():
+            return pattern.certain
         case InlineRows(variables, rows):
             return frozenset(
                 name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)
@@ -268,7 +292,7 @@ def mentioned(expression: Expression) -> frozenset[str]:
         case FunctionCall(_, arguments):
             return frozenset().union(*map(mentioned, arguments))
         case ExistsTest(pattern):
-            return visible(pattern) | outer(pattern)
+            return used(pattern)
         case _:
             return frozenset()
 
@@ -287,7 +311,7 @@ def free(expression: Expression) -> frozenset[str]:
 def outer(pattern: Pattern) -> frozenset[str]:
     """Return the variables that conditions use but their pattern cannot bind; in EXISTS, the outer query binds them."""
     match pattern:
-        case Basic() | NamedGraphs() | InlineRows():
+        case Basic() | NamedGraphs() | GraphExists() | ComputedRows() | InlineRows():
             return frozenset()
         case InnerJoin(left, right) | UnionAll(left, right) | AntiJoin(left, right):
             return outer(left) | outer(right)
@@ -298,6 +322,47 @@ def outer(pattern: Pattern) -> frozenset[str]:
             return outer(inner) | (mentioned(expression) - visible(inner))
         case Aggregation(inner) | Sort(inner) | Projection(inner) | DistinctRows(inner) | RowRange(inner):
             return outer(inner)
+
+
+def used(pattern: Pattern) -> frozenset[str]:
+    """Return all variables of a pattern, except those that a subquery hides."""
+    match pattern:
+        case Projection(inner, variables):
+            return used(inner) & {*variables}
+        case InnerJoin(left, right) | UnionAll(left, right) | AntiJoin(left, right):
+            return used(left) | used(right)
+        case LeftOuterJoin(left, right, condition):
+            here = frozenset() if condition is None else mentioned(condition)
+            return used(left) | used(right) | here
+        case Selection(inner, expression):
+            return used(inner) | mentioned(expression)
+        case ComputedColumn(inner, variable, expression):
+            return used(inner) | mentioned(expression) | {variable}
+        case Aggregation(inner) | Sort(inner) | DistinctRows(inner) | RowRange(inner):
+            return used(inner) | visible(pattern)
+        case _:
+            return visible(pattern)
+
+
+def needs_triples(pattern: Pattern, graph: Graph) -> bool:
+    """Return whether a pattern has no solutions if the graph has no triples. The result is conservative."""
+    match pattern:
+        case Basic(triples):
+            return bool(triples) and pattern.graph == graph
+        case InlineRows(_, rows):
+            return not rows
+        case InnerJoin(left, right):
+            return needs_triples(left, graph) or needs_triples(right, graph)
+        case UnionAll(left, right):
+            return needs_triples(left, graph) and needs_triples(right, graph)
+        case LeftOuterJoin(left, _) | AntiJoin(left, _):
+            return needs_triples(left, graph)
+        case Aggregation(inner, keys):
+            return bool(keys) and needs_triples(inner, graph)
+        case Selection(inner) | ComputedColumn(inner) | Projection(inner) | DistinctRows(inner) | RowRange(inner):
+            return needs_triples(inner, graph)
+        case _:
+            return False
 
 
 GRAPH: Final = "graph "

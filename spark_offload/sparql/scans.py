@@ -18,7 +18,7 @@ from spark_offload.sparql import lexical
 from spark_offload.sparql.constants import value_of
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.frames import Frame, equal_terms, frame
-from spark_offload.sparql.relational import ConstantTerm, Graph, PatternTerm
+from spark_offload.sparql.relational import ConstantTerm, OneGraph, PatternTerm
 from spark_offload.sparql.stars import INSTANT, OBSERVATION, RESULT, Star
 from spark_offload.sparql.values import DerivedValue, IriValue, MeasuredValue, TextValue, TimeValue, Value
 
@@ -27,7 +27,7 @@ _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0
 _NULLABLE: Final = ("series", "feature", "property", "sensor", "topic", "unit")
 
 
-def scan(star: Star, content: Content, graph: Graph) -> Frame:
+def scan(star: Star, content: Content, graph: OneGraph) -> Frame:
     """Return the solutions of a star from rows that describe whole observations.
 
     `graph`: None for the default graph, a variable for all named graphs, an IRI for one of them.
@@ -113,9 +113,11 @@ def _cell(column: str, content: Content) -> Value:
     """Return a column of the table as a value."""
     if column == "value":
         text, datatype = F.coalesce("value_text", F.lit("")), F.coalesce("datatype", F.lit(STRING))
+        large = content.odd_numbers or content.large_numbers
         if not content.odd_numbers:
-            return MeasuredValue(text, datatype, F.col("value"))
-        return MeasuredValue(text, datatype, F.coalesce("value", lexical.number(text, datatype)), finite=False)
+            return MeasuredValue(text, datatype, F.col("value"), large=large)
+        number = F.coalesce("value", lexical.number(text, datatype))
+        return MeasuredValue(text, datatype, number, finite=False, large=large)
     if column == "ts":
         if not content.odd_times:
             return TimeValue(F.col("ts"), date=F.col("date"))

@@ -11,31 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import STRING
 from spark_offload import triples
-from spark_offload.errors import QueryRefused
-from spark_offload.sparql.values import INTEGER, BooleanValue, NumberValue, TermValue, TextValue, Value
-
-
-def plain(value: Value) -> Column:
-    """Return the text of a string without a language tag; null for other values."""
-    found = value.plain()
-    return F.lit(None).cast("string") if found is None else found
-
-
-def stringy(value: Value) -> Column:
-    """Return the text of a string with or without a language tag; null for other values."""
-    if not isinstance(value, TermValue):
-        return plain(value)
-    lang, text = value.lang(), value.text()
-    return F.when((value.datatype() == STRING) | (lang != ""), text)
-
-
-def _like(first: Value, text: Column) -> Value:
-    """Return `text` with the language tag of `first`."""
-    if not isinstance(first, TermValue):
-        return TextValue(text)
-    lang = first.lang()
-    written = triples.literal(text, F.lit(STRING))
-    return TermValue(F.when(lang == "", written).otherwise(F.concat(written, F.lit("@"), lang)))
+from spark_offload.sparql.matching import regex, replaced
+from spark_offload.sparql.number_values import NumberValue
+from spark_offload.sparql.string_arguments import like, stringy
+from spark_offload.sparql.values import INTEGER, BooleanValue, TermValue, TextValue, Value
 
 
 def _compatible(first: Value, second: Value) -> Column:
@@ -59,11 +38,11 @@ def _strlen(text: Value) -> Value:
 
 
 def _ucase(text: Value) -> Value:
-    return _like(text, F.upper(stringy(text)))
+    return like(text, F.upper(stringy(text)))
 
 
 def _lcase(text: Value) -> Value:
-    return _like(text, F.lower(stringy(text)))
+    return like(text, F.lower(stringy(text)))
 
 
 def _substr(text: Value, start: Value, length: Value | None = None) -> Value:
@@ -76,7 +55,7 @@ def _substr(text: Value, start: Value, length: Value | None = None) -> Value:
     end = F.lit(2**31 - 1).cast("double") if length is None else begin + _rounded(length)
     first = F.greatest(begin, F.lit(1.0))
     count = F.least(F.greatest(end - first, F.lit(0.0)), F.lit(2.0**31 - 1))
-    return _like(text, F.substring(stringy(text), F.least(first, F.lit(2.0**31 - 1)).cast("int"), count.cast("int")))
+    return like(text, F.substring(stringy(text), F.least(first, F.lit(2.0**31 - 1)).cast("int"), count.cast("int")))
 
 
 def _rounded(value: Value) -> Column:
@@ -98,7 +77,7 @@ def _strafter(text: Value, part: Value) -> Value:
 def _around(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -> Value:
     """Return the text before or after a part, or the plain empty string if the part does not occur."""
     whole, inner = stringy(text), stringy(part)
-    found = _like(text, cut(whole, inner))
+    found = like(text, cut(whole, inner))
     missing = TextValue(F.when(whole.isNotNull() & inner.isNotNull(), ""))
     within = F.contains(whole, inner)
     if isinstance(found, TextValue):
@@ -127,32 +106,6 @@ def _encode_for_uri(text: Value) -> Value:
     return TextValue(F.replace(F.replace(encoded, F.lit("*"), F.lit("%2A")), F.lit("%7E"), F.lit("~")))
 
 
-def _regex(text: Value, pattern: Value, flags: Value | None = None) -> Value:
-    return BooleanValue(F.regexp_like(stringy(text), _pattern(pattern, flags)))
-
-
-def _replace(text: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Value:
-    return _like(text, F.regexp_replace(stringy(text), _pattern(pattern, flags), plain(replacement)))
-
-
-def _pattern(pattern: Value, flags: Value | None) -> Column:
-    """Return a Java regular expression. XPath's syntax is nearly the same, and its flags s, m, i and x are equal.
-
-    Unknown flags give null, which is an error in SPARQL. The flag q makes the pattern literal.
-    """
-    if flags is None:
-        return plain(pattern)
-    given = plain(flags)
-    known = F.when(given.rlike("^[smix]+$"), F.concat(F.lit("(?"), given, F.lit(")"))).when(given == "", "")
-    literal = F.when(given.contains("q"), F.concat(F.lit("\\Q"), plain(pattern), F.lit("\\E")))
-    return F.coalesce(literal, F.concat(known, plain(pattern)))
-
-
-def refuse(name: str) -> QueryRefused:
-    """Return the error for an unsupported function."""
-    return QueryRefused(f"{name} is not supported")
-
-
 FUNCTIONS: Final[dict[str, tuple[int, int, Callable[..., Value]]]] = {
     # Name: minimum and maximum number of arguments, function.
     "STRLEN": (1, 1, _strlen),
@@ -166,6 +119,6 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Callable[..., Value]]]] = {
     "STRAFTER": (2, 2, _strafter),
     "CONCAT": (0, 1000, _concat),
     "ENCODE_FOR_URI": (1, 1, _encode_for_uri),
-    "REGEX": (2, 3, _regex),
-    "REPLACE": (3, 4, _replace),
+    "REGEX": (2, 3, regex),
+    "REPLACE": (3, 4, replaced),
 }

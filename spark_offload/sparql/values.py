@@ -82,6 +82,10 @@ class Value(ABC):
         """Return the number as a double or a long; null for other terms."""
         return None
 
+    def whole(self) -> Column | None:
+        """Return the exact value of an integer as a long; null for other terms and beyond 64 bits."""
+        return None
+
     def timestamp(self) -> Column | None:
         """Return the timestamp of an xsd:dateTime or dateTimeStamp; null for other terms.
 
@@ -91,6 +95,14 @@ class Value(ABC):
 
     def boolean(self) -> Column | None:
         """Return the value of an xsd:boolean; null for other terms."""
+        return None
+
+    def day(self) -> Column | None:
+        """Return the first instant of an xsd:date; null for other terms."""
+        return None
+
+    def duration(self) -> Column | None:
+        """Return the microseconds of an xsd:dayTimeDuration as a long; null for other terms."""
         return None
 
     def placed(self) -> tuple[Column, Column] | None:
@@ -136,11 +148,20 @@ class TermValue(Value):
     def number(self) -> Column | None:
         return lexical.number(self.text(), self.datatype())
 
+    def whole(self) -> Column | None:
+        return lexical.whole(self.text(), self.datatype())
+
     def timestamp(self) -> Column | None:
         return lexical.timestamp(self.text(), self.datatype())
 
     def boolean(self) -> Column | None:
         return lexical.boolean(self.text(), self.datatype())
+
+    def day(self) -> Column | None:
+        return lexical.day(self.text(), self.datatype())
+
+    def duration(self) -> Column | None:
+        return lexical.duration(self.text(), self.datatype())
 
     def is_blank(self) -> Column:
         return terms.is_blank(self.column)
@@ -244,7 +265,7 @@ class BooleanValue(Value):
         return (self.column,)
 
     def term(self) -> Column:
-        return _literal(self.text(), BOOLEAN)
+        return typed_literal(self.text(), BOOLEAN)
 
     def text(self) -> Column:
         return self.column.cast("string")
@@ -253,37 +274,6 @@ class BooleanValue(Value):
         return F.when(self.column.isNotNull(), BOOLEAN)
 
     def boolean(self) -> Column:
-        return self.column
-
-
-@dataclass(frozen=True)
-class NumberValue(Value):
-    """A computed number."""
-
-    column: Column
-    """A long if the number is known to be an integer, else a double."""
-    type: Column | str
-    """Datatype IRI: integer, decimal, float or double. A string if all rows have the same datatype."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether the number is known to be an integer in all rows."""
-        return isinstance(self.type, str) and self.type == INTEGER
-
-    def keys(self) -> tuple[Column, ...] | None:
-        # Equal doubles may be different terms, because their datatypes may differ.
-        return (self.column,) if self.whole else None
-
-    def term(self) -> Column:
-        return _literal(self.text(), self.type)
-
-    def text(self) -> Column:
-        return lexical.written(self.column, self.type)
-
-    def datatype(self) -> Column:
-        return F.when(self.column.isNotNull(), self.type)
-
-    def number(self) -> Column:
         return self.column
 
 
@@ -299,6 +289,8 @@ class MeasuredValue(Value):
     """The number as a double; null for other literals."""
     finite: bool = True
     """Whether no row has the number NaN."""
+    large: bool = False
+    """Whether a row may have an integer that a double cannot represent."""
 
     def keys(self) -> tuple[Column, ...]:
         return self.form, self.type
@@ -317,6 +309,12 @@ class MeasuredValue(Value):
 
     def number(self) -> Column:
         return self.value
+
+    def whole(self) -> Column:
+        # Without large integers, the lexical form need not be read.
+        if self.large:
+            return lexical.whole(self.form, self.type)
+        return F.when(self.type.isin(*lexical.INTEGERS), self.value).try_cast("bigint")
 
     def timestamp(self) -> Column:
         return lexical.timestamp(self.form, self.type)
@@ -349,7 +347,7 @@ class TimeValue(Value):
 
     def term(self) -> Column:
         if self.form is None:
-            return _literal(self.text(), self.type)
+            return typed_literal(self.text(), self.type)
         return triples.literal(self.text(), self.datatype())
 
     def text(self) -> Column:
@@ -375,7 +373,7 @@ class TimeValue(Value):
         return known if isinstance(self.type, str) else F.when(self.type.isin(DATE_TIME_STAMP, DATE_TIME), known)
 
 
-def _literal(text: Column, datatype: Column | str) -> Column:
+def typed_literal(text: Column, datatype: Column | str) -> Column:
     """Return the N-Triples text of a literal whose lexical form needs no escapes."""
     type_ = F.lit(datatype) if isinstance(datatype, str) else datatype
     return F.concat(F.lit('"'), text, F.lit('"^^<'), type_, F.lit(">"))

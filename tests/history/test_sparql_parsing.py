@@ -27,13 +27,11 @@ PREFIXES = f"PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFI
 @pytest.mark.parametrize(
     ("query", "named"),
     [
-        ("DESCRIBE ex:a", "DESCRIBE"),
         ("SELECT * { SERVICE <http://example.org/s> { ?s ?p ?o } }", "SERVICE"),
         ("SELECT * { ?s ex:p* ?o }", r"a path with \*"),
         ("SELECT * { ?s ex:p+ ?o }", r"a path with \+"),
         ("SELECT * { ?s ex:p? ?o }", r"a path with \?"),
         ("SELECT * { ?s !(^ex:p) ?o }", r"!\(\^iri\)"),
-        ("SELECT * FROM ex:a FROM ex:b { ?s ?p ?o }", "FROM of several graphs"),
         ("SELECT ?x { ?x ex:p ?y } GROUP BY ?y", r"\?x"),
         ("SELECT (SUM(?y) AS ?t) { ?x ex:p ?y } GROUP BY ?x HAVING (?t > 1)", r"\?t"),
         ("SELECT * { ?x ex:p ?y } GROUP BY ?x", r"SELECT \*"),

@@ -1,0 +1,26 @@
+"""Texts of Spark's errors for messages."""
+
+from __future__ import annotations
+
+
+def error_text(error: BaseException) -> str:
+    """Return the first line of the root cause of a Spark error, or "" if the error does not come from Spark."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, Py4JJavaError):
+        # Spark wraps the cause in exceptions with general texts, such as a failed job.
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.getMessage() or cause.toString())
+    elif isinstance(error, PySparkException):
+        text = str(error)
+    else:
+        return ""
+    return text.strip().partition("\n")[0]
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error: of its root cause if it comes from Spark."""
+    return error_text(error) or str(error).strip().partition("\n")[0] or type(error).__name__
