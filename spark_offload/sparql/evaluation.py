@@ -27,7 +27,7 @@ from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.relational import ExistsTest, Expression, Pattern, TriplePattern
 from spark_offload.sparql.scans import scan
-from spark_offload.sparql.shared_values import SHARED, shared
+from spark_offload.sparql.shared_values import shared
 from spark_offload.sparql.stars import PREDICATES, Star, split
 from spark_offload.sparql.values import MeasuredValue, TermValue, Value
 from spark_offload.sparql.volatility import has_exists, volatile
@@ -162,31 +162,13 @@ class Evaluation:
         return frames.left_join(solutions, self.frame(right), _condition(outside) if outside else None)
 
     def _filter(self, solutions: Frame, condition: Expression) -> Frame:
-        # The conditions without EXISTS come first, and together: each step is work for Spark's optimizer.
-        operands = sorted(conjuncts(condition), key=has_exists)
-        plain = [one for one in operands if not has_exists(one)]
-        if plain:
-            together = relational.FunctionCall("&&", tuple(plain)) if len(plain) > 1 else plain[0]
-            solutions = self._where(solutions, together)
-        for one in operands[len(plain) :]:
+        for one in conjuncts(condition):
             if isinstance(one, ExistsTest):
                 solutions = where_exists(self.frame, solutions, one)
             else:
-                solutions = self._where(solutions, one)
+                kept, simple = self._simple(*shared(solutions, one))
+                solutions = replace(solutions, rows=kept.where(holds(simple, kept.values)).rows)
         return solutions
-
-    def _where(self, solutions: Frame, condition: Expression) -> Frame:
-        kept, simple = self._simple(*shared(solutions, condition))
-        columns: list[Column] = []
-        opaque: list[Column] = []
-        for one in conjuncts(simple):
-            uses_shared = any(name.startswith(SHARED) for name in relational.mentioned(one))
-            (opaque if uses_shared else columns).append(holds(one, kept.values))
-        if opaque:
-            # Spark derives further conditions from each operand of a conjunction and from each column that is a copy.
-            # For many of both it takes minutes. Nothing can be derived from a call.
-            columns.append(F.coalesce(reduce(Column.__and__, opaque), F.lit(False)))
-        return replace(solutions, rows=kept.where(reduce(Column.__and__, columns)).rows)
 
     def _simple(self, solutions: Frame, expression: Expression, depth: int = 0) -> tuple[Frame, Expression]:
         """Replace each EXISTS and each nested call in an expression with a column."""

@@ -21,8 +21,6 @@ from spark_offload.sparql.frames import Frame
 from spark_offload.sparql.relational import Expression, FunctionCall
 from spark_offload.sparql.values import KnownValue, TermValue, Value
 
-SHARED: Final = "shared "
-"""Prefix of the names of these variables."""
 _USES: Final = {TermValue: 3, KnownValue: 8}
 """Least number of uses for which the columns are worth their cost, by kind of value."""
 _NUMBERS: Final = count(1)
@@ -77,7 +75,7 @@ def shared(solutions: Frame, expression: Expression) -> tuple[Frame, Expression]
     for name, uses_of_it in uses.items():
         value = solutions.values.get(name)
         if value is not None and uses_of_it >= _USES.get(type(value), uses_of_it + 1):
-            names[name] = f"{SHARED}{next(_NUMBERS)}"
+            names[name] = f"shared {next(_NUMBERS)}"
     if not names:
         return solutions, expression
     new = {names[name]: _interpreted(solutions.values[name]) for name in names}
