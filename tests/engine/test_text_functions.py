@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import ValuesView
+
 import pyoxigraph as ox
 import pytest
 from engine_client import PREFIX, Client, refused, triples, update
@@ -207,6 +209,31 @@ def test_the_dictionary_knows_its_long_terms(term: ox.Literal | ox.NamedNode) ->
     dictionary.release(term_id)
     dictionary.sweep()
     assert (dictionary.long, dictionary.longest) == ({}, short)
+
+
+class Lengths(dict[int, int]):
+    """Counts how often all lengths are read."""
+
+    reads = 0
+
+    def values(self) -> ValuesView[int]:
+        self.reads += 1
+        return super().values()
+
+
+def test_a_sweep_reads_the_lengths_once_however_many_terms_of_the_longest_length_it_forgets() -> None:
+    dictionary = Dictionary()
+    dictionary.long = lengths = Lengths()
+    dictionary.retain(dictionary.intern(ox.Literal("x" * 400)))
+    dictionary.sweep()
+    for number in range(1_000):
+        dictionary.intern(ox.Literal(f"{number:05}" + "x" * 495))
+    dictionary.sweep(300)
+    assert (len(lengths), dictionary.longest, lengths.reads) == (701, 500, 1)
+    dictionary.sweep()
+    assert (len(lengths), dictionary.longest, lengths.reads) == (1, 400, 2)
+    dictionary.sweep()
+    assert (dictionary.longest, lengths.reads) == (400, 2)
 
 
 def test_the_cache_of_long_texts_is_bounded() -> None:

@@ -287,6 +287,7 @@ class Dictionary:
         if not idle:
             return
         some = idle if most is None or len(idle) <= most else [idle.pop() for _ in range(most)]
+        longest_gone = 0
         for term_id in some:
             if self._references[term_id] == 0:
                 term = self.terms[term_id]
@@ -295,14 +296,13 @@ class Dictionary:
                 self.terms[term_id] = _FORGOTTEN
                 self._free.append(term_id)
                 if self.long:
-                    self._forget_length(term_id)
+                    longest_gone = max(longest_gone, self.long.pop(term_id, 0))
                 if self.unstorable:
                     self.unstorable.discard(term_id)
         if some is idle:
             idle.clear()
-
-    def _forget_length(self, term_id: int) -> None:
-        if self.long.pop(term_id, 0) == self.longest:
+        if longest_gone == self.longest:
+            # Once for all: many terms often have the same length, and this reads the lengths of all that are left.
             self.longest = max(self.long.values(), default=SHORT)
 
 
