@@ -8,12 +8,15 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.gateway_forks import GatewayFork
 from tests.support.waiting import PATIENCE, wait_for
 
 DEADLINE = PATIENCE
 """Seconds after which a test gives up waiting."""
 
 FREE_PORTS = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
+GATEWAY = {**FREE_PORTS, "EDGE__HOST__INTERVAL": "1"}
+"""Settings of a gateway, unless a test has others."""
 
 
 @dataclass
@@ -21,7 +24,7 @@ class Edge:
     """The command, in an environment without settings and with its own home directory."""
 
     home: Path
-    started: list[subprocess.Popen] = field(default_factory=list)
+    started: list[subprocess.Popen | GatewayFork] = field(default_factory=list)
 
     def environ(self, **more):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE_")}
@@ -52,18 +55,27 @@ class Edge:
         self.started.append(process)
         return process
 
+    def fork(self, *arguments, environ, output):
+        """Start a gateway without a new interpreter. `output`: for its standard output and error."""
+        process = GatewayFork([str(argument) for argument in arguments], self.environ(**environ), output, None)
+        self.started.append(process)
+        return process
+
     def end(self):
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            if isinstance(process, GatewayFork):
+                process.wait(DEADLINE)
+            else:
+                process.communicate()
 
 
 @dataclass
 class Running:
     """A gateway in a separate process."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen | GatewayFork
     data_dir: Path
     endpoints: dict
     output: Path
@@ -78,18 +90,24 @@ class Running:
 
 
 def launch(edge, data_dir, *arguments, **environ):
-    """Start a gateway on free ports and wait until it is ready."""
+    """Start a gateway on free ports, forked from a process that has imported it, and wait until it is ready."""
     output = data_dir.parent / f"{data_dir.name}.out"
+    environ = {**GATEWAY, **environ}
+    with output.with_suffix(".err").open("wb") as log:
+        process = edge.fork("run", "--data-dir", data_dir, *arguments, environ=environ, output=log)
+    return _ready(process, data_dir, output)
+
+
+def launch_command(edge, data_dir, *arguments, **environ):
+    """Do the same with a new interpreter, and with separate files for standard output and error."""
+    output = data_dir.parent / f"{data_dir.name}.out"
+    environ = {**GATEWAY, **environ}
     with output.open("w") as out, output.with_suffix(".err").open("w") as err:
-        process = edge.start(
-            "run",
-            "--data-dir",
-            data_dir,
-            *arguments,
-            environ={**FREE_PORTS, "EDGE__HOST__INTERVAL": "1", **environ},
-            stdout=out,
-            stderr=err,
-        )
+        process = edge.start("run", "--data-dir", data_dir, *arguments, environ=environ, stdout=out, stderr=err)
+    return _ready(process, data_dir, output)
+
+
+def _ready(process, data_dir, output):
     file = data_dir / "endpoints.json"
     wait_for(lambda: file.exists() or process.poll() is not None, f"{file} exists")
     assert process.poll() is None, output.with_suffix(".err").read_text()

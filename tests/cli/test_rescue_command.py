@@ -7,7 +7,7 @@ import sqlite3
 import urllib.error
 import urllib.request
 
-from edge_command import FREE_PORTS, launch
+from edge_command import FREE_PORTS, launch, launch_command
 
 FILE = "edge.sqlite3"
 QUERY = "SELECT ?o { <urn:s> <urn:p> ?o } ORDER BY ?o"
@@ -47,7 +47,9 @@ def test_from_damage_to_a_gateway_that_works_again(edge, tmp_path):
 
     with socket.create_server(("127.0.0.1", 0)) as broker:
         broker.setblocking(False)
-        running = launch(edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{broker.getsockname()[1]}")
+        running = launch_command(
+            edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{broker.getsockname()[1]}"
+        )
         assert set(running.endpoints) == {"http", "ws"}
         assert values(edge, running) == [1, 2, 3, 4]
         refused = update(edge, running, 7)

@@ -15,7 +15,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from edge_command import DEADLINE, FREE_PORTS, launch
+from edge_command import DEADLINE, FREE_PORTS, launch_command
 from support.processes import HANGING_ENGINE, HANGING_PARSER
 
 from edge import last_run
@@ -37,7 +37,7 @@ def answers(url):
 
 
 def test_ready_gateway_answers_on_all_endpoints(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     assert set(running.endpoints) == {"http", "ws", "mqtt"}
     assert running.endpoints["ws"].endswith("/subscribe")
     health = json.loads(answers(running.endpoints["http"] + "/health"))
@@ -50,7 +50,7 @@ def test_ready_gateway_answers_on_all_endpoints(edge, tmp_path):
 
 def test_a_terminal_user_sees_the_addresses_and_the_first_commands(edge, tmp_path):
     """The two printed commands work as they are: one subscribes, the other publishes a reading."""
-    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
+    running = launch_command(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
     text = wait_for(
         lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "reported"
     )
@@ -73,7 +73,7 @@ def test_the_greeting_explains_how_to_get_a_token(edge, tmp_path):
     file = tmp_path / "edge settings.toml"
     ports = "https_port = 0\nwss_port = 0\nmqtts_port = 0\n"
     file.write_text(f'[security]\nenabled = true\naudience = "this house"\n{ports}')
-    running = launch(edge, tmp_path / "data", "--config", file, EDGE__HOST__ENABLED="false")
+    running = launch_command(edge, tmp_path / "data", "--config", file, EDGE__HOST__ENABLED="false")
     text = wait_for(
         lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "reported"
     )
@@ -89,7 +89,7 @@ def test_other_users_cannot_read_the_stored_data(edge, tmp_path):
     data_dir = tmp_path / "state" / "data"
     data_dir.parent.mkdir()
     for _ in range(2):
-        running = launch(edge, data_dir, EDGE__HOST__ENABLED="false")
+        running = launch_command(edge, data_dir, EDGE__HOST__ENABLED="false")
         assert {"edge.sqlite3", "endpoints.json", "lock"} <= {file.name for file in data_dir.iterdir()}
         assert [file for file in data_dir.iterdir() if file.stat().st_mode & 0o077] == []
         assert edge("query", "ASK {}", "--data-dir", data_dir).returncode == 0
@@ -105,7 +105,7 @@ def test_commands_that_make_the_data_directory_make_it_private(edge, tmp_path):
 
 
 def test_the_machine_itself_is_observed_without_any_settings(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, OBSERVATIONS)
     values = []
     while not values:
@@ -115,7 +115,7 @@ def test_the_machine_itself_is_observed_without_any_settings(edge, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, OBSERVATIONS)
     assert watching.stdout.readline()
     insert = "INSERT DATA { <urn:a> <urn:b> 1 }"
@@ -124,7 +124,7 @@ def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
     assert not (running.data_dir / "endpoints.json").exists()
     assert watching.wait(DEADLINE) == 3
     assert "ended" in watching.stderr.read()
-    again = launch(edge, running.data_dir)
+    again = launch_command(edge, running.data_dir)
     assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
 
 
@@ -142,13 +142,13 @@ def silent_client(running):
 
 
 def test_a_dead_client_does_not_delay_the_stop(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     with silent_client(running):
         assert running.stop() == 0, "it took longer than shutdown.timeout"
 
 
 def test_a_second_signal_ends_it_at_once(edge, tmp_path):
-    running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="60")
+    running = launch_command(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="60")
     with silent_client(running):
         running.process.send_signal(signal.SIGTERM)
         wait_for(lambda: any(line["event"] == "gateway.stopping" for line in running.log()), "it is stopping")
@@ -160,7 +160,7 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
 def launch_on_hanging_engine(edge, tmp_path, **environ):
     """Start a gateway whose updates wait as long as the file `hanging` exists."""
     hook = {"PYTHONPATH": str(HANGING_ENGINE), "HANGING": str(tmp_path / "hanging")}
-    return launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", **hook, **environ)
+    return launch_command(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", **hook, **environ)
 
 
 @contextlib.contextmanager
@@ -216,7 +216,7 @@ def test_a_running_parser_does_not_delay_the_exit(edge, tmp_path):
     """The thread that parses the text is busy until long after the shutdown."""
     hanging = tmp_path / "hanging"
     hook = {"PYTHONPATH": str(HANGING_PARSER), "HANGING": str(hanging), "PARSING": str(tmp_path / "parsing")}
-    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", EDGE__SHUTDOWN__TIMEOUT="3", **hook)
+    running = launch_command(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", EDGE__SHUTDOWN__TIMEOUT="3", **hook)
     update = running.endpoints["http"] + "/update"
     assert sent(update, "INSERT DATA { <urn:a> <urn:b> 1 }")[0] == 200
     hanging.touch()
@@ -231,7 +231,7 @@ def test_a_running_parser_does_not_delay_the_exit(edge, tmp_path):
     assert hanging.exists(), "nothing has let the thread go"
     assert (code, running.log()[-1]["event"]) == (0, "gateway.stopped")
     assert seconds < 3 + SLOW_MACHINE
-    again = launch(edge, running.data_dir)
+    again = launch_command(edge, running.data_dir)
     assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
 
 
@@ -262,7 +262,7 @@ def test_a_signal_while_it_starts_stops_it(edge, tmp_path):
 
 
 def test_after_kill_9_acknowledged_data_is_served_by_the_next_start(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     edge("update", "INSERT DATA { <urn:a> <urn:b> 1 }", "--data-dir", running.data_dir)
     code = running.stop(signal.SIGKILL)
     assert code == -signal.SIGKILL
@@ -272,7 +272,7 @@ def test_after_kill_9_acknowledged_data_is_served_by_the_next_start(edge, tmp_pa
     assert asked.returncode == 3
     assert "Is it running" in asked.stderr
     stale.unlink()
-    again = launch(edge, running.data_dir)
+    again = launch_command(edge, running.data_dir)
     assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
 
 
@@ -293,7 +293,7 @@ def test_port_in_use_is_one_line_with_exit_code_1(edge, tmp_path, section):
 
 
 def test_data_directory_in_use_is_one_line_with_exit_code_1(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
     assert done.returncode == 1
     assert done.stderr.startswith(f"edge: The data directory {running.data_dir} is in use by another gateway (process ")
@@ -311,7 +311,7 @@ def test_data_directory_that_is_a_file_is_one_line_with_exit_code_1(edge, tmp_pa
 
 
 def test_damaged_data_is_refused_and_not_changed(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     running.stop()
     (file,) = running.data_dir.glob("*.sqlite3")
     damaged = b"SQLite format 3\0" + b"nonsense" * 4096
@@ -327,7 +327,7 @@ def test_damaged_data_is_refused_and_not_changed(edge, tmp_path):
 def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    running = launch(edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{port}")
+    running = launch_command(edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{port}")
     assert running.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
     wait_for(lambda: [line for line in running.log() if line["event"] == "mqtt.down"], "the log says so")
     assert json.loads(answers(running.endpoints["http"] + "/health"))["mqtt"] == "disconnected"
@@ -335,7 +335,7 @@ def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
 
 
 def test_without_mqtt_no_broker_is_started(edge, tmp_path):
-    running = launch(edge, tmp_path / "data", EDGE__MQTT__ENABLED="false")
+    running = launch_command(edge, tmp_path / "data", EDGE__MQTT__ENABLED="false")
     assert set(running.endpoints) == {"http", "ws"}
     done = edge("publish", "a", "1", "--data-dir", running.data_dir)
     assert done.returncode == 3
@@ -343,7 +343,7 @@ def test_without_mqtt_no_broker_is_started(edge, tmp_path):
 
 
 def test_log_lines_are_json_without_a_terminal(edge, tmp_path):
-    running = launch(edge, tmp_path / "data")
+    running = launch_command(edge, tmp_path / "data")
     errors = running.output.with_suffix(".err")
     wait_for(lambda: "gateway.ready" in errors.read_text(), "it logs that it is ready")
     running.stop()
@@ -367,7 +367,7 @@ def test_a_closed_standard_output_does_not_stop_it(edge, tmp_path):
 
 
 def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tmp_path):
-    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
+    running = launch_command(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
     (tmp_path / "data" / "lock").unlink()
     for _ in range(2):
         second = edge("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS)
@@ -385,7 +385,7 @@ def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tm
 
 def test_port_and_broker_of_the_command_line_take_precedence(edge, tmp_path):
     port = free_port()
-    running = launch(
+    running = launch_command(
         edge,
         tmp_path / "data",
         *("--port", port, "--broker", "127.0.0.1:1"),

@@ -1,7 +1,7 @@
 """Gateways that fork from a process which has already imported the gateway: imports are two thirds of a start.
 
 Each runs in a separate process, with the arguments, environment and open files that it would have as a command.
-`tests/cli` starts the real command with a new interpreter.
+`tests/cli/test_run.py` starts the real command with a new interpreter.
 """
 
 from __future__ import annotations
