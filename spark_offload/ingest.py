@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_offload.bad_segments import bad_segments, first_line
+from spark_offload.bad_segments import bad_segments
 from spark_offload.commit import alone, append
 from spark_offload.delete import apply_again, checked, keep_out
 from spark_offload.deletions import Filter
