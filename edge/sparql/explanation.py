@@ -65,6 +65,7 @@ _OPERATORS: Final = {"AND": "&&", "OR": "||", "==": "=", "<>": "!="}
 """Operators of other languages, with those of SPARQL."""
 
 _PAIRS: Final = {"{": "}", "(": ")", "[": "]"}
+_RDF12_PAIRS: Final = {"<<": ">>", "<<(": ")>>"}
 _MOST_EXPECTED: Final = 8
 """Alternatives that a message lists."""
 
@@ -98,6 +99,10 @@ _LIMITATIONS: Final = {
 _CHECKLIST: Final = (
     "Check that BIND and AS assign new variables, that SELECT with GROUP BY names only grouped variables and "
     "aggregates, and that no blank node label occurs in two groups."
+)
+
+_RDF12_FORMS: Final = (
+    "Write << ?s ?p ?o >> or <<( ?s ?p ?o )>> in place of a term, and ~ ?reifier or {| ?p ?o |} after an object."
 )
 
 
@@ -203,7 +208,8 @@ def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[st
     calls = index + 1 < len(tokens) and tokens[index + 1].text == "("
     if _OPERATORS.get(word) in allowed:
         return f"{name} is not an operator of SPARQL", f"Write {_OPERATORS[word]}."
-    near = _nearest(word, keywords.intersection(allowed), _CLOSE)
+    # A keyword in the wrong place is no misspelling of another one.
+    near = None if word in keywords else _nearest(word, keywords.intersection(allowed), _CLOSE)
     if near is not None:
         return problem, f"Did you mean {near}?"
     if word in keywords:
@@ -314,18 +320,21 @@ def _beyond_grammar(
     form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str, position: int
 ) -> Diagnosis:
     """Explain a violation of rules on IRIs, strings, variables or blank nodes that the grammar does not express."""
-    if not any(token.text in _RDF12 for token in tokens):
-        found = rule_fault(form, text, tokens)
-        if found is not None:
-            return found
+    rdf12 = any(token.text in _RDF12 for token in tokens)
+    found = _unclosed_rdf12(tokens) if rdf12 else rule_fault(form, text, tokens)
+    if found is not None:
+        return found
     for words, (keyword, problem, remedy) in _LIMITATIONS.items():
         if words in parser_message:
             places = [token.start for token in tokens if token.start < position and token.word() == keyword]
             return Diagnosis(places[-1] if places else position, problem, remedy)
     sentence = _SENTENCE.search(parser_message)
     if sentence is None:
-        problem = f"Oxigraph rejects this {form}, although each of its parts is well formed"
-        return Diagnosis(position, problem, _CHECKLIST)
+        if rdf12:
+            return Diagnosis(
+                position, f"This {form} is not valid: it has RDF 1.2 syntax before this place", _RDF12_FORMS
+            )
+        return Diagnosis(position, f"This {form} is not valid, although each of its parts is well formed", _CHECKLIST)
     if sentence[0] == "IRI parsing failed":
         # Oxigraph reports a place after the IRI, so the last one before it is meant.
         iris = [token for token in tokens if token.kind == "iri" and token.start < position]
@@ -333,6 +342,28 @@ def _beyond_grammar(
         problem = f"{_short(iris[-1].text)} is not a valid IRI" if iris else "An IRI is not valid"
         return Diagnosis(place, problem, "Write characters that an IRI cannot have as % and two hexadecimal digits.")
     return Diagnosis(position, sentence[0], _CHECKLIST)
+
+
+def _unclosed_rdf12(tokens: Sequence[Token]) -> Diagnosis | None:
+    """Explain the first bracket of RDF 1.2 that another closing bracket or the end of the text leaves open."""
+    opened: list[Token] = []
+    for token in tokens:
+        sign = token.text
+        if sign in _PAIRS or sign in _RDF12_PAIRS:
+            opened.append(token)
+        # The tokenizer reads the end of `<< ?s ?p (1 2)>>` as one sign.
+        elif sign == ")>>" and opened and opened[-1].text == "(":
+            del opened[-2:]
+        elif sign in _PAIRS.values() or sign in _RDF12_PAIRS.values():
+            if opened and opened[-1].text in _RDF12_PAIRS and _RDF12_PAIRS[opened[-1].text] != sign:
+                break
+            del opened[-1:]
+    unclosed = [token for token in opened if token.text in _RDF12_PAIRS]
+    if not unclosed:
+        return None
+    last = unclosed[-1]
+    problem = f'The bracket "{last.text}" of RDF 1.2 is not closed'
+    return Diagnosis(last.start, problem, f'Add "{_RDF12_PAIRS[last.text]}" after its three terms.')
 
 
 def reported_position(text: str, parser_message: str) -> int:

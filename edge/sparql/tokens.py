@@ -23,6 +23,25 @@ _FURTHER_SIGNS: Final = r"\u00B7\u0300-\u036F\u203F-\u2040"
 _PLX: Final = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 
 
+MAX_PIECES: Final = 100_000
+"""Maximum number of escape sequences, or of quotation marks inside, of one string.
+
+Matching takes 160 bytes of memory for each, which `re` frees only at the end of the string.
+"""
+
+
+def _string(quote: str) -> str:
+    """Return the pattern of a string on one line."""
+    plain = rf"[^{quote}\\\r\n]*"
+    return rf"{quote}{plain}(?:\\.{plain}){{0,{MAX_PIECES}}}{quote}"
+
+
+def _long_string(quote: str) -> str:
+    """Return the pattern of a string between three quotation marks."""
+    plain = rf"[^{quote}\\]*"
+    return rf"{quote * 3}{plain}(?:(?:\\.|{quote}{{1,2}}(?:[^{quote}\\]|\\.)){plain}){{0,{MAX_PIECES}}}{quote * 3}"
+
+
 @cache
 def _token(ascii_only: bool) -> re.Pattern[str]:
     """Return the pattern of a terminal.
@@ -36,11 +55,11 @@ def _token(ascii_only: bool) -> re.Pattern[str]:
     # The length limit keeps matching linear: without a colon, each word would be searched to the end of the text.
     prefix = rf"(?:[{base}](?:[{chars}.]{{0,200}}[{chars}])?)?:"
     local = rf"(?:(?:[{start}:0-9]|{_PLX})(?:(?:[{chars}.:]|{_PLX})*(?:[{chars}:]|{_PLX}))?)?"
+    strings = "|".join(made(quote) for made in (_long_string, _string) for quote in "\"'")
     pattern = "|".join(
         (
             r"(?P<skip>[\x20\t\r\n]+|\#[^\r\n]*)",
-            r'(?P<string>"""(?:"{0,2}(?:[^"\\]|\\.))*"""' + r"|'''(?:'{0,2}(?:[^'\\]|\\.))*'''"
-            r'|"(?:[^"\\\r\n]|\\.)*"' + r"|'(?:[^'\\\r\n]|\\.)*')",
+            f"(?P<string>{strings})",
             r'(?P<iri><(?:[^\x00-\x20<>"{}|^`\\]|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*>)',
             rf"(?P<var>[?$][{start}0-9][{start}0-9{signs}]*)",
             rf"(?P<blank>_:[{start}0-9](?:[{chars}.]*[{chars}])?)",
@@ -81,7 +100,7 @@ def tokenize(text: str) -> list[Token]:
     while position < len(text):
         match = pattern.match(text, position)
         if match is None:
-            raise SparqlError(_unreadable(text, position).message(text))
+            raise _unreadable(text, position)
         kind, end = match.lastgroup or "", match.end()
         if kind != "skip":
             if text[position] == "<" and context.compares(tokens):
@@ -98,8 +117,29 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def _unreadable(text: str, position: int) -> Diagnosis:
-    """Explain why no token can be read at `position`."""
+_LINE_BREAK: Final = re.compile(r"[\r\n]")
+
+
+def _unreadable(text: str, position: int) -> SparqlError:
+    """Return the error for a text in which no token can be read at `position`."""
+    sign = text[position]
+    if sign in "\"'":
+        # Of three quotation marks without an end, the first two are an empty string.
+        is_long = text.startswith(sign * 3, max(0, position - 2))
+        line = _LINE_BREAK.search(text, position)
+        end = len(text) if is_long or line is None else line.start()
+        pieces = text.count("\\", position, end) + text.count(sign, position, end)
+    else:
+        pieces = 0
+    if pieces > MAX_PIECES:
+        problem = f"A string is not closed, or has more than {MAX_PIECES} escape sequences or quotation marks in it"
+        fault = Diagnosis(position, problem, "Use a shorter string.")
+        return LimitOfText(fault.message(text), position, fault.remedy)
+    return SparqlError(_unreadable_sign(text, position).message(text))
+
+
+def _unreadable_sign(text: str, position: int) -> Diagnosis:
+    """Explain why the character at `position` begins no token."""
     sign = text[position]
     if sign in "\"'":
         remedy = f"Add {sign} at its end, or write {sign * 3} around text that has line breaks."

@@ -72,7 +72,7 @@ SOSA = "http://www.w3.org/ns/sosa/"
         ("ASK { ?s ?p \\ }", r"The character '\\' cannot stand here (line 1, column 13). "),
         ("", "The text is empty (line 1, column 1). Expected: ASK, BASE, CONSTRUCT, DESCRIBE, PREFIX or SELECT."),
         ("DESCRIBE", "The text ends too early (line 1, column 9). "),
-        ("INSERT DATA { <urn:a> <urn:b> 1 }", "This is an update, not a query: send it as an update"),
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", "This is an update, not a query (line 1, column 1). Send it as an updat"),
         ("SELECT * { ?s ?p ?o } GROUP BY ?s", "SELECT * cannot be used with GROUP BY (line 1, column 8). Name the"),
         ("ASK { ?s ?p ?o FILTER(COUNT(?o) > 1) }", "COUNT is an aggregate and cannot stand in FILTER (line 1, col"),
         ("ASK { VALUES (?a ?b) { (1 2) (1) } }", "This row has 1 values for 2 variables (line 1, column 30)."),
@@ -114,6 +114,11 @@ SOSA = "http://www.w3.org/ns/sosa/"
         ("ASK { FILTER(?x AND ?y) }", "AND is not an operator of SPARQL (line 1, column 17). Write &&."),
         ("ASK { FILTER(?x == ?y) }", "== is not an operator of SPARQL (line 1, column 17). Write =."),
         ("ASK { FILTER(?x <> ?y) }", "<> is not an operator of SPARQL (line 1, column 17). Write !=."),
+        ("SELECT (?x + AS ?y) { }", "AS is not allowed here (line 1, column 14). Expected: an expression."),
+        ("ASK { << ?s ?p ?o }", 'The bracket "<<" of RDF 1.2 is not closed (line 1, column 7). Add ">>" aft'),
+        ("ASK { <<( ?s ?p ?o > ?q ?r }", 'The bracket "<<(" of RDF 1.2 is not closed (line 1, column 7). Add ")>>" '),
+        ("ASK { << ?s ?p (1 2)>> ?q << ?a ?b }", 'The bracket "<<" of RDF 1.2 is not closed (line 1, column 27). '),
+        ("ASK { ?s ?p ?o ~ ?r ?t }", "This query is not valid: it has RDF 1.2 syntax before this place (line 1, "),
         ("ASK { FILTER(NOT ?y) }", '"?y" is not allowed here (line 1, column 18). Write NOT EXISTS { ... }'),
     ],
 )  # fmt: skip
@@ -142,7 +147,7 @@ def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
         ),
         ("CLEAR", "The text ends too early (line 1, column 6). Expected: ALL, DEFAULT, GRAPH, NAMED or SILENT."),
         ("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 }", 'The bracket "{" at line 1, column 13 is not closed'),
-        ("SELECT * {}", "This is a query, not an update: send it as a query"),
+        ("BASE <urn:a>\nASK {}", "This is a query, not an update (line 2, column 1). Send it as a query."),
         ("DELETE { _:b ?p ?o } WHERE { ?s ?p ?o }", "A blank node cannot stand in DELETE (line 1, column 10)."),
         ("INSERT DATA { <urn:a> <urn:b> }", '"}" is not allowed here (line 1, column 31). Expected: a term or v'),
         ("INSERT DATA { <urn:a> <urn:b>/<urn:c> 1 }", '"/" is not allowed here (line 1, column 30). Expected: '),
@@ -164,7 +169,11 @@ def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
         ("INSERT DATA { GRAPH ?g { <urn:a> <urn:b> 1 } }", "A variable cannot stand in INSERT DATA (line 1, column 21"),
         ("INSERT DATA { 'a' <urn:b> 1 }", "A literal cannot be the subject of a triple (line 1, column 15). Use an IR"),
         ("INSERT DATA { FILTER(1) }", "FILTER is not allowed here (line 1, column 15). Expected: a term or variable, "),
-        ("INSERT DATA {\n<<( <urn:a> <urn:b> 1 )>> <urn:c> 2 }", "data or templates of an update (line 2, column 1). "),
+        ("INSERT DATA {\n<<( <urn:a> <urn:b> 1 )>> <urn:c> 2 }", "A triple term <<( )>> is RDF 1.2 and not acc"),
+        ("INSERT DATA { << <urn:a> <urn:b> 1 >> <urn:c> 2 }", "A reified triple << >> is RDF 1.2 and not accepted"),
+        ("INSERT DATA { <urn:a> <urn:b> 1 {| <urn:c> 2 |} }", "An annotation {| |} is RDF 1.2 and not accepted in "),
+        ("INSERT DATA { <urn:a> <urn:b> 1 ~ <urn:c> }", "A reifier ~ is RDF 1.2 and not accepted in data or templates"),
+        ("INSERT DATA { <urn:a> <urn:b> 'x'@en--ltr }", "A direction as in @en--ltr is RDF 1.2 and not accepted in da"),
         ("LOAD urn:x", '(line 1, column 6). Write an IRI in angle brackets: <urn:...>'),
     ],
 )  # fmt: skip
@@ -200,6 +209,16 @@ def test_a_limit_is_reported_as_a_limit_with_its_place(text, expected):
         check_query(text, QueryRules(max_steps=5))
     assert refused.value.to_message()["error"] == "limit_exceeded"
     assert refused.value.status_code == 400
+
+
+@pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
+def test_a_string_may_be_long_but_not_have_any_number_of_escape_sequences(quote):
+    check_query("ASK { VALUES ?x { " + quote + "x" * 2_000_000 + "\\\\\\n" * 1000 + quote + " } }", QueryRules())
+    expected = (
+        r"more than 100000 escape sequences or quotation marks in it \(line 1, column \d+\). Use a shorter string"
+    )
+    with pytest.raises(LimitExceeded, match=expected):
+        check_query("ASK { VALUES ?x { " + quote + "\\n" * 100_001 + quote + " } }", QueryRules())
 
 
 @given(st.text("SELECTWHRASK {}?s<>\"'.;[]()0123ab:@&#\\\n", max_size=40))

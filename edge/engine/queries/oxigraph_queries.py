@@ -26,6 +26,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import tokenize
+from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.explanation import explain
 from edge.sparql.tokens import Token, has_word, read_prologue, variables
 
@@ -155,8 +156,7 @@ def check_query(text: str, rules: QueryRules) -> list[Token]:
     check_size(text, tokens, rules.max_steps)
     error = (rules.parse or parse)(text, rules.base_iri)
     if error is not None:
-        if first_word(text, tokens) in _VERBS:
-            raise ParsingFailed("This is an update, not a query: send it as an update")
+        refuse_form(text, tokens, _VERBS, "This is an update, not a query", "Send it as an update.")
         raise ParsingFailed(explain("query", text, tokens, error))
     refuse_service(tokens, rules)
     check_calls(text, tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
@@ -166,10 +166,11 @@ def check_query(text: str, rules: QueryRules) -> list[Token]:
 _VERBS: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})
 
 
-def first_word(text: str, tokens: Sequence[Token]) -> str:
-    """Return the first keyword after the declarations, in upper case; empty if the request has no other text."""
+def refuse_form(text: str, tokens: Sequence[Token], words: frozenset[str], problem: str, remedy: str) -> None:
+    """Raise `ParsingFailed` if the first keyword after the declarations is one of `words`, in upper case."""
     _, index = read_prologue(text, tokens, 0)
-    return tokens[index].word() if index < len(tokens) else ""
+    if index < len(tokens) and tokens[index].word() in words:
+        raise ParsingFailed(Diagnosis(tokens[index].start, problem, remedy).message(text))
 
 
 def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:

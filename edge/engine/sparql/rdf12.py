@@ -9,7 +9,7 @@ from edge.protocol.errors import ParsingFailed
 from edge.sparql.diagnosis import Diagnosis
 from edge.sparql.tokens import Token
 
-_MARKS: Final = frozenset({"<<", "<<(", "~"})
+_MARKS: Final = {"<<": "A reified triple << >>", "<<(": "A triple term <<( )>>", "~": "A reifier ~"}
 
 
 _IN_UPDATE: Final = (
@@ -28,18 +28,26 @@ def refuse_rdf12(text: str, tokens: Sequence[Token], where: tuple[str, str] = _I
     `text`: the whole request, for line and column. `where`: names the place in the error, and the remedy.
     """
     for index, token in enumerate(tokens):
-        if (
-            token.text in _MARKS
-            or token.word() == "VERSION"
-            # The tokens of `{|` and of `@en--ltr` are those of SPARQL 1.1, which has neither.
-            or (token.text == "{" and _texts(tokens, index, 1) == ["|"])
-            or (token.kind == "lang" and _texts(tokens, index, 2) == ["-", "-"])
-        ):
-            problem = (
-                "RDF 1.2 (VERSION, triple terms << >>, annotations {| |}, reifiers ~, directions as in @en--ltr) is "
-                f"not accepted in {where[0]}"
+        used = _rdf12(tokens, index)
+        if used is not None:
+            raise ParsingFailed(
+                Diagnosis(token.start, f"{used} is RDF 1.2 and not accepted in {where[0]}", where[1]).message(text)
             )
-            raise ParsingFailed(Diagnosis(token.start, problem, where[1]).message(text))
+
+
+def _rdf12(tokens: Sequence[Token], index: int) -> str | None:
+    """Name the syntax of RDF 1.2 that begins at a token. None: it is SPARQL 1.1."""
+    token = tokens[index]
+    if token.text in _MARKS:
+        return _MARKS[token.text]
+    if token.word() == "VERSION":
+        return "VERSION"
+    # The tokens of `{|` and of `@en--ltr` are those of SPARQL 1.1, which has neither.
+    if token.text == "{" and _texts(tokens, index, 1) == ["|"]:
+        return "An annotation {| |}"
+    if token.kind == "lang" and _texts(tokens, index, 2) == ["-", "-"]:
+        return f"A direction as in {token.text}--ltr"
+    return None
 
 
 def _texts(tokens: Sequence[Token], index: int, count: int) -> list[str]:

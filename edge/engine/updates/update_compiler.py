@@ -14,7 +14,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.queries.function_calls import check_calls
-from edge.engine.queries.oxigraph_queries import FORMS, QueryRules, first_word, refuse_service
+from edge.engine.queries.oxigraph_queries import FORMS, QueryRules, refuse_form, refuse_service
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.expansion import check_expansion
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled
@@ -57,8 +57,7 @@ class UpdateCompiler:
         if data is not None:
             return Compiled(data, (), Names("", rules.base_iri))
         tokens = tokenize(text)
-        if first_word(text, tokens) in FORMS:
-            raise ParsingFailed("This is a query, not an update: send it as a query")
+        refuse_form(text, tokens, FORMS, "This is a query, not an update", "Send it as a query.")
         try:
             parts = _parts(text, tokens)
         except ParsingFailed:
