@@ -62,7 +62,8 @@ docs: $(VENV)/.test-ready  ## build the documentation site into build/site, afte
 	$(BIN)/python -m edge.mapping.unit_symbols_js edge/web/units.js
 	$(BIN)/python -m edge.gates.http.icons edge/web
 	$(BIN)/python -m edge.mapping.units_page docs/reference/units.md
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet  # the version is pinned
+	@# Not with --quiet, which suppresses warnings before strict mode counts them. The version is pinned.
+	@output=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build 2>&1) || { printf '%s\n' "$$output"; exit 1; }
 	@echo "Open build/site/index.html"
 
 screenshots: $(VENV)/.test-ready  ## take the pictures of the tutorial again; needs Chromium and mosquitto-clients

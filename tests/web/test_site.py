@@ -44,9 +44,10 @@ class Loads(HTMLParser):
 def site(tmp_path_factory):
     """Return the directory of the built site."""
     where = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", where]
+    # Not with --quiet, which suppresses warnings before --strict counts them.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", where]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return where
 
 
