@@ -8,7 +8,7 @@ import { token } from "./model/token.js";
 import { Overview } from "./pages/overview.js";
 import { announce } from "./parts/announcer.js";
 
-// Address, text, and who may use it: all, or those with one of these rights.
+// Address, text, and rights of which a client needs one to use the page; without rights, every client may.
 const PAGES = [
   ["", "overview.title"], ["new", "new.title", ["administer"]], ["console", "console.title", ["query", "update", "subscribe"]], ["automation", "automation.title", ["update", "administer"]],
   ["engine", "engine.title", ["administer"]], ["access", "access.title", ["administer"]], ["system", "system.title"],

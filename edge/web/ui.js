@@ -1,4 +1,4 @@
-// What every component needs: templates, state, and effects.
+// Functions for every component: templates, state, and effects.
 import htm from "htm";
 import { h } from "preact";
 

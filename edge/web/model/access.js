@@ -1,4 +1,4 @@
-// What this client may do. The page does not ask for what would be refused.
+// The rights of this client. The page sends no requests that the gateway would refuse.
 import { effect, signal } from "../ui.js";
 import { connection } from "./connection.js";
 import { getJson } from "./gateway.js";

@@ -18,7 +18,7 @@ export function isDiagnostic(entry) {
 
 const ABOUT = ["manufacturer", "model", "firmware"];
 
-/** What a device is, which is not among its values: {manufacturer, model, firmware}, each an entry or undefined. */
+/** Description of a device, which is not among its values: {manufacturer, model, firmware}, each an entry or undefined. */
 export function about(members) {
   return Object.fromEntries(ABOUT.map((name) => [name, members.find((entry) => localName(entry.property).toLowerCase() === name)]));
 }

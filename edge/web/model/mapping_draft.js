@@ -1,4 +1,4 @@
-// A mapping (TOML) from the sample of a message and what the user says about its values.
+// A mapping (TOML) from the sample of a message and from the user's entries about its values.
 import { SYMBOLS } from "../units.js";
 
 const DEPTH = 6, MOST = 60;  // of the values in a payload
@@ -13,7 +13,7 @@ const USUAL = [
 export const UNITS = Object.entries(SYMBOLS).filter(([name, symbol]) => symbol && /^[A-Z][A-Za-z]*[a-z][A-Za-z]*$/.test(name));
 
 /** The values of a payload: [{path, name, sample, kind, unit, chosen}]; `kind` is number, boolean or string. A payload
- *  that is no JSON object or list is one value without a path. undefined: the payload needs a mapping by hand. */
+ *  that is not a JSON object or list is one value without a path. undefined: the payload needs a mapping by hand. */
 export function valuesOf(payload) {
   let document;
   try {

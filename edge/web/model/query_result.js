@@ -19,7 +19,7 @@ export async function ask(sparql, signal) {
 }
 
 /** {x, timed, lines: [{name, values}]} for a chart: the columns of numbers over the first column of times, or over the
- *  number of the row. undefined if there is no column of numbers. */
+ *  number of the row. undefined without a column of numbers. */
 export function columnsOfNumbers({ columns, rows }) {
   const all = rows.slice(0, POINTS).map(({ row }) => row);
   const every = (name, datatype) => all.some((row) => row[name]) && all.every((row) => !row[name] || datatype.test(row[name].datatype ?? ""));

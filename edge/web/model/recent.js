@@ -18,7 +18,7 @@ let waiting = [];
 let running;  // the present series of requests, if there is one
 let refused = false;  // the gateway refused a request; asking again would not help
 
-// Another user may come: nothing of what this one has asked for is requested any more.
+// Another user may log in, so the page stops all requests for the values that this one looked at.
 connection.subscribe(({ state }) => {
   if (state !== "locked") return;
   clearTimeout(running?.timer);

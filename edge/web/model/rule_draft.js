@@ -1,4 +1,4 @@
-// A rule (TOML) from what the user enters in the form, and the form of a rule.
+// A rule (TOML) from the user's entries in the form, and the form of a rule.
 import { quoted } from "./mapping_draft.js";
 
 /** Units of durations, in seconds. */

@@ -10,7 +10,7 @@ export function rules() {
   return getJson("/api/rules");
 }
 
-/** What a rule would have done in the last hours. */
+/** Test a rule with the recorded values of the last hours, without running its actions. */
 export function tryRule(name, text, hours) {
   return getJson("/api/rule-test", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ name, text, hours }) });
 }

@@ -1,5 +1,5 @@
-// Texts of the page in the language of the browser. Each catalogue in texts/ has the same keys. What is not in the first
-// view has its texts in texts/pages/. Formats of numbers and times are made when they are used: each takes milliseconds.
+// Texts of the page in the language of the browser. Each catalogue in texts/ has the same keys. Texts that the
+// first view does not need are in texts/pages/. Formats of numbers and times are made when they are used: each takes milliseconds.
 const LANGUAGES = ["en", "it", "de"];
 const FALLBACK = "en";
 

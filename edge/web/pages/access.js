@@ -1,4 +1,4 @@
-// Clients: who they are, what they may do, invitations, tokens, and the certificate that they have to trust.
+// Clients: names, rights, invitations, tokens, and the certificate that they have to trust.
 import { html, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { getJson, request } from "../model/gateway.js";

@@ -29,7 +29,7 @@ WHERE {
 `;
 const FIRST = { query: VALUES, subscribe: VALUES, update: 'INSERT DATA {\n  <urn:example:lamp> <urn:example:state> "on"\n}\n' };
 
-/** The texts of the tabs stay until the browser is told to forget them. */
+/** The texts of the tabs stay until the user clears the data of the browser. */
 const texts = signal({ ...FIRST, ...kept() });
 const chosen = signal("query");
 /** What the last run of each tab gave: {result}, {done}, {live} or {problem, marks}. */

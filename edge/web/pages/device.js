@@ -1,4 +1,4 @@
-// One device, or one value without a device: chart, all values, name, RDF, and what can be done with it.
+// One device, or one value without a device: chart, all values, name, RDF, and actions.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
 import { about, deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";

@@ -1,4 +1,4 @@
-// How the engine processes updates, and what they cost (the management console of the SEPA paper, Figure 14).
+// Mode and cost of the processing of updates (the management console of the SEPA paper, Figure 14).
 import { html, signal, useEffect, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { connection } from "../model/connection.js";

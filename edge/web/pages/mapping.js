@@ -16,7 +16,7 @@ import { useUnsaved } from "../parts/unsaved.js";
 
 const FIRST = '[[mapping]]\ntopic = "greenhouse/{bed}/temperature"\nobservation = "edge:{bed}-temperature"\nunit = "unit:DegreeCelsius"\nlabel = "Temperature of {bed}"\n';
 
-// What the user wrote while a new file was being saved, {name, text}: the page of that file goes on with it.
+// The text that the user wrote while a new file was being saved, {name, text}: the page of that file continues with it.
 let unsaved;
 
 /** `name` is that of the file; empty: a new one. */
@@ -44,7 +44,7 @@ export function Page({ name }) {
   const load = async () => {
     const found = await readDocument(mappingPath(name));
     [stored.value, tag.current] = [found.text, found.tag];
-    text.value ??= stored.value;  // what the user has written since stays
+    text.value ??= stored.value;  // the user's later changes stay
     topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(stored.value)?.[1] ?? "";
     previous.value = (await mappingFiles()).some((each) => each.name === name && each.has_previous);
   };

@@ -180,14 +180,14 @@ function Group({ group, first }) {
 
 function Diagnostics({ group, context }) {
   const chosen = useSignal(false);
-  const open = chosen.value || search.value !== "";  // what was searched for must not stay hidden
+  const open = chosen.value || search.value !== "";  // results of the search must not stay hidden
   return html`<details class="diagnostics" open=${open} onToggle=${(event) => { if (search.peek() === "") chosen.value = event.target.open; }}>
     <summary>${t("overview.diagnostics", { n: group.diagnostics.length })}</summary>
     ${open && html`<${Tiles} entries=${group.diagnostics} card=${group.name} contextOf=${context} />`}
   </details>`;
 }
 
-/** What is wrong with the devices of a group. */
+/** Problems of the devices of a group. */
 function Marks({ group }) {
   const concerned = new Set([...group.values, ...group.diagnostics].map((entry) => entry.device).filter((device) => troubles.value.has(device)));
   if (!concerned.size) return null;

@@ -1,4 +1,4 @@
-// One rule: a form for what it watches and does, a trial with the recent values, and its text.
+// One rule: a form for its condition and actions, a test with the recent values, and its text.
 import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";

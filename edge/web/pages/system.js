@@ -1,4 +1,4 @@
-// Health, what needs attention, and the figures behind it.
+// Health, problems, and the figures behind them.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
 import { messageOf } from "../model/errors.js";

@@ -11,7 +11,7 @@ import { readable, wordOf } from "../model/values.js";
 import { useAction } from "./action.js";
 
 const AGAIN = 2000;  // ms
-const PATIENCE = 5000;  // ms for the device to report what it was told
+const PATIENCE = 5000;  // ms for the device to report the value that it was sent
 const MOST = 100;
 
 /** `entries` are those of a device. Shows nothing if none of them can be set. */

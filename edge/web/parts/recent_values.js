@@ -68,7 +68,7 @@ export function RecentValues({ entry }) {
   </section>`;
 }
 
-/** Buttons that change the shown part of the chart, for those who cannot drag over it. */
+/** Buttons that change the shown part of the chart, for users who cannot drag over it. */
 function Steps({ views, from, to, show }) {
   const length = to - from, half = length / 2;
   const move = (by) => {

@@ -1,4 +1,4 @@
-// What a client may do, as fields of a form.
+// The rights of a client, as fields of a form.
 import { html, useSignal } from "../ui.js";
 import { t } from "../model/text.js";
 

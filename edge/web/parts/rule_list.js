@@ -1,4 +1,4 @@
-// The rules with what they do, and the situations that they have found.
+// The rules with their actions, and the situations that they have found.
 import { html } from "../ui.js";
 import { may } from "../model/access.js";
 import { readDocument, writeDocument } from "../model/documents.js";

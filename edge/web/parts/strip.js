@@ -1,4 +1,4 @@
-// State of the gateway in one line: what is well is short, what is not is marked and leads to the page that says more.
+// State of the gateway in one line. Normal states are short; problems are marked and link to the page with details.
 import { html } from "../ui.js";
 import { connection } from "../model/connection.js";
 import { badValues, health, unmapped } from "../model/health.js";
