@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from spark_offload import compat
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import OutboxEpoch, sync
 from spark_offload.positions import commit_metadata, history, metadata
@@ -84,11 +85,9 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
     if not (place := directory(path)):
         yield
         return
-    jvm = spark._jvm
-    assert jvm is not None  # noqa: S101
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        file = jvm.java.io.RandomAccessFile(str(place.with_name(f".{place.name}.lock")), "rw")
+        file = compat.open_file(spark, str(place.with_name(f".{place.name}.lock")))
     except (OSError, Py4JJavaError) as error:
         raise TableRefused(f"the lock file next to {path} cannot be written: make {place.parent} writable") from error
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from spark_offload import compat
 from spark_offload.commit import alone, append, flush, flush_table
 from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
@@ -259,9 +260,7 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
         for name, former in before.items():
             spark.conf.unset(name) if former is None else spark.conf.set(name, former)
     version = _version_with_positions(spark, path, deletions)
-    jvm = spark._jvm
-    assert jvm is not None  # noqa: S101
-    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
+    compat.checkpoint_delta(spark, path)
     log = folder / LOG
     if not list(log.glob(f"{version:020d}.checkpoint*")):
         raise TableRefused(f"{path} has no checkpoint of version {version}: run the deletion again")

@@ -14,8 +14,8 @@ from typing import ClassVar, Final
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from edge.compat.uvicorn import EmbeddedServer, HookedProtocol
 from spark_offload.connection_slots import (
     HANDSHAKE_TIME,
     HEADER_TIME,
@@ -52,14 +52,18 @@ def serve(
     config = server_config(app, slots, tls)
     port = listener.getsockname()[1]
     url = f"{'https' if tls else 'http'}://{address._replace(port=port)}"
-    _Server(config, slots, lambda: ready(url)).run([listener])
+
+    async def run() -> None:
+        await _Server(config, slots, tls, lambda: ready(url)).serve([listener])
+
+    asyncio.run(run())
 
 
 def server_config(app: Starlette, slots: ConnectionSlots[_Protocol], tls: ssl.SSLContext | None) -> uvicorn.Config:
     """Return uvicorn's configuration."""
     return uvicorn.Config(
         app,
-        http=type("Protocol", (_Protocol,), {"slots": slots, "tls": tls}),
+        http=_protocol(slots, tls),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -70,6 +74,10 @@ def server_config(app: Starlette, slots: ConnectionSlots[_Protocol], tls: ssl.SS
         timeout_graceful_shutdown=GRACE,
         backlog=_BACKLOG,
     )
+
+
+def _protocol(slots: ConnectionSlots[_Protocol], tls: ssl.SSLContext | None) -> type[_Protocol]:
+    return type("Protocol", (_Protocol,), {"slots": slots, "tls": tls})
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -84,17 +92,25 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server with a callback at startup, and with a clean exit after a signal."""
+class _Server(EmbeddedServer):
+    """The server with a callback at startup, and with a clean exit after a signal."""
 
-    def __init__(self, config: uvicorn.Config, slots: ConnectionSlots[_Protocol], ready: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        slots: ConnectionSlots[_Protocol],
+        tls: ssl.SSLContext | None,
+        ready: Callable[[], None],
+    ) -> None:
+        # The protocol begins TLS itself, so that `handshake` does not apply.
+        super().__init__(config, _protocol(slots, tls), backlog=_BACKLOG, handshake=HANDSHAKE_TIME)
         self._slots = slots
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._ready()
+        if self.started:
+            self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down. Connections without a valid token end at once, because they could delay it."""
@@ -105,13 +121,17 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle signals without raising them again: uvicorn's own version does, and would kill the program."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        # Only a handler of the loop wakes it up at once.
+        for number in numbers:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
-class _Protocol(HttpToolsProtocol):
+class _Protocol(HookedProtocol):
     """uvicorn's HTTP/1.1 protocol with slots for connections, and a deadline for each phase of a connection.
 
     uvicorn itself has neither, and does not see connections before the end of their TLS handshake. So it gets plain

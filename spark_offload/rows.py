@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from edge.outbox.observation import DATE_TIME_STAMP, Cells, ObservationContext
+from spark_offload import compat
 from spark_offload.local_rows import local_frame
 from spark_offload.segment_selection import SelectedSegment
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA
@@ -177,6 +178,4 @@ def _tombstone(one: SelectedSegment) -> tuple[object, ...]:
 
 def _uri(spark: SparkSession, folder: Path) -> str:
     """Return the URI of a directory as Spark writes it in `_metadata.file_path`, with the same escapes."""
-    jvm = spark._jvm
-    assert jvm is not None  # noqa: S101  only Spark Connect sessions have none
-    return str(jvm.org.apache.hadoop.fs.Path(f"file:{folder.absolute()}").toUri().toString())
+    return compat.file_uri(spark, str(folder.absolute()))

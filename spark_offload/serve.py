@@ -15,10 +15,11 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 
+from spark_offload import compat
 from spark_offload.errors import ListenRefused, SparkEnded
 from spark_offload.listen import Address
 from spark_offload.session import session
@@ -91,8 +92,6 @@ def _check(address: Address) -> None:
 def _port(spark: SparkSession) -> int:
     """Return the port on which Spark Connect listens. Raises `SparkEnded` if Spark no longer runs."""
     try:
-        jvm: Any = spark.sparkContext._jvm
-        service: Any = getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
-        return int(getattr(service, "MODULE$").localPort())
+        return compat.connect_port(spark)
     except (Py4JError, OSError) as error:
         raise SparkEnded(f"Spark has ended ({error}): see its messages above, and restart the server") from None

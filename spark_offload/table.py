@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from edge.outbox.observation import XSD
+from spark_offload import compat
 from spark_offload.errors import TableRefused
 from spark_offload.spark_errors import first_line
 
@@ -123,11 +124,7 @@ def _why_none(path: str) -> str:
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Return whether there is a Delta table at a path."""
-    if _empty_log(path) is not None:
-        return False
-    jvm = spark._jvm
-    assert jvm is not None  # noqa: S101  only Spark Connect sessions have none
-    return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path))
+    return _empty_log(path) is None and compat.is_delta_table(spark, path)
 
 
 def directory(path: str) -> Path | None:

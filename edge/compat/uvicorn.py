@@ -66,6 +66,9 @@ class EmbeddedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """The same as in the base, with a limit for TLS handshakes, which it has none for."""
         await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            self.should_exit = True
+            return
         config, loop = self.config, asyncio.get_running_loop()
         protocol = partial(self._protocol, config, self.server_state, self.lifespan.state)
         try:
@@ -102,6 +105,8 @@ class EmbeddedServer(uvicorn.Server):
             server.close()
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
+        else:
+            await self.lifespan.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

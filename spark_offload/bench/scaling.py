@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from edge.bench.experiment import ExperimentError, steps
+from spark_offload import compat
 from spark_offload.bench.cluster import Cluster
 from spark_offload.bench.figures import HistoryFigure
 from spark_offload.bench.ingesting import take_in
@@ -70,8 +71,7 @@ def _once(spark: SparkSession, landing: Path, work: Path, rows: int) -> dict[str
 def _await_executors(spark: SparkSession, count: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        # The status contains the driver in addition to the executors.
-        if spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() == count + 1:
+        if compat.executors(spark) == count:
             return
         time.sleep(0.1)
     raise ExperimentError(f"{count} Spark executors did not come up within {_PATIENCE:g} s")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spark_offload import compat
 from spark_offload.cli.kinds import Length
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError, SparkEnded
@@ -118,8 +119,7 @@ def _is_over(spark: SparkSession) -> bool:
     """Return whether the Spark session has stopped. Raises `SparkEnded` if its JVM has ended."""
     from py4j.protocol import Py4JError
 
-    context = spark.sparkContext._jsc
     try:
-        return context is None or bool(context.sc().isStopped())
+        return compat.is_stopped(spark)
     except (OSError, Py4JError) as error:  # the JVM has ended
         raise SparkEnded("Spark has ended: start edge-history ingest again") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
+from spark_offload import compat
 from spark_offload.sparql import relational, terms
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.optionals import in_rows
@@ -20,17 +21,10 @@ if TYPE_CHECKING:
 
 def explained(query: relational.TranslatedQuery, content: Content, plan: DataFrame, *, wide: bool) -> str:
     """Return the description as a text of several lines."""
-    # PySpark only prints the plan. The JVM object returns it as a text.
-    formatted = str(plan._jdf.queryExecution().explainString(_mode(plan)))
+    formatted = compat.plan_text(plan)
     lines = [query.form, *(f"  {line}" for line in _lines(query.pattern, content, wide=wide))]
     lines += ["", "Reads from the table:", *(f"  {line}" for line in _reading(formatted))]
     return "\n".join([*lines, "", "Spark's plan:", formatted])
-
-
-def _mode(plan: DataFrame) -> object:
-    jvm = plan.sparkSession._jvm
-    assert jvm is not None  # noqa: S101  it has run
-    return jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
 
 
 def _reading(formatted: str) -> Iterator[str]:

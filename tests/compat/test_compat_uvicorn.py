@@ -1,7 +1,9 @@
 """The private names of uvicorn exist and are used as `edge.compat.uvicorn` expects."""
 
 import inspect
+import socket
 
+import pytest
 import uvicorn
 from uvicorn.protocols.http import httptools_impl as library
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -54,3 +56,21 @@ async def test_the_server_starts_as_the_copied_method_does():
     assert parameters[:4] == ["self", "config", "server_state", "app_state"]
     server = compat.EmbeddedServer(uvicorn.Config(lambda *_: None), HttpToolsProtocol, backlog=8, handshake=10)
     check_attributes("uvicorn", compat, server, "server_state", "should_exit", "started")
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("complete", ["startup", "shutdown"]), ("failed", ["startup"])])
+async def test_the_server_starts_and_ends_the_lifespan_of_the_application(answer, expected):
+    seen = []
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "lifespan"
+        while "shutdown" not in seen:
+            seen.append((await receive())["type"].removeprefix("lifespan."))
+            await send({"type": f"lifespan.{seen[-1]}.{answer}"})
+
+    config = uvicorn.Config(app, lifespan="on", log_config=None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = compat.EmbeddedServer(config, HttpToolsProtocol, backlog=8, handshake=10)
+        server.up.add_done_callback(lambda _: setattr(server, "should_exit", True))
+        await server.serve([listener])
+    assert (seen, server.started) == (expected, answer == "complete")

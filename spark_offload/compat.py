@@ -1,0 +1,68 @@
+"""Private names of PySpark, for functions of the JVM that it does not offer. Checked with PySpark 4.2.
+
+The JVM must have started, and the session must be a classic one: Spark Connect has no JVM in this process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def jvm(spark: SparkSession) -> JVMView:
+    """Return the JVM, whose attributes are packages of Java. After its end, they raise `Py4JError` or `OSError`."""
+    found = spark._jvm
+    assert found is not None  # noqa: S101
+    return found
+
+
+def java_session(spark: SparkSession) -> JavaObject:
+    """Return the session of the JVM."""
+    return spark._jsparkSession
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Return whether the session has stopped. Raises `Py4JError` or `OSError` if the JVM has ended."""
+    context = spark.sparkContext._jsc
+    return context is None or bool(context.sc().isStopped())
+
+
+def executors(spark: SparkSession) -> int:
+    """Return the number of running executors, without the driver."""
+    # The status contains the driver in addition to the executors.
+    return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
+def connect_port(spark: SparkSession) -> int:
+    """Return the port of Spark Connect. Raises `Py4JError` or `OSError` if it does not run."""
+    service: Any = getattr(jvm(spark), "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return int(getattr(service, "MODULE$").localPort())
+
+
+def plan_text(frame: DataFrame) -> str:
+    """Return the formatted plan, which PySpark itself only prints."""
+    mode = jvm(frame.sparkSession).org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    return str(frame._jdf.queryExecution().explainString(mode))
+
+
+def checkpoint_delta(spark: SparkSession, path: str) -> None:
+    """Write a checkpoint of a Delta table's newest version."""
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path).checkpoint()
+
+
+def is_delta_table(spark: SparkSession, path: str) -> bool:
+    """Return whether a directory is a Delta table."""
+    return bool(jvm(spark).io.delta.tables.DeltaTable.isDeltaTable(java_session(spark), path))
+
+
+def file_uri(spark: SparkSession, path: str) -> str:
+    """Return the URI of a file or directory as Spark writes it in `_metadata.file_path`. `path`: absolute."""
+    return str(jvm(spark).org.apache.hadoop.fs.Path(f"file:{path}").toUri().toString())
+
+
+def open_file(spark: SparkSession, path: str) -> JavaObject:
+    """Open a file of the JVM for reading and writing (`java.io.RandomAccessFile`). Raises `Py4JJavaError`."""
+    return jvm(spark).java.io.RandomAccessFile(path, "rw")
