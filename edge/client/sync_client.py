@@ -26,6 +26,7 @@ from edge.client.results import Result, Rows
 from edge.client.rows import Row
 from edge.client.series import AvailableSeries, Points, Series
 from edge.client.subscription import Subscription
+from edge.client.sync_iterator import SyncIterator, next_item
 from edge.client.sync_reports import SyncReportFeed
 from edge.protocol.series import USUAL_POINTS
 
@@ -36,7 +37,7 @@ NotificationHandler = Callable[[Notification], object]
 _log = logging.getLogger("edge.client")
 
 
-class SyncSubscription:
+class SyncSubscription(SyncIterator[Notification]):
     """Blocking iterator of notifications; it ends when it is closed."""
 
     def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
@@ -64,24 +65,7 @@ class SyncSubscription:
         Raises `TimeoutError` after `timeout` seconds, `Refused` when the broker no longer serves the query, and the
         failures after which `Options.on_failure` ends the attempts.
         """
-        return self._thread.run(_next(self._subscription), timeout)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Notification:
-        notification = self.next()
-        if notification is None:
-            raise StopIteration
-        return notification
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return self._thread.run(next_item(self._subscription), timeout)
 
     def close(self) -> None:
         """Unsubscribe. No notification is delivered after that, and iterations end."""
@@ -89,7 +73,7 @@ class SyncSubscription:
             self._thread.run(self._subscription.close())
 
 
-class SyncObservationFeed:
+class SyncObservationFeed(SyncIterator[Observation]):
     """Blocking iterator of observations; it ends when it is closed."""
 
     def __init__(self, thread: LoopThread, feed: ObservationFeed) -> None:
@@ -98,24 +82,7 @@ class SyncObservationFeed:
 
     def next(self, timeout: float | None = None) -> Observation | None:
         """Return the next observation; None when closed. Raises as `SyncSubscription.next`."""
-        return self._thread.run(_next_observation(self._feed), timeout)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Observation:
-        observation = self.next()
-        if observation is None:
-            raise StopIteration
-        return observation
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return self._thread.run(next_item(self._feed), timeout)
 
     def close(self) -> None:
         """Unsubscribe."""
@@ -349,14 +316,6 @@ def _handle(subscription: SyncSubscription, handler: NotificationHandler) -> Non
         pass
     except ClientError as error:
         _log.error("a subscription ended: %s", error)
-
-
-async def _next(subscription: Subscription) -> Notification | None:
-    return await anext(subscription, None)
-
-
-async def _next_observation(feed: ObservationFeed) -> Observation | None:
-    return await anext(feed, None)
 
 
 async def _results(subscription: Subscription) -> list[Row]:

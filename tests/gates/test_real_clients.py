@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib.util
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,10 @@ import pytest
 
 from edge.gates.settings import WsGateSettings
 from edge.gates.ws import WsGate
+from tests.support.node_packages import installed
 from tests.support.waiting import eventually
 
 CLIENTS = Path(__file__).parent.parent / "clients"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sepa-edge-tests"
 VALUE = "SELECT ?v { <urn:t:lamp> <urn:t:is> ?v }"
 
 
@@ -75,22 +72,8 @@ async def drive(*command: str, env: dict[str, str] | None = None) -> Driver:
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """sepa-js with the versions of its lock file, installed once outside the source tree."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"no {program}: install the packages nodejs and npm")
-    lock = CLIENTS / "package-lock.json"
-    place = CACHE / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
-    if not (place / "installed").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(CLIENTS / name, place)
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=110, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"npm could not install @arces-wot/sepa-js: {done.stderr.strip()[-300:]}")
-        (place / "installed").touch()
-    return place / "node_modules"
+    """sepa-js with the versions of its lock file."""
+    return installed(CLIENTS)
 
 
 @pytest.fixture
