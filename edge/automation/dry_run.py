@@ -209,6 +209,7 @@ class _DryRun:
 
     def _next(self) -> int | None:
         wait = self._rules.wait()
+        # At least a microsecond later: with the same time, `pass_time` would never end.
         times = [*self._actions.due[:1], *([] if wait is None else [self._clock.at + max(1, int(wait * _SECOND))])]
         return min(times, default=None)
 

@@ -208,6 +208,7 @@ class Rules:
         for pending in self._wait(self._engine.pending_ids(prefix(name))):
             self._actions.cancel(pending)
         ends = [UpdateRequest(END, bindings={"_situation": iri_of(name, digest)}) for digest in self._active(name)]
+        # In parts, so that the updates of other clients do not wait for one long transaction.
         for first in range(0, len(ends), _AT_ONCE):
             self._actions.perform(ends[first : first + _AT_ONCE])
 
@@ -286,6 +287,7 @@ class Rules:
             watched.failure = ""
             watched.retry.succeeded()
         else:
+            # Its identifier was not known yet when the subscription was replaced or closed.
             self._engine.unsubscribe(feed.spuid)
 
     def _take(self, watched: _Watched, feed: _Feed, event: Event) -> None:

@@ -184,6 +184,7 @@ class RuleRunner:
         """Take a change of the result."""
         self._variables = variables
         touched: dict[str, bool] = {}
+        # First these: a changed value leaves and comes back under the same digest, and then counts as new.
         for row in removed:
             digest = self._digest(row)
             rows = self._rows.get(digest)
@@ -232,6 +233,7 @@ class RuleRunner:
         if self._again and now >= self._again_at:
             again, self._again = self._again, {}
             for digest in list(again):
+                # The next ones would fail at the rate limit, too.
                 if self._available(now) < 1:
                     break
                 self._advance(digest, renewed=again.pop(digest))
@@ -300,6 +302,7 @@ class RuleRunner:
             self._take(_SCHEDULED)
             if not self._attempt(lambda: self._schedule("begin", digest, situation.solution)):
                 situation.state = "over"
+            # Usually the situation appears in the graph before that. Only the record of the update shows a failure.
             self._look_later(situation, self.rule.lasts + _SECOND)
         else:
             self._act_begin(digest, situation)
@@ -328,6 +331,7 @@ class RuleRunner:
             return
         step = "begin" if situation.state == "waiting" else "end"
         record = self._actions.outcome(self._id(step, digest))
+        # The request for the outcome has let changes of the graph in, which may have moved the situation on.
         if self._situations.get(digest) is not situation or situation.state not in ("waiting", "ending"):
             return
         if record is not None and record.state == "pending":

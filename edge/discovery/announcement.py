@@ -135,6 +135,7 @@ def clean(text: object, longest: int = _LONGEST) -> str:
 
 def encoded(text: str) -> str:
     """Return a text as a part of an IRI. Raises `BadAnnouncement`."""
+    # As a part of an IRI, "." and ".." would stand for another path.
     if not 0 < len(text) <= _LONGEST or text in (".", ".."):
         raise BadAnnouncement(f"an identifier must have 1 to {_LONGEST} characters")
     try:

@@ -106,6 +106,7 @@ class StoredAnnouncements:
     def check(self, topic: str, new: StoredAnnouncement) -> None:
         """Raise `BadAnnouncement` if the limits do not allow this announcement in the place of that of the topic."""
         limits, old = self._limits, self._all.get(topic)
+        # The limits apply after the replacement, so the earlier announcement does not count.
         if old is not None:
             self._count(old, -1)
         try:

@@ -53,6 +53,7 @@ class Sessions:
         """Let an element join its session, or start one."""
         time, sessions = element.time, self._sessions
         index = bisect_right(sessions, time, key=_first)
+        # An element at the very end of a session starts a new one, because a pause of this length ends a session.
         before = sessions[index - 1] if index and self.end(sessions[index - 1]) > time else None
         after = sessions[index] if index < len(sessions) and sessions[index].first - time < self._pause else None
         if before and after:

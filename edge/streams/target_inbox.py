@@ -77,6 +77,7 @@ class TargetInbox:
         except NoAnswer:
             self.url = ""
             raise
+        # The inbox may have moved. It is discovered again before the next attempt.
         if answer.status in range(300, 500) and answer.status not in TRY_AGAIN:
             self.url = ""
         # Another inbox may take the place of one that is gone. If none does, it has refused the report.
@@ -93,6 +94,7 @@ class TargetInbox:
             found = linked_inbox(document.links, self._target)
             return not found and document.answer.status in OK
 
+        # The header comes before the body, which may be large and is read only if the header names no inbox.
         document = await self._client.get(target_of(self._target), asked, wants_body)
         if document.answer.status not in OK:
             return document.answer._replace(by="target")

@@ -36,6 +36,7 @@ class TimeContent:
         leaving = self._leaving.pop_before(begin)
         for element in leaving:
             del self._inside[element.number]
+        # An element may come and go within one long move, for example after a pause of the process.
         entering = [element for element in self._pending.pop_before(end) if element.time >= begin]
         for element in entering:
             self._inside[element.number] = element

@@ -67,6 +67,7 @@ class WindowEngine:
 
     def due(self) -> int | None:
         """Return the time of the next slide; None if there is none."""
+        # A window that was scheduled again has outdated entries: a heap cannot remove them from its middle.
         while self._due and self._due[0][0] != self._due[0][2].scheduled:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
@@ -90,6 +91,7 @@ class WindowEngine:
             if reports:
                 reporting.append(window)
             self.schedule(window)
+        # One change for all windows, so that a query over several of them is evaluated once.
         self.time = max(self.time, time)
         self.change(added, removed)
         return reporting
@@ -154,6 +156,7 @@ class WindowEngine:
         engine = self._engines.get(readers)
         if engine is None:
             engine = self._engines[readers] = self._make()
+            # A new engine starts with the content that the engines of other readers have received one by one.
             quads = tuple(quad for window in self._windows.values() for quad in window.quads())
             if quads:
                 engine.replay(ChangeSet(quads), self.time)

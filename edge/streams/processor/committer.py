@@ -61,6 +61,7 @@ class Committer:
             self._store.set_time(time)
             unneeded.store(self._store)
             change()
+        # Only after the transaction: if it fails, the reports stay pending, and the next commit has them.
         self.durable += self._pending_changes.reports
         self._pending_changes.clear()
         unneeded.finish()

@@ -120,6 +120,7 @@ class Continuation:
             query = self._late.popleft()
             if self._queries.find(query.name) is query:
                 self._begin(query, self._store.windows())
+                # The live graph is still busy, so that the next query would wait as long.
                 if query.is_late:
                     self._late.append(query)
                     break

@@ -48,6 +48,7 @@ class Corrector:
         """Report what late elements of a stream change in earlier reports. `numbers`: theirs."""
         late = Late(stream, [stream.element(number) for number in numbers])
         for query in self._users.of_stream(stream):
+            # Subscribers have no history of reports that could be corrected.
             if query.state != "running" or query.is_subscription:
                 continue
             try:
@@ -62,4 +63,5 @@ class Corrector:
         """Let windows have late elements that are in their reports: other windows of a query may report next."""
         for window in stream.windows:
             self._engine.change(*window.enter_late())
+            # A late element may have changed the time of the next slide.
             self._engine.schedule(window)

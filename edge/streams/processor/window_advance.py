@@ -55,6 +55,7 @@ class WindowAdvance:
         slides = work = 0
         last, is_done = clock.time, True
         while (time := self._engine.due()) is not None and time <= now:
+            # Only between two times: windows that slide at the same time may belong to one report.
             if work >= _MANY and time > last:
                 if slides >= _MANY:
                     self._skip(now)
@@ -78,8 +79,10 @@ class WindowAdvance:
     def _slide(self, time: int) -> int:
         """Let the windows slide that are due at a time. Returns the number of queries that have reported."""
         reporting = self._engine.slide(time)
+        # A query over several of these windows reports once; a dict, unlike a set, has the same order in each run.
         queries = {query: None for window in reporting for query in self._users.of(window)}
         for query in queries:
+            # A window that several queries share may still have to slide for the time before the newest of them.
             if query.state != "running" or time < query.begun:
                 continue
             report = query.report(time)
