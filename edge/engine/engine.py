@@ -124,7 +124,7 @@ class Engine:
         self, rules: QueryRules, load: Loader, max_graph_bytes: int = 0, quota: ByteQuota | None = None
     ) -> None:
         """`max_graph_bytes`: 0 for a quarter of the machine's memory. `quota` is charged for subscription results."""
-        self.graph = LiveGraph(StepBudget(rules.max_steps, rules.max_text))
+        self.graph = LiveGraph(StepBudget(rules.settings.max_steps, rules.max_text))
         self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
         self.contributions = self._graph_quota.contributions
         self.rules = rules
@@ -135,7 +135,7 @@ class Engine:
         """Changes of executed updates that are not committed yet."""
         self._writer_mirror = Mirror(self.graph, self.writing, shared=False)
         self._reader_mirror = Mirror(self.graph, self.writing, shared=True, ahead=lambda: self._unshown)
-        self.forked = ForkedEvaluator(rules.max_query_memory)
+        self.forked = ForkedEvaluator(rules.settings.max_query_memory)
         """Runs evaluations that may take long."""
         world = World(self.graph, self._writer_mirror, self.forked, rules)
         self._updates = UpdateProcessor(world, load)
@@ -507,7 +507,7 @@ class Engine:
         if general:
             child = self.forked.begin(evaluate, rules.whole_timeout, WHOLE_LIMIT)
         else:
-            child = self.forked.begin(evaluate, rules.query_timeout, COUNTED_LIMIT)
+            child = self.forked.begin(evaluate, rules.settings.query_timeout, COUNTED_LIMIT)
         # After the fork, but still on the writer thread: no update can fall between the fork and the watched patterns.
         keys: set[Key] = set()
         for update in updates:

@@ -32,18 +32,7 @@ def _no_loader(document: str) -> Iterable[ox.Quad]:
 
 def make_engine(settings: EngineSettings, load: Loader = _no_loader, quota: ByteQuota | None = None) -> Engine:
     """Create an engine with an empty graph and without a scheduler. `load` fetches the documents of LOAD."""
-    rules = QueryRules(
-        base_iri=settings.base_iri,
-        union_default_graph=settings.default_graph_as_union,
-        allow_service=settings.allow_service,
-        allow_load=settings.allow_load,
-        max_steps=settings.max_steps,
-        query_timeout=settings.query_timeout,
-        max_remembered_bytes=settings.max_remembered_bytes,
-        max_query_memory=settings.max_query_memory,
-        incremental=settings.booster == "delta",
-    )
-    return Engine(rules, load, settings.max_graph_bytes, quota)
+    return Engine(QueryRules(settings), load, settings.max_graph_bytes, quota)
 
 
 def open_engine(

@@ -9,9 +9,9 @@ from engine_client import Client, engine_with
 from engine_world import new_engine, run
 
 from edge.engine.operators.operators import Scan
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.subscriptions import broad_changes
 from edge.engine.subscriptions.broad_changes import BroadChanges
+from tests.support.settings import query_rules
 
 MANY = 300
 PREFIX = "PREFIX ex: <http://example.org/> "
@@ -83,7 +83,7 @@ def test_a_plan_with_too_many_hits_is_evaluated_as_a_whole_from_then_on(
 ) -> None:
     """The first change finds out: each hit evaluates every reading, which takes more than the limit of steps."""
     monkeypatch.setattr(broad_changes, "_STEPS", 1)
-    engine = new_engine(QueryRules(max_steps=50 * MANY))
+    engine = new_engine(query_rules(max_steps=50 * MANY))
     run(engine, f"{PREFIX} INSERT DATA {{ {readings(0)} }}")
     client = Client(engine, COMPUTED)
     costs = []

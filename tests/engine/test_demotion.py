@@ -14,6 +14,7 @@ from edge.engine.requests import QueryRequest, SubscribeFailed
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED
+from tests.support.settings import query_rules
 
 
 class Simulation(Base):
@@ -112,7 +113,7 @@ def test_an_update_that_is_undone_demotes_nothing(too_expensive):
 
 
 def test_a_demoted_subscription_ends_with_the_reason_beyond_a_limit(too_expensive):
-    simulation = Simulation(QueryRules(max_query_memory=512 * 4))
+    simulation = Simulation(query_rules(max_query_memory=512 * 4))
     follower = simulation.subscribe(JOINED)
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:a> }")
     simulation.settle()

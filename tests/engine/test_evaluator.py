@@ -15,6 +15,7 @@ from edge.engine.queries.result_table import decoded
 from edge.engine.requests import QueryRequest, SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
 from tests.support.examples import examples
+from tests.support.settings import query_rules
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 DATATYPES = ("string", "integer", "decimal", "double", "float", "boolean", "dateTime", "hexBinary")
@@ -66,7 +67,7 @@ def test_encoded_result_contains_every_term_unchanged(terms):
     ],
 )
 def test_results_of_no_rows_or_no_columns(query, rows):
-    engine = new_engine(QueryRules(incremental=False))
+    engine = new_engine(query_rules(booster="re-evaluate"))
     client = Client(engine, query)
     assert list(client.last.delta.added) == rows
 
@@ -75,7 +76,7 @@ def test_results_of_no_rows_or_no_columns(query, rows):
     "query", ["SELECT ?o { ?s ex:p ?o } LIMIT 9", "DESCRIBE ex:s", "CONSTRUCT { ?s ex:q ?o } WHERE { ?s ex:p ?o }"]
 )
 def test_number_of_result_rows_is_limited(query):
-    engine = new_engine(QueryRules(incremental=False, max_query_memory=512 * 3))
+    engine = new_engine(query_rules(booster="re-evaluate", max_query_memory=512 * 3))
     update(engine, "INSERT DATA { ex:s ex:p 1 , 2 , 3 }")
     client = Client(engine, query)
     assert len(client.last.delta.added) == 3

@@ -13,12 +13,12 @@ from hypothesis import given
 
 from edge.engine.engine import Engine
 from edge.engine.operators.operators import Scan
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.subscriptions.explanation import Explanation, PatternExplained
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.protocol.errors import Forbidden, ParsingFailed
+from tests.support.settings import query_rules
 
 LAMPS = 60
 CITY = " . ".join(
@@ -217,9 +217,9 @@ def test_the_suggested_rewriting_is_incremental(text):
 @pytest.mark.parametrize(
     ("rules", "reason"),
     [
-        (QueryRules(union_default_graph=True), "engine.default_graph_as_union"),
-        (QueryRules(incremental=False), "engine.booster"),
-        (QueryRules(allow_service=True), "SERVICE"),
+        (query_rules(default_graph_as_union=True), "engine.default_graph_as_union"),
+        (query_rules(booster="re-evaluate"), "engine.booster"),
+        (query_rules(allow_service=True), "SERVICE"),
     ],
 )
 def test_settings_that_force_reevaluation_are_explained(rules, reason):

@@ -29,6 +29,7 @@ from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
+from tests.support.settings import query_rules
 from tests.support.waiting import wait_for
 
 QUERIES = (
@@ -209,7 +210,7 @@ def test_a_small_first_result_is_sent_at_once():
 
 
 def test_a_result_beyond_a_limit_is_refused_and_leaves_nothing_behind():
-    simulation = Simulation(QueryRules(max_query_memory=512 * 5))
+    simulation = Simulation(query_rules(max_query_memory=512 * 5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(9)) + " }")
     follower = simulation.subscribe(QUERIES[0])
     simulation.settle()
@@ -219,7 +220,7 @@ def test_a_result_beyond_a_limit_is_refused_and_leaves_nothing_behind():
 
 
 def test_a_first_result_that_grows_too_large_is_refused(everything_outside):
-    simulation = Simulation(QueryRules(max_query_memory=512 * 5))
+    simulation = Simulation(query_rules(max_query_memory=512 * 5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(4)) + " }")
     follower = simulation.subscribe("SELECT DISTINCT ?s ?o { ?s <urn:p> ?o }")
     simulation.fork()

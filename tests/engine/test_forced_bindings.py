@@ -8,9 +8,9 @@ from engine_client import PREFIX, XSD, engine_with, ex, refused, triples
 from engine_world import new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import UpdateFailed
+from tests.support.settings import query_rules
 
 # Forced bindings
 
@@ -139,7 +139,7 @@ def test_literals_are_normalized_in_texts_and_bindings():
 
 
 def test_union_default_graph():
-    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
+    engine = Engine(query_rules(default_graph_as_union=True), lambda document: [])
     run(engine, PREFIX + "INSERT DATA { ex:a ex:p 1 . GRAPH ex:g { ex:b ex:p 2 } }")
     changes = run(engine, PREFIX + "INSERT { ?s ex:hit ?o } WHERE { ?s ex:p ?o }")
     assert len(changes.added) == 2

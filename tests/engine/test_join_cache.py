@@ -6,15 +6,15 @@ import pytest
 from engine_client import Client, update
 from engine_world import new_engine, run
 
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
+from tests.support.settings import query_rules
 
 QUERY = "SELECT ?v { ?room ex:has ?sensor . ?sensor ex:value ?v . ?room ex:name %s }"
 
 
 @pytest.mark.parametrize("most", [0, 300, 1500, 50_000])
 def test_cached_join_results_do_not_change_notifications(most):
-    engine = new_engine(QueryRules(max_remembered_bytes=most))
+    engine = new_engine(query_rules(max_remembered_bytes=most))
     memory = engine.spus.registry.memory
     rooms = " ".join(f"ex:r{n % 3} ex:has ex:s{n} ; ex:name {n % 3} ." for n in range(9))
     update(engine, f"INSERT DATA {{ {rooms} }}")
@@ -59,7 +59,7 @@ def test_undone_changes_are_not_cached():
 
 def test_the_cache_keeps_no_removed_long_terms():
     most = 100_000
-    engine = new_engine(QueryRules(max_remembered_bytes=most))
+    engine = new_engine(query_rules(max_remembered_bytes=most))
     Client(engine, QUERY % 1)
     for number in range(100):
         sensor = f"<urn:{number}:{'x' * 10_000}>"

@@ -14,9 +14,9 @@ from engine_world import current, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, SubscribeFailed
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, ParsingFailed
+from tests.support.settings import query_rules
 
 
 def test_updates_of_the_default_graph_notify():
@@ -151,7 +151,7 @@ def elsewhere() -> Iterator[http.server.ThreadingHTTPServer]:
 
 @pytest.mark.integration
 def test_a_failing_query_notifies_its_subscribers_and_ends(elsewhere):
-    engine = Engine(QueryRules(allow_service=True), lambda document: [])
+    engine = Engine(query_rules(allow_service=True), lambda document: [])
     service = f"SERVICE <http://127.0.0.1:{elsewhere.server_port}/> {{ ?s ex:far ?x }}"
     failing = [Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}", alias=alias) for alias in ("one", "two")]
     other = Client(engine, "SELECT ?o { ?s ex:p ?o }")

@@ -26,6 +26,7 @@ from edge.engine.store.mirror import Mirror
 from edge.engine.store.oxigraph_transaction import apply_atomically
 from edge.protocol.errors import NotReady, UpdateFailed
 from tests.support.examples import examples
+from tests.support.settings import query_rules
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
@@ -194,7 +195,7 @@ def test_readers_see_nothing_of_an_update_that_is_running():
             raise UpdateFailed("no")
         return [quad(9)]
 
-    engine = Engine(QueryRules(allow_load=True), load)
+    engine = Engine(query_rules(allow_load=True), load)
     run(engine, "INSERT DATA { <a:a> <a:p> 1 }")
     assert len(ask(engine, "SELECT * { ?s ?p ?o }").rows) == 1
     general = "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o FILTER(?o > 0) }"

@@ -19,6 +19,7 @@ from edge.engine.sparql import plan_cache
 from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere
 from edge.protocol.errors import EdgeError, ParsingFailed
 from tests.support.examples import examples
+from tests.support.settings import query_rules
 
 F = "PREFIX f: <urn:sepa:function:> PREFIX now: <urn:sepa:function:now> "
 NATIVE = "?s ex:p ?o"
@@ -266,7 +267,7 @@ def test_casts_and_extension_functions_are_allowed():
 
 def test_functions_inside_service_are_not_checked():
     service = "SERVICE SILENT <http://127.0.0.1:1/> { ?s <urn:p> ?o FILTER(<urn:f>(?o, f:now(), f:now(1))) }"
-    rules = QueryRules(allow_service=True)
+    rules = query_rules(allow_service=True)
     prepare_query(f"{F} SELECT * {{ {service} FILTER(f:now() > 1) }}", rules)
     with pytest.raises(ParsingFailed, match="urn:g"):
         prepare_query(f"{F} SELECT * {{ {service} FILTER(<urn:g>() > 1) }}", rules)

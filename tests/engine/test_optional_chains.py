@@ -10,8 +10,8 @@ from engine_world import new_engine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest, SubscriberNotification
+from tests.support.settings import query_rules
 
 STEPS = 600
 MANY = 400
@@ -68,7 +68,7 @@ def test_notifications_equal_a_fresh_evaluation(pattern, story):
 
 def test_a_change_costs_the_same_however_many_solutions_there_are():
     """The step budget would end the subscription if the change evaluated all observations."""
-    engine = new_engine(QueryRules(max_steps=STEPS))
+    engine = new_engine(query_rules(max_steps=STEPS))
     client = Client(engine, f"SELECT * {{ {TIMES} }}")
     for number in range(MANY):
         update(engine, f"INSERT DATA {{ ex:o{number} ex:result ex:r{number} . ex:r{number} ex:has ex:i{number} }}")
@@ -80,7 +80,7 @@ def test_a_change_costs_the_same_however_many_solutions_there_are():
 
 def test_a_quad_with_many_solutions_does_not_cost_more_than_the_whole_query():
     """The left side has one solution; the changed quad belongs to very many things that the query does not select."""
-    engine = new_engine(QueryRules(max_steps=STEPS))
+    engine = new_engine(query_rules(max_steps=STEPS))
     client = Client(engine, "SELECT * { ex:gateway ex:observes ?r OPTIONAL { ?r a ?class . ?class ex:label ?label } }")
     update(engine, "INSERT DATA { ex:gateway ex:observes ex:r1 }")
     for number in range(0, 2000, 100):

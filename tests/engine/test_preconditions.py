@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from engine_world import NOW, new_engine, run
 
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import GraphWatch, Precondition, UpdateRequest
 from edge.engine.updates.update_attempt import Unfinished, UpdateAttempt
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import Forbidden, PreconditionFailed
+from tests.support.settings import query_rules
 
 G, H = "urn:g", "urn:h"
 MINE = f"INSERT DATA {{ GRAPH <{G}> {{ <urn:s> <urn:mine> 1 }} }}"
@@ -127,7 +127,7 @@ def test_a_large_update_is_applied_if_only_other_graphs_change():
     ids=["staged", "evaluated outside", "loaded"],
 )
 def test_a_condition_that_does_not_hold_is_noticed_before_any_long_work(text):
-    engine = new_engine(QueryRules(allow_load=True))
+    engine = new_engine(query_rules(allow_load=True))
     watch = engine.preconditions.watch(G)
     run(engine, MINE)
     for condition in (Precondition(G, watch=watch), Precondition(H, exists=True), Precondition(G, exists=False)):
@@ -138,7 +138,7 @@ def test_a_condition_that_does_not_hold_is_noticed_before_any_long_work(text):
 
 
 def test_permissions_come_before_conditions():
-    engine = new_engine(QueryRules(allow_load=True))
+    engine = new_engine(query_rules(allow_load=True))
     request = UpdateRequest(
         f"LOAD <http://127.0.0.1:9/> INTO GRAPH <{G}>",
         access=replace(ANYBODY, write=frozenset({H})),

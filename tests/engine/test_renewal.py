@@ -11,10 +11,10 @@ from test_demotion import Simulation as Base
 from test_first_results import QUERIES, change
 from test_staged_changes import COUNT, LARGE, data
 
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed, UpdateRequest
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.updates.update_attempt import Unfinished, UpdateAttempt
+from tests.support.settings import query_rules
 
 
 class Simulation(Base):
@@ -104,7 +104,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
 
 
 def test_a_renewed_subscription_ends_if_the_new_result_is_too_large(large_ones):
-    simulation = Simulation(QueryRules(max_query_memory=512 * 4))
+    simulation = Simulation(query_rules(max_query_memory=512 * 4))
     follower = simulation.subscribe("SELECT ?s ?o { ?s <urn:p> ?o }")
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
     many = ", ".join(map(str, range(9)))

@@ -15,6 +15,7 @@ from edge.engine.sparql.size_limits import MAX_ARGUMENTS, MAX_LEVELS, MAX_OPERAT
 from edge.engine.start import open_engine
 from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.protocol.syntax import tokenize
+from tests.support.settings import query_rules
 
 T = TypeVar("T")
 Form = Callable[[int], str]
@@ -256,12 +257,12 @@ def test_number_of_large_groups_is_limited(text, allowed):
         return
     with pytest.raises(ParsingFailed, match=r"engine\.max_steps"):
         check_query(query, QueryRules())
-    check_query(query, QueryRules(max_steps=10_000_000))
+    check_query(query, query_rules(max_steps=10_000_000))
 
 
 def test_checking_a_query_plans_nothing():
     """Oxigraph would need minutes to plan this query."""
-    check_query(joined(330), QueryRules(max_steps=10**9))
+    check_query(joined(330), query_rules(max_steps=10**9))
 
 
 def test_a_query_that_overflows_the_stack_is_refused(monkeypatch):

@@ -7,9 +7,9 @@ from engine_client import Client, refused, triples, update
 from engine_world import new_engine
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
+from tests.support.settings import query_rules
 
 STEPS = 5000
 NUMBERS = " ".join(f"ex:s{number} ex:p {number} ." for number in range(40))
@@ -41,7 +41,7 @@ ENDLESS = {
 
 @pytest.fixture
 def engine() -> Engine:
-    engine = new_engine(QueryRules(max_steps=STEPS))
+    engine = new_engine(query_rules(max_steps=STEPS))
     update(engine, f"INSERT DATA {{ {NUMBERS} }}")
     for number in range(9):
         update(engine, f"INSERT DATA {{ GRAPH ex:g{number} {{ {NUMBERS if number == 0 else 'ex:a ex:b 1'} }} }}")
@@ -146,7 +146,7 @@ def test_changed_solutions_are_applied_completely(engine):
 def test_patterns_of_one_graph_are_joined_with_those_around_them():
     """Each pattern in GRAPH follows the one that binds its subject. Before those around, they are a cross product."""
     pairs = 400
-    engine = new_engine(QueryRules(max_steps=pairs * pairs // 4))
+    engine = new_engine(query_rules(max_steps=pairs * pairs // 4))
     values = " ".join(f"ex:x{n} ex:r {n} . ex:y{n} ex:r {n} ." for n in range(pairs))
     sensors = " ".join(f"ex:x{n} ex:by ex:s{n} . ex:y{n} ex:by ex:s{n} ; a ex:Y ." for n in range(pairs))
     update(engine, f"INSERT DATA {{ {sensors} GRAPH ex:w {{ {values} }} }}")

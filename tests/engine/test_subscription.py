@@ -12,8 +12,8 @@ from engine_world import NOW, World, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
+from tests.support.settings import query_rules
 
 # Notifications
 
@@ -341,7 +341,7 @@ def test_now_in_a_subscription_is_the_time_of_the_update():
 
 
 def test_union_default_graph_is_watched():
-    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
+    engine = Engine(query_rules(default_graph_as_union=True), lambda document: [])
     clients = [Client(engine, text) for text in ("SELECT ?o { ?s ex:p ?o }", "SELECT ?o { ?s ex:p ?o FILTER(true) }")]
     for client in clients:
         client.items.clear()
@@ -350,7 +350,7 @@ def test_union_default_graph_is_watched():
 
 
 def test_from_restricts_the_dataset_of_a_union_default_graph():
-    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
+    engine = Engine(query_rules(default_graph_as_union=True), lambda document: [])
     update(engine, "INSERT DATA { ex:a ex:p 0 GRAPH ex:g { ex:a ex:p 1 } GRAPH ex:h { ex:a ex:p 2 } }")
     rows = {text: Client(engine, f"SELECT ?o {text} {{ ?s ex:p ?o }}").last.delta.added for text in ("", "FROM ex:g")}
     assert [len(rows[""]), len(rows["FROM ex:g"])] == [3, 1]

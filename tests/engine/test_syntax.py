@@ -17,6 +17,7 @@ from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import closing, tokenize
 from edge.sparql.tokens import built_in_calls, has_word, named_calls, read_prologue, variables
 from tests.support.examples import examples
+from tests.support.settings import query_rules
 
 
 def compile_update(text: str) -> None:
@@ -280,6 +281,6 @@ def test_no_call_is_missed_and_no_list_is_taken_for_one(before, one, after, othe
     """Only casts are calls; everything else is not a function and would be refused if it were read as one."""
     prologue = "PREFIX l: <l:> PREFIX c: <http://www.w3.org/2001/XMLSchema#> "
     text = f"{prologue} SELECT ({last} AS ?r) {{ {before} BIND({one} AS ?v) {after} }} ORDER BY c:integer({other})"
-    tokens = check_query(text, QueryRules(max_steps=10**11))
+    tokens = check_query(text, query_rules(max_steps=10**11))
     casts = [token.text for token in tokens[6:] if token.text.startswith(("c:", "<http"))]
     assert [tokens[index].text for index in named_calls(tokens)] == casts

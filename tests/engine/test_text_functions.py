@@ -12,12 +12,12 @@ from engine_world import NOW, new_engine
 from edge.engine.engine import Engine
 from edge.engine.operators.text_search import Search
 from edge.engine.queries.cost_estimate import is_small, outline
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import STORE_DATASET, SubscribeFailed, UpdateRequest
 from edge.engine.store.lru_cache import bounded_cache
 from edge.engine.store.terms import Dictionary
 from edge.protocol.errors import ResultTooLarge
 from edge.protocol.syntax import tokenize
+from tests.support.settings import query_rules
 
 LENGTH = 10_000
 TENFOLD = ", ".join(["?t{0}"] * 10)
@@ -47,7 +47,7 @@ TOO_MUCH = {
 
 @pytest.fixture
 def engine() -> Engine:
-    engine = new_engine(QueryRules(max_query_memory=24 * 100_000, max_steps=200_000))
+    engine = new_engine(query_rules(max_query_memory=24 * 100_000, max_steps=200_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
     return engine
@@ -116,7 +116,7 @@ def test_a_text_that_grew_too_long_and_is_taken_back_leaves_no_trace(engine: Eng
 
 @pytest.mark.parametrize("tail", ["", "LIMIT 1000"], ids=["delta rules", "re-evaluated"])
 def test_a_result_that_holds_a_long_text_often_is_refused(tail: str) -> None:
-    engine = new_engine(QueryRules(max_query_memory=1_000_000))
+    engine = new_engine(query_rules(max_query_memory=1_000_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
     with pytest.raises(ResultTooLarge, match=r"engine\.max_query_memory"):
@@ -133,7 +133,7 @@ def test_a_result_that_holds_a_long_text_often_is_refused(tail: str) -> None:
     ids=["copies", "a graph"],
 )
 def test_a_short_update_cannot_fill_the_disk(text: str) -> None:
-    engine = new_engine(QueryRules(max_query_memory=1_000_000))
+    engine = new_engine(query_rules(max_query_memory=1_000_000))
     numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
     update(engine, "INSERT { GRAPH ex:g { ?s ex:text ?t } } WHERE { ex:big ex:text ?t . ?s ex:is ?n FILTER(?n < 20) }")

@@ -8,10 +8,10 @@ from engine_client import PREFIX, engine_with, ex, refused
 from engine_world import NOW, World, ask, new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import ParsingFailed, UpdateFailed
+from tests.support.settings import query_rules
 
 # Each form, compared with Oxigraph
 
@@ -229,7 +229,7 @@ def test_source_of_add_and_copy_must_exist():
     ],
 )
 def test_a_text_that_is_not_an_update_is_refused_before_it_runs(text):
-    engine = Engine(QueryRules(allow_load=True), lambda document: [])
+    engine = Engine(query_rules(allow_load=True), lambda document: [])
     with pytest.raises(ParsingFailed):
         engine.prepare(UpdateRequest(text))
 

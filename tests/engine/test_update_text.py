@@ -10,10 +10,10 @@ from engine_client import EX, PREFIX, XSD, engine_with, ex, refused, triples
 from engine_world import ask, new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import Forbidden, ParsingFailed, UpdateFailed
+from tests.support.settings import query_rules
 
 # Text
 
@@ -34,7 +34,7 @@ def test_declarations_between_operations():
 
 
 def test_relative_iris_and_base():
-    engine = Engine(QueryRules(base_iri="http://example.org/dir/doc"), lambda document: [])
+    engine = Engine(query_rules(base_iri="http://example.org/dir/doc"), lambda document: [])
     run(engine, "INSERT DATA { <s> <../p> <#f> , <?q> , </r> , <> }")
     run(engine, "BASE <http://example.org/b/> INSERT { GRAPH <g> { ?s <p> <o> } } WHERE { ?s <../p> <../dir/doc#f> }")
     run(engine, "BASE <sub/> PREFIX : <x#> CREATE GRAPH :g")
@@ -126,7 +126,7 @@ def test_load_adds_a_document_to_a_graph():
             raise UpdateFailed("not there")
         return ox.parse(f"<{iri}> <a:p> _:x . _:x <a:p> '01'^^<{XSD}integer> .", format=ox.RdfFormat.TURTLE)
 
-    engine = Engine(QueryRules(allow_load=True), document)
+    engine = Engine(query_rules(allow_load=True), document)
     changes = run(engine, "LOAD <http://example.org/doc> INTO GRAPH <a:g> ; LOAD <http://example.org/doc>")
     assert len(changes.added) == 4
     assert changes.created == (ox.NamedNode("a:g"),)
@@ -138,7 +138,7 @@ def test_load_adds_a_document_to_a_graph():
 
 
 def test_checking_a_text_evaluates_nothing():
-    rules = QueryRules(allow_service=True, allow_load=True)
+    rules = query_rules(allow_service=True, allow_load=True)
 
     def never(document: str) -> list[ox.Quad]:
         raise AssertionError(document)

@@ -9,7 +9,7 @@ from engine_client import PREFIX, Client, update
 from engine_world import World, new_engine
 from oracle import Query
 
-from edge.engine.queries.oxigraph_queries import QueryRules
+from tests.support.settings import query_rules
 
 NODES = ("ex:a", "ex:b", "ex:c", "1", "2", "1.0", '"x"', '"x"@en')
 ROWS = 12
@@ -87,7 +87,7 @@ def test_texts_of_one_shape_have_their_own_values():
 @pytest.mark.parametrize("form", ["ex:s%d", "%d"])
 def test_long_values_are_looked_up_by_index(where, form):
     """The index needs a fifth of the steps of a sequential search."""
-    world = World(QueryRules(max_steps=MANY * MANY // 5))
+    world = World(query_rules(max_steps=MANY * MANY // 5))
     world.update(["INSERT DATA { " + " ".join(f"ex:s{n} ex:p {form % n} ." for n in range(MANY)) + " }"], PREFIX)
     items = [form % number for number in range(MANY // 2, MANY)]
     if "(?s ?o)" in where:

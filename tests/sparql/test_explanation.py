@@ -11,6 +11,7 @@ from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import LimitExceeded, ParsingFailed
+from tests.support.settings import query_rules
 
 
 def message(form: str, text: str) -> str:
@@ -206,7 +207,7 @@ def test_a_long_text_gets_the_place_that_oxigraph_reports():
 )  # fmt: skip
 def test_a_limit_is_reported_as_a_limit_with_its_place(text, expected):
     with pytest.raises(LimitExceeded, match=re.escape(expected)) as refused:
-        check_query(text, QueryRules(max_steps=5))
+        check_query(text, query_rules(max_steps=5))
     assert refused.value.to_message()["error"] == "limit_exceeded"
     assert refused.value.status_code == 400
 

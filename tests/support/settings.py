@@ -2,6 +2,8 @@
 
 from typing import Any, TypeVar
 
+from edge.engine.queries.oxigraph_queries import QueryRules
+from edge.engine.settings import EngineSettings
 from edge.section import Section
 
 SomeSection = TypeVar("SomeSection", bound=Section)
@@ -11,3 +13,8 @@ def unchecked(kind: type[SomeSection], **values: Any) -> SomeSection:
     """Return a section of these values, which may be out of bounds, and of the defaults of its other keys."""
     assert values.keys() <= kind.model_fields.keys()
     return kind.model_construct(**values)
+
+
+def query_rules(**values: Any) -> QueryRules:
+    """Return the rules of queries with these settings of the engine, which may be out of bounds."""
+    return QueryRules(unchecked(EngineSettings, **values))

@@ -54,7 +54,7 @@ class World:
         `RequestTimeout`, `NotReady`.
         """
         rules = self.rules
-        if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.union_default_graph):
+        if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.settings.default_graph_as_union):
             return evaluator.read(self.mirror.open(), rules, now)
         # The fork happens while no update can change the store, so the child sees one consistent state.
         with self.mirror.held() as store:
@@ -226,7 +226,7 @@ def compile_evaluator(request: QueryRequest, rules: QueryRules) -> Evaluator:
     """Compile the evaluator of a query. Raises `ParsingFailed`, `Forbidden`."""
     query = prepare_query(request.sparql, rules)
     evaluator = _compile(query, request.dataset, rules)
-    evaluator.outlined = outline(query.text, query.tokens, rules.base_iri)
+    evaluator.outlined = outline(query.text, query.tokens, rules.settings.base_iri)
     evaluator.dataset = request.dataset
     return evaluator
 
@@ -234,7 +234,7 @@ def compile_evaluator(request: QueryRequest, rules: QueryRules) -> Evaluator:
 def _compile(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Evaluator:
     at = next(i for i, token in enumerate(query.tokens) if token.word() == query.form)
     prologue = query.text[: query.tokens[at].start]
-    names = Names(read_prologue(query.text, query.tokens, 0)[0], rules.base_iri)
+    names = Names(read_prologue(query.text, query.tokens, 0)[0], rules.settings.base_iri)
     depends = _dependencies(query, dataset, rules)
     if query.form == "SELECT":
         return SelectEvaluator(query, dataset, depends)
@@ -278,14 +278,14 @@ def _describe_evaluator(
 def _dependencies(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Dependencies:
     """Return the dependencies of a query. A legal query beyond our grammar depends on everything."""
     try:
-        parsed = parse_query(query.text, query.tokens, rules.base_iri)
+        parsed = parse_query(query.text, query.tokens, rules.settings.base_iri)
     except ParsingFailed:
         return EVERYTHING
     default = parsed.default_graphs
     graphs = None if default is None else [graph.value for graph in default]
     if dataset.given:
         graphs = list(dataset.default_graphs or ())
-    return dependencies(parsed, graphs, union=rules.union_default_graph)
+    return dependencies(parsed, graphs, union=rules.settings.default_graph_as_union)
 
 
 def _select(

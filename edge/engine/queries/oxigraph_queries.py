@@ -49,51 +49,41 @@ _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
 @dataclass(frozen=True)  # without slots, for the cached properties
 class QueryRules:
-    """The settings of the engine that the evaluation of queries and updates reads. Bounds do not apply here."""
+    """The settings of the engine, with limits that follow from them, for the evaluation of queries and updates."""
 
-    base_iri: str = _DEFAULTS.base_iri
-    """Base IRI for requests without BASE."""
-    union_default_graph: bool = _DEFAULTS.default_graph_as_union
-    """Whether the default graph of the store is the union of all graphs (`engine.default_graph_as_union`)."""
-    allow_service: bool = _DEFAULTS.allow_service
-    allow_load: bool = _DEFAULTS.allow_load
-    max_steps: int = _DEFAULTS.max_steps
-    """Step budget for planning a query, and for finding solutions on the live graph."""
-    query_timeout: float = _DEFAULTS.query_timeout
-    """Seconds for an evaluation in a forked process where the engine counts its steps."""
-    max_remembered_bytes: int = _DEFAULTS.max_remembered_bytes
-    """Size of the cache of join results that incremental evaluation uses."""
-    max_query_memory: int = _DEFAULTS.max_query_memory
-    """Bytes of memory for an evaluation."""
+    settings: EngineSettings = _DEFAULTS
     parse: Callable[[str, str], str | None] | None = None
     """Replacement of the function `parse` of this module, with the same contract."""
-    incremental: bool = _DEFAULTS.booster == "delta"
-    """Whether subscriptions use incremental evaluation where it is possible."""
+
+    @property
+    def incremental(self) -> bool:
+        """Whether subscriptions use incremental evaluation where it is possible."""
+        return self.settings.booster == "delta"
 
     @property
     def whole_timeout(self) -> float:
         """Seconds for an evaluation by Oxigraph for an update or a subscription; no step budget stops it earlier."""
-        return self.query_timeout / 3
+        return self.settings.query_timeout / 3
 
     @cached_property
     def max_changes(self) -> int:
         """Limit of quads that one update changes; the engine cannot interrupt their application."""
-        return self.max_steps // _STEPS_PER_QUAD
+        return self.settings.max_steps // _STEPS_PER_QUAD
 
     @cached_property
     def max_solutions(self) -> int:
         """Limit of solutions of an update's WHERE and of a subscribed query."""
-        return self.max_query_memory // _SOLUTION
+        return self.settings.max_query_memory // _SOLUTION
 
     @property
     def max_text(self) -> int:
         """Limit of characters of a text that a function of our own operators creates."""
-        return self.max_query_memory // _CHARACTER
+        return self.settings.max_query_memory // _CHARACTER
 
     @property
     def longest_result(self) -> int:
         """Limit of characters of a result that is held as text: several copies of it exist for a short time."""
-        return self.max_query_memory // 4
+        return self.settings.max_query_memory // 4
 
 
 def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
@@ -153,13 +143,13 @@ def check_query(text: str, rules: QueryRules) -> list[Token]:
     """Check a query and return its tokens. Raises `ParsingFailed`, and `Forbidden` for a legal but disabled query."""
     check_expansion(text)
     tokens = tokenize(text)
-    check_size(text, tokens, rules.max_steps)
-    error = (rules.parse or parse)(text, rules.base_iri)
+    check_size(text, tokens, rules.settings.max_steps)
+    error = (rules.parse or parse)(text, rules.settings.base_iri)
     if error is not None:
         refuse_form(text, tokens, _VERBS, "This is an update, not a query", "Send it as an update.")
         raise ParsingFailed(explain("query", text, tokens, error))
     refuse_service(tokens, rules)
-    check_calls(text, tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
+    check_calls(text, tokens, Names(read_prologue(text, tokens, 0)[0], rules.settings.base_iri))
     return tokens
 
 
@@ -175,7 +165,7 @@ def refuse_form(text: str, tokens: Sequence[Token], words: frozenset[str], probl
 
 def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:
     """Reject a legal request with SERVICE unless it is enabled. Raises `Forbidden`."""
-    if not rules.allow_service and has_word(tokens, "SERVICE"):
+    if not rules.settings.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
             "SERVICE is disabled, so that clients cannot make the gateway send requests; to allow it, set "
             "engine.allow_service"
@@ -216,11 +206,11 @@ FORMS: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 def _visible(text: str, tokens: Sequence[Token], rules: QueryRules) -> list[str]:
     """Return the variables that `SELECT *` selects, in order of first appearance."""
     try:
-        return [variable.name for variable in parse_query(text, tokens, rules.base_iri).variables]
+        return [variable.name for variable in parse_query(text, tokens, rules.settings.base_iri).variables]
     except ParsingFailed:  # Oxigraph accepts it, but our grammar does not
         pass
     try:
-        result = ox.Store().query(_for_oxigraph(text, tokens, rules, 0), base_iri=rules.base_iri)
+        result = ox.Store().query(_for_oxigraph(text, tokens, rules, 0), base_iri=rules.settings.base_iri)
     except (RuntimeError, OSError):  # a SERVICE that does not answer now may answer later
         return []
     visible = {variable.value for variable in result.variables}  # type: ignore[union-attr]
@@ -242,7 +232,7 @@ def evaluate(
     `now`: microseconds since 1970. `graph`: replaces the default graph. Raises `ParsingFailed`, `EvaluationFailed`.
     """
     declared = _declared(text, tokens, rules, dataset)
-    seen = visible(dataset, declared, union=rules.union_default_graph)
+    seen = visible(dataset, declared, union=rules.settings.default_graph_as_union)
     # Oxigraph would count the solutions of a graph that the text names twice more than once, and would ignore FROM if
     # the default graph is the union of all graphs.
     default, named = graphs(seen if seen.given else declared)
@@ -251,8 +241,8 @@ def evaluate(
     try:
         return store.query(
             _for_oxigraph(text, tokens, rules, now),
-            base_iri=rules.base_iri,
-            use_default_graph_as_union=rules.union_default_graph and default is None,
+            base_iri=rules.settings.base_iri,
+            use_default_graph_as_union=rules.settings.default_graph_as_union and default is None,
             default_graph=default,
             named_graphs=named,
         )
@@ -264,7 +254,7 @@ def evaluate(
 
 def _for_oxigraph(text: str, tokens: Sequence[Token], rules: QueryRules, now: int) -> str:
     """Return a checked query as text for Oxigraph. `now`: microseconds since 1970."""
-    return edited(text, [*at_time(text, tokens, rules.base_iri, now), *corrections(text, tokens)])
+    return edited(text, [*at_time(text, tokens, rules.settings.base_iri, now), *corrections(text, tokens)])
 
 
 class EvaluationFailed(EdgeError):
@@ -297,7 +287,7 @@ def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Da
     """Return the dataset of FROM and FROM NAMED, or the store's dataset without them, or if `dataset` replaces them."""
     if dataset.given or not has_word(tokens, "FROM"):
         return STORE_DATASET
-    names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri).declared()
+    names = Names(read_prologue(text, tokens, 0)[0], rules.settings.base_iri).declared()
     default: list[str] = []
     named: list[str] = []
     # FROM is legal only in the head of a query, so a scan of all tokens finds no others.

@@ -79,24 +79,26 @@ class QueryPlans:
             parameters = {}  # with other constants, other patterns may repeat
         if dataset is not None:
             graphs(dataset)  # only for its errors
-        names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
+        names = Names(read_prologue(text, tokens, 0)[0], rules.settings.base_iri)
         try:
             if not rules.incremental:
                 raise UnsupportedConstruct('engine.booster = "re-evaluate"')
             if dataset not in (None, STORE_DATASET) or has_word(tokens, "FROM"):
                 parameters = without_graph_names(parameters, tokens)
-            query = parse_query(text, tokens, rules.base_iri, parameters)
-            template = _TextTemplate(self._graph, rules.base_iri, query, self._default_graphs(query, dataset))
+            query = parse_query(text, tokens, rules.settings.base_iri, parameters)
+            template = _TextTemplate(self._graph, rules.settings.base_iri, query, self._default_graphs(query, dataset))
         except UnsupportedConstruct as reason:
-            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, (), str(reason)), (), names)
+            return Compiled(_TextTemplate(self._graph, rules.settings.base_iri, None, (), str(reason)), (), names)
         except ParsingFailed as reason:  # Oxigraph accepts it, but our grammar does not
-            return Compiled(_TextTemplate(self._graph, rules.base_iri, None, (), reason.description), (), names)
+            return Compiled(
+                _TextTemplate(self._graph, rules.settings.base_iri, None, (), reason.description), (), names
+            )
         assert isinstance(template.plan, QueryPlan)  # noqa: S101
         return Compiled(template, [parameter for parameter, _ in template.plan.layout.parameters], names)
 
     def _default_graphs(self, query: Query, dataset: Dataset | None) -> Sequence[ox.NamedNode | None]:
         """Return the graphs of the query's default graph (see `Compiler`). Raises `UnsupportedConstruct`."""
-        if self._rules.union_default_graph:
+        if self._rules.settings.default_graph_as_union:
             raise UnsupportedConstruct("the union of all graphs as the default graph")
         declared, dataset = _declared(query), dataset or STORE_DATASET
         if dataset.readable is not None:

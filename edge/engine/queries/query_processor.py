@@ -54,7 +54,7 @@ class QueryProcessor:
         text = request.sparql
         query, outlined = self._prepare_uncached(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         dataset = request.dataset.seen_by(request.access)
-        small = is_small(outlined, self._graph, dataset, whole=self._rules.union_default_graph)
+        small = is_small(outlined, self._graph, dataset, whole=self._rules.settings.default_graph_as_union)
         return CheckedQuery(query, dataset, small)
 
     def run(self, question: CheckedQuery, read: Callable[[Answer], T], now: int) -> T:
@@ -102,7 +102,7 @@ class QueryProcessor:
 
     def _prepare_uncached(self, text: str) -> tuple[ListedQuery, Outline]:
         query = prepare_query(text, self._rules)
-        return query, outline(query.text, query.tokens, self._rules.base_iri)
+        return query, outline(query.text, query.tokens, self._rules.settings.base_iri)
 
 
 def collect(answer: Answer) -> QueryResult:

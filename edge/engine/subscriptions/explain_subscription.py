@@ -100,7 +100,7 @@ def _evaluations(usage: Usage, seconds: float) -> Evaluations:
 def _declared(request: QueryRequest, world: World) -> OxigraphDeclarations:
     """Return the prefixes of a query."""
     text = request.sparql
-    return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
+    return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.settings.base_iri).declared()
 
 
 def _watched(watch: Watch, write: Serializer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:

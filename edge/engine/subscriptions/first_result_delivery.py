@@ -97,7 +97,9 @@ class FirstResultDelivery:
         try:
             if spu is None:
                 spu = new = IncrementalSpu(group, open_, world, wanted.query, self._quota)
-            child = world.forked.begin(lambda: evaluate(group, open_, rules), rules.query_timeout, COUNTED_LIMIT)
+            child = world.forked.begin(
+                lambda: evaluate(group, open_, rules), rules.settings.query_timeout, COUNTED_LIMIT
+            )
         except BaseException:
             self._registry.discard(group, new)
             raise

@@ -123,7 +123,9 @@ class Replacement:
         if not self._can_demote:
             return None
         try:
-            child = world.forked.begin(lambda: demotion.evaluate(spus, world), world.rules.query_timeout, COUNTED_LIMIT)
+            child = world.forked.begin(
+                lambda: demotion.evaluate(spus, world), world.rules.settings.query_timeout, COUNTED_LIMIT
+            )
         except EdgeError:
             return None
         self.processes += 1

@@ -28,7 +28,7 @@ class SpuRegistry:
         self.watchers: SubscriptionIndex[ReevaluatedSpu] = SubscriptionIndex(world.graph)
         self.graph_watchers: dict[Spu, None] = {}
         """SPUs that a created or removed graph can affect."""
-        self.memory = MemoLimit(world.rules.max_remembered_bytes)
+        self.memory = MemoLimit(world.rules.settings.max_remembered_bytes)
         self.groups: dict[tuple[QueryPlan, Row], PlanGroup[IncrementalSpu]] = {}
         """Plan groups, by plan and closed constants."""
         self.singular: dict[Singular, ReevaluatedSpu] = {}

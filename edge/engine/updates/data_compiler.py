@@ -273,7 +273,7 @@ def _parsed(inserts: bool, texts: Iterable[str], rules: QueryRules) -> Data:
     quads = array("I")
     for text in texts:
         store = ox.Store()
-        store.update(text, base_iri=rules.base_iri)
+        store.update(text, base_iri=rules.settings.base_iri)
         places = map(seen.__getitem__, chain.from_iterable(store))
         while batch := list(islice(places, _BATCH)):
             quads.extend(batch)

@@ -96,7 +96,7 @@ class ModifyCompiler:
             # The operators may evaluate an expression several times for one solution.
             raise UnsupportedConstruct("a function that gives another value each time")
         evaluation_time = Now()
-        base = self._names.declared().base or self._rules.base_iri
+        base = self._names.declared().base or self._rules.settings.base_iri
         plan = Compiler(self._graph, layout, evaluation_time, base, default).compile(normal(node))
         patterns = tuple(trigger.places for trigger in plan.triggers)
         return OperatorWhere(plan.operator, evaluation_time, patterns, plan.graph_names)
@@ -113,7 +113,7 @@ class ModifyCompiler:
                 return (self._slot(clauses.graph, self._parameters),)
             graph = self._names.declared().iri(clauses.graph.text).value
             seen = replace(seen, default_graphs=(graph,) if graph in dataset.readable else ())
-        elif self._rules.union_default_graph and not dataset.given:
+        elif self._rules.settings.default_graph_as_union and not dataset.given:
             raise UnsupportedConstruct("the union of all graphs as the default graph")
         return default_graphs(seen, pattern)
 

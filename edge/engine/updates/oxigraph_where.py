@@ -32,8 +32,8 @@ def oxigraph_rows(
     rules = world.rules
     text = f"{where.prologue}SELECT * WHERE {_bound_text(where.group, bindings)}"
     tokens = tokenize(text)
-    whole = rules.union_default_graph or where.graph is not None
-    small = is_small(outline(text, tokens, rules.base_iri), world.graph, where.dataset, whole=whole)
+    whole = rules.settings.default_graph_as_union or where.graph is not None
+    small = is_small(outline(text, tokens, rules.settings.base_iri), world.graph, where.dataset, whole=whole)
     if mode.on_writer and not (small and world.mirror.ready):
         raise LongUpdate
     store = world.mirror.open()

@@ -68,8 +68,8 @@ def _general(where: OxigraphWhere, rules: QueryRules) -> Dependencies:
     if where.dataset.given:
         default = list(where.dataset.default_graphs or ())
     try:
-        query = parse_query(text, tokenize(text), rules.base_iri)
-        return dependencies(query, default, union=rules.union_default_graph)
+        query = parse_query(text, tokenize(text), rules.settings.base_iri)
+        return dependencies(query, default, union=rules.settings.default_graph_as_union)
     except (ParsingFailed, ValueError, RecursionError):
         return EVERYTHING
 

@@ -55,7 +55,7 @@ class UpdateCompiler:
         check_expansion(text)
         data = data_plan(text, rules) if len(text) > LONGEST_TEXT else None
         if data is not None:
-            return Compiled(data, (), Names("", rules.base_iri))
+            return Compiled(data, (), Names("", rules.settings.base_iri))
         tokens = tokenize(text)
         refuse_form(text, tokens, FORMS, "This is a query, not an update", "Send it as a query.")
         try:
@@ -65,7 +65,7 @@ class UpdateCompiler:
         for part in parts:
             where = _where(part.tokens)
             # Templates and data may have any length, but too large a query overflows Oxigraph's stack.
-            check_size(text, part.tokens[where:], rules.max_steps)
+            check_size(text, part.tokens[where:], rules.settings.max_steps)
             if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
                 parameters = {}  # with other constants, other patterns may repeat
             words = [token.word() for token in part.tokens[:2]]
@@ -88,7 +88,7 @@ class UpdateCompiler:
         open_: list[Parameter] = []
         operations: list[Operation] = []
         for run in runs:
-            names = Names(run[0].prologue, rules.base_iri)
+            names = Names(run[0].prologue, rules.settings.base_iri)
             for part in run:
                 check_calls(text, part.tokens, names)
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
@@ -99,7 +99,7 @@ class UpdateCompiler:
                 each.data(()) if isinstance(each, Modify) and each.where is None else each for each in operations
             ]
         plan = UpdatePlan(tuple(operations))
-        return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.base_iri))
+        return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.settings.base_iri))
 
 
 _MAX_PROLOGUES: Final = 16
@@ -110,7 +110,7 @@ _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: QueryRules) -> None:
     """Reject a legal request with LOAD or SERVICE unless it is enabled. Raises `Forbidden`."""
-    if not rules.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
+    if not rules.settings.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
         raise Forbidden(
             "LOAD is disabled, so that clients cannot make the gateway send requests; to allow it, set "
             "engine.allow_load"
@@ -165,13 +165,13 @@ def _assess(text: str, tokens: Sequence[Token], prologue: str, start: int, end: 
     """
     operations = text[start:end]
     try:
-        ox.Store().update(prologue + _FAILING + operations, base_iri=rules.base_iri)
+        ox.Store().update(prologue + _FAILING + operations, base_iri=rules.settings.base_iri)
     except (RuntimeError, OSError):
         return
     except (SyntaxError, ValueError):
         pass
     try:  # parse again for the position of the error; the result is the same, so nothing is evaluated here either
-        ox.Store().update(prologue + operations, base_iri=rules.base_iri)
+        ox.Store().update(prologue + operations, base_iri=rules.settings.base_iri)
     except (SyntaxError, ValueError) as error:
         position = start - len(prologue) + reported_position(prologue + operations, str(error))
         raise ParsingFailed(explain("update", text, tokens, str(error), max(0, position))) from None
