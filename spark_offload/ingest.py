@@ -8,13 +8,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from edge.backoff import Backoff, Retry
 from spark_offload.bad_segments import bad_segments
 from spark_offload.commit import alone, append
 from spark_offload.delete import apply_again, checked, keep_out
@@ -96,17 +96,18 @@ def rounds(
 
 
 def _with_patience(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
-    for attempt in range(1, _ATTEMPTS + 1):
+    # A random pause keeps two ingesters from colliding again.
+    retry = Retry(Backoff(first=0.5, most=4.0))
+    while True:
         try:
             with alone(spark, path):
                 return _round(spark, landing, path, keep, most)
         except Overtaken as overtaken:
-            if attempt == _ATTEMPTS:
+            pause = retry.failed()
+            if retry.failures == _ATTEMPTS:
                 raise
             _log.info("%s", overtaken)
-            # A random pause keeps two ingesters from colliding again.
-            time.sleep(attempt * random.random())  # noqa: S311  not a secret
-    raise AssertionError
+            time.sleep(pause)
 
 
 def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
