@@ -174,11 +174,11 @@ async def test_connections_beyond_the_limit_are_refused(broker):
     sockets = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(4)]
     try:
         for each in sockets:
-            each.settimeout(5)
+            each.settimeout(PATIENCE)
             each.sendall(CONNECT.replace(b"craft", b"cra%02d" % sockets.index(each)))
             assert await asyncio.to_thread(each.recv, 4) == b"\x20\x02\x00\x00"
         with socket.create_connection(("127.0.0.1", broker.port)) as extra:
-            extra.settimeout(5)
+            extra.settimeout(PATIENCE)
             extra.sendall(CONNECT)
             assert await asyncio.to_thread(extra.recv, 1) == b""
     finally:
@@ -208,7 +208,7 @@ async def test_the_number_of_retained_messages_is_limited(broker):
 
 async def test_the_broker_stops_with_connected_clients_and_starts_again(broker):
     with socket.create_connection(("127.0.0.1", broker.port)) as client:
-        client.settimeout(5)
+        client.settimeout(PATIENCE)
         await broker.stop()
         with contextlib.suppress(ConnectionResetError):
             assert await asyncio.to_thread(client.recv, 1) == b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from edge.automation.settings import AutomationSettings
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_for
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -79,14 +78,17 @@ class RuleWorld:
         self.begin()
 
     def settle(self) -> None:
-        deadline = time.monotonic() + PATIENCE
         quiet = 0
-        while quiet < 3:  # the writer reads the clock between two of them
-            assert time.monotonic() < deadline
+
+        def settled() -> bool:
+            nonlocal quiet
             self.engine.on_writer(lambda: None).result(PATIENCE)
             quiet = 0 if self.events or self.engine.due_timers or self.engine.pending_evaluations else quiet + 1
             while self.events:
                 self.events.popleft()()
+            return quiet == 3  # the writer reads the clock between two of them
+
+        wait_for(settled, "the engine")
         self.rules.tick()
         if self.events:
             self.settle()

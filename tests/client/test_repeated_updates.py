@@ -1,6 +1,7 @@
 """Idempotent updates: the client repeats them until they are answered, and keeps their order."""
 
 import asyncio
+import gc
 import itertools
 import json
 import math
@@ -17,11 +18,18 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from edge.client import Application, Backoff, Client, Endpoints, NoAnswer, Options, SyncClient, SyncProducer, Updated
+from edge.client.pending_requests import PendingRequest
 from tests.support.examples import examples
 from tests.support.waiting import PATIENCE, eventually
 
 HASTY = Options(backoff=Backoff(0.001, 0.002), timeout=PATIENCE)
 STOPPING = {"error": "not_ready", "error_description": "The gateway is stopping", "status_code": 503}
+
+
+def sent() -> int:
+    """Return the number of requests that clients of this process have sent, and that have no answer."""
+    requests = [each for each in gc.get_objects() if isinstance(each, PendingRequest)]
+    return sum(request.sent and not request.answer.done() for request in requests)
 
 
 class Connection(NamedTuple):
@@ -119,7 +127,7 @@ async def test_an_update_with_an_id_is_always_repeated(gateway):
         later = timedelta(hours=1)
         named = asyncio.create_task(client.update("INSERT DATA { <urn:a> <urn:p> 1 }", delay=later, id="off"))
         unnamed = asyncio.create_task(client.update("INSERT DATA { <urn:a> <urn:p> 2 }", delay=later))
-        await asyncio.sleep(0.1)  # the updates are sent
+        await eventually(lambda: sent() >= 2, "the updates to be sent")
         gateway.kill()
         with pytest.raises(NoAnswer) as failure:
             await unnamed
@@ -227,7 +235,7 @@ async def test_an_aggregator_repeats_by_default_or_on_request(gateway, plain):
             assert (await application.producer("SET").produce(lamp="urn:l", state="off", repeat=True)).added == 1
             await client.update("INSERT DATA { <urn:door> <urn:seen> 1 }")
         await eventually(lambda: len(tasks) == 5, "the updates")
-        await asyncio.sleep(0.1)  # the updates are sent
+        await eventually(lambda: sent() >= 5, "the updates to be sent")
         await asyncio.to_thread(gateway.kill)
         await asyncio.to_thread(gateway.start)
         outcomes = await asyncio.gather(

@@ -1,10 +1,10 @@
 """The synchronous client."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from client_gateway import NUMBERS, QUICK, numbers
@@ -101,7 +101,7 @@ def test_closing_ends_all_waiting_calls(absent_gateway):
     ]
     for thread in threads:
         thread.start()
-    time.sleep(0.1)
+    wait_for(lambda: len(asyncio.all_tasks(client._thread._loop)) >= 3, "the calls to wait")
     client.close()
     client.close()
     for thread in threads:

@@ -21,7 +21,6 @@ import re
 import select
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -157,14 +156,19 @@ class Reader:
             raise AssertionError(f"neither a file nor a command: {block}")
 
     def _check(self, command: str, shown: str, *, any_order: bool, may_fail: bool) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        printed, code = "", 0
+
+        def matched() -> bool:
+            nonlocal printed, code
             printed, code = self._run(self._here(command))
-            if matches(self._here(shown), printed, any_order=any_order):
-                break
+            return matches(self._here(shown), printed, any_order=any_order)
+
+        if not matched():
             assert command.startswith(_REPEATABLE), f"$ {command}\n{printed}\n--- instead of\n{shown}"
-            assert time.monotonic() < deadline, f"$ {command}\n{printed}\n--- instead of\n{shown}"
-            time.sleep(0.1)
+            try:
+                wait_for(matched)
+            except AssertionError:
+                raise AssertionError(f"$ {command}\n{printed}\n--- instead of\n{shown}") from None
         assert may_fail or code == 0, f"$ {command}\n{printed}"
         self._wait_for_mapping_files()
 

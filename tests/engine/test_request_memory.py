@@ -38,7 +38,7 @@ def left() -> list[str]:
 
 def is_free() -> bool:
     """Wait until the writer has released a request, which it does shortly after the answer."""
-    wait_for(lambda: left() == [], "the request to be released", seconds=5)
+    wait_for(lambda: left() == [], "the request to be released")
     return True
 
 

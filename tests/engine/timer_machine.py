@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from edge.protocol.access import Access
 from edge.protocol.due_time import After, At, When
 from edge.protocol.timers import TimerConfirmation, TimerRecord
 from tests.support.settings import unchecked
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_for
 
 WAIT = PATIENCE
 
@@ -48,14 +47,13 @@ class Box:
 
     def settle(self) -> None:
         """Wait until all due timers have run or cannot run."""
-        deadline = time.monotonic() + WAIT
-        while True:
+
+        def settled() -> bool:
             for _ in range(3):  # the writer reads the clock between two of them
                 self.engine.timers().result(WAIT)
-            if not self.engine.due_timers:
-                return
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+            return not self.engine.due_timers
+
+        wait_for(settled, "the due timers")
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)

@@ -28,7 +28,7 @@ from edge.gates.sessions import Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.gates.suspended_subscription import Feed, SuspendedSubscription
 from edge.metrics import Metrics
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Reader:
@@ -430,7 +430,7 @@ async def test_reading_from_a_client_with_too_many_waiting_answers_stops():
         session.receive(QUESTION)
     session.receive('{"update": {"sparql": "CLEAR ALL"}}')
     assert (engine.begun, len(engine.updates)) == (4, 1)
-    await asyncio.wait_for(session.room(), 5)
+    await asyncio.wait_for(session.room(), PATIENCE)
     for _ in range(5):
         await engine.answer(9_900)
     assert engine.begun == 5
@@ -438,7 +438,7 @@ async def test_reading_from_a_client_with_too_many_waiting_answers_stops():
     await asyncio.sleep(0)
     assert not room.done()
     await reader.read(1)
-    await asyncio.wait_for(room, 5)
+    await asyncio.wait_for(room, PATIENCE)
     assert engine.begun == 6
     session.close()
     await engine.answer(9_900)
@@ -457,7 +457,7 @@ async def test_nothing_is_evaluated_for_a_disconnected_client():
     for _ in range(4):
         await engine.answer(9_900)
     assert engine.begun == 5
-    await asyncio.wait_for(session.room(), 5)
+    await asyncio.wait_for(session.room(), PATIENCE)
     session.close()
 
 

@@ -15,6 +15,7 @@ from gate_server import running
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
+from tests.support.waiting import PATIENCE
 
 UPDATE = {"Content-Type": "application/sparql-update"}
 MIB = 1024 * 1024
@@ -300,7 +301,7 @@ async def test_the_gate_stops_in_time_with_idle_connections(serve):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readline()
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(PATIENCE):
             await gateway.http_gate.stop()
         writer.close()
         await writer.wait_closed()

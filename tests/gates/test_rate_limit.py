@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import httpx
@@ -230,12 +229,7 @@ async def test_connections_of_one_address_are_limited(serve, monkeypatch):
                 return True
             return False
 
-        for _ in range(100):
-            if await comes_in():
-                break
-            await asyncio.sleep(0.05)
-        else:
-            pytest.fail("the place of the closed connection is not free")
+        await eventually(comes_in, "the slot of the closed connection")
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(gateway.http()) for _ in range(3)]
             answers: list[httpx.Response] = [await client.get("/health") for client in clients]

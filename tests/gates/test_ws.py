@@ -13,7 +13,7 @@ from websockets.frames import Frame, Opcode
 
 from edge.gates.settings import WsGateSettings
 from tests.support.settings import unchecked
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 EMPTY = {"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": []}}
 
@@ -273,7 +273,7 @@ async def test_clients_are_notified_when_the_gateway_stops(engine, serve):
         client, deaf = await gateway.client(), await gateway.client()
         await client.subscribe()
         deaf.socket.transport.pause_reading()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await gateway.ws_gate.stop()
         with pytest.raises(ConnectionClosed) as closed:
             await client.receive()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import deltalake
@@ -16,6 +15,7 @@ import pytest
 from spark_offload.bench.cluster import Cluster
 from spark_offload.bench.observations import fill
 from spark_offload.session import java
+from tests.support.waiting import wait_for
 
 ROWS = 300_000
 PATIENCE = 900.0
@@ -39,11 +39,12 @@ def test_a_worker_is_killed_in_the_middle(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            deadline = time.monotonic() + PATIENCE
-            while not (parts := list(table.glob("date=*/*.parquet"))):
+
+            def written() -> list[Path]:
                 assert process.poll() is None, (tmp_path / "ingest.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+                return list(table.glob("date=*/*.parquet"))
+
+            parts = wait_for(written, "the first file", seconds=PATIENCE)
             killed = [*worker.children(recursive=True), worker]
             assert len(killed) > 1, "the worker has an executor"
             for one in killed:

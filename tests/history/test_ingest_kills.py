@@ -23,6 +23,7 @@ from ingest_sender import Sender, rows_of
 
 from edge.outbox.observation import XSD, Cells, ObservationContext
 from spark_offload.session import java
+from tests.support.waiting import wait_for
 
 KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "4"))
 SEED = int(os.environ.get("EDGE_HISTORY_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
@@ -121,15 +122,17 @@ class World:
             time.sleep(self._drawn.uniform(0, 2))
 
     def _until(self, met: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + PATIENCE
         ticked = 0.0
-        while not met():
+
+        def met_after_ticks() -> bool:
+            nonlocal ticked
             assert process.poll() is None, self.log()
-            assert time.monotonic() < deadline, self.log()
             if time.monotonic() - ticked > 0.1:
                 self.tick()
                 ticked = time.monotonic()
-            time.sleep(0.002)
+            return met()
+
+        wait_for(met_after_ticks, "the ingester", seconds=PATIENCE)
 
     def log(self) -> str:
         """Return the log of the last ingester."""
@@ -165,11 +168,12 @@ def test_each_observation_once_after_kills(tmp_path: Path) -> None:
                 process.kill()  # Spark's JVM notices by itself; the next ingester starts meanwhile
                 time.sleep(drawn.uniform(0, 0.3))
     with world.ingester() as process:
-        deadline = time.monotonic() + PATIENCE
-        while not world.finish():
+
+        def finished() -> bool:
             assert process.poll() is None, world.log()
-            assert time.monotonic() < deadline, world.log()
-            time.sleep(0.2)
+            return world.finish()
+
+        wait_for(finished, "all observations in the table", seconds=PATIENCE)
         process.terminate()
         assert process.wait(PATIENCE) == 0, world.log()
     table = deltalake.DeltaTable(world.table).to_pyarrow_table(columns=["gateway", "epoch", "seq", "value", "lost"])

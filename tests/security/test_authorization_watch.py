@@ -102,14 +102,18 @@ async def test_clients_are_refused_while_the_client_store_is_unreadable(harness,
     token = await harness.member()
     store, real = harness.security._store, harness.security._store.rows
 
+    failures = []
+
     def broken(sql, *values):
+        failures.append(sql)
         raise StorageFailed("the disk is gone")
 
     async with harness.socket() as socket:
         await socket.ask("subscribe", token, sparql=QUERY)
         monkeypatch.setattr(store, "rows", broken)
         assert (await harness.query(token)).status_code == 507
-        await asyncio.sleep(0.5)
+        failures.clear()
+        await harness.until(lambda: len(failures) > 1)  # the watch looks again
         monkeypatch.setattr(store, "rows", real)
         assert (await harness.query(token)).status_code == 200
         harness.clients.revoke("lamp")

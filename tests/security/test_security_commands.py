@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from edge.cli import edge
 from edge.security.clients import Rights
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -168,8 +169,7 @@ def test_codes_and_tokens_end_and_the_list_says_when(run):
     run("clients", "token", "lamp", "--for", "1h")
     run("clients", "oscore", "lamp")
     assert 7_100e6 < listed(run)["lamp"]["until"] - before < 7_300e6
-    while listed(run)["early"]["state"] == "invited":
-        time.sleep(0.05)
+    wait_for(lambda: listed(run)["early"]["state"] != "invited", "the end of the code")
     shown = {line.split()[0]: line for line in run("clients", "list").splitlines()}
     assert {name: client["state"] for name, client in listed(run).items()} == {
         "early": "expired",
