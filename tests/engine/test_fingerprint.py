@@ -47,9 +47,9 @@ class Compiler:
     def __call__(self, text: str, context: str | None, parameters: Parameters) -> Compiled[Query]:
         self.compiled.append(text)
         tokens = check_query(text, RULES)
-        query = parse_query(text, tokens, RULES.base_iri, parameters)
+        query = parse_query(text, tokens, RULES.settings.base_iri, parameters)
         prologue, _ = read_prologue(text, tokens, 0)
-        return Compiled(query, list(parameters_of(query)), Names(prologue, RULES.base_iri))
+        return Compiled(query, list(parameters_of(query)), Names(prologue, RULES.settings.base_iri))
 
 
 def parameters_of(value: object) -> Iterator[Parameter]:
