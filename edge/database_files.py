@@ -22,6 +22,7 @@ class DatabaseFiles:
     def __init__(self, path: Path) -> None:
         """`path`: the database, which is open and was read or written, so that all its files exist."""
         self.path = path
+        self._name = str(path)
         names = [f"{path}{suffix}" for suffix in _SUFFIXES]
         self._known = {name: known for name in names if (known := _identity(name)) is not None}
         self._noted = (0, 0)
@@ -35,13 +36,20 @@ class DatabaseFiles:
     @property
     def displaced(self) -> bool:
         """Whether a file was renamed, deleted or replaced. Takes some microseconds."""
-        return any(_identity(name) != known for name, known in self._known.items())
+        try:
+            for name, known in self._known.items():
+                status = os.stat(name)  # noqa: PTH116 - called for each commit
+                if (status.st_dev, status.st_ino) != known:
+                    return True
+        except OSError:
+            return True
+        return False
 
     @property
     def written(self) -> tuple[int, int]:
         """Size in bytes and time of the last write in nanoseconds of the database file, at present."""
         try:
-            status = os.stat(self.path)  # noqa: PTH116 - called for each commit
+            status = os.stat(self._name)  # noqa: PTH116 - as above
         except OSError:
             return 0, 0
         return status.st_size, status.st_mtime_ns

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, Self
 
 import pyoxigraph as ox
 
-from edge.database_files import DatabaseFiles
+from edge.database_files import DatabaseFiles, displaced
 from edge.engine.journal import codec, sqlite_schema
 from edge.engine.journal.codec import JournalEntry
 from edge.engine.journal.data_directory import DataDirectoryRefused, DirectoryLock
@@ -258,8 +258,8 @@ class Journal:
 
     def _check_place(self) -> None:
         """Raise `StorageFailed` if the file was renamed, deleted or replaced."""
-        if self._files is not None and (fault := self._files.fault):
-            raise StorageFailed(f"The update could not be stored: {fault}")
+        if self._files is not None and self._files.displaced:
+            raise StorageFailed(f"The update could not be stored: {displaced(self._files.path)}")
 
     def _check_content(self) -> None:
         """Check a file that another program has written to. Raises `StorageFailed`.
