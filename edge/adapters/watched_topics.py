@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.adapters.registry import SAMPLE
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import InvalidRequest, TooManyRequests
 
 Message = tuple[str, bytes]
 """Topic and payload; of a payload with more than `SAMPLE` bytes, one byte more than that."""
@@ -54,16 +55,24 @@ class WatchedTopics:
     def newest(self, topic_filter: str) -> Message | None:
         """Watch an MQTT topic filter, and return its newest message since the watch began; None without one.
 
-        At most `MOST` filters are watched: a further one replaces that with the oldest request. Raises
-        `InvalidRequest`.
+        Raises `InvalidRequest`, and `TooManyRequests` if `MOST` other filters are watched.
         """
         matches, now = _pattern(topic_filter), self._clock()
         with self._lock:
-            others = [each for each in self.watches if each.end > now and each.topic_filter != topic_filter]
-            known = (each for each in self.watches if each.end > now and each.topic_filter == topic_filter)
-            watch = next(known, None) or _Watch(topic_filter, matches, now)
+            running = tuple(each for each in self.watches if each.end > now)
+            watch = next((each for each in running if each.topic_filter == topic_filter), None)
+            if watch is None:
+                if len(running) >= MOST:
+                    wait = math.ceil(min(each.end for each in running) - now)
+                    raise TooManyRequests(
+                        f"{MOST} topic filters are watched already; one of them ends {WATCHED:.0f} s after its last"
+                        " request. Try again later, or watch one filter with wildcards",
+                        retry_after=wait,
+                    )
+                watch = _Watch(topic_filter, matches, now)
+                running = (*running, watch)
             watch.end = now + WATCHED
-            self.watches = (*others[-MOST + 1 :], watch)
+            self.watches = running
         return watch.message
 
     def _forget(self, now: float) -> None:
@@ -82,7 +91,11 @@ def _pattern(topic_filter: str) -> Callable[[str], object]:
             f'"topic" is not an MQTT topic filter such as room/+/temperature or room/#, of 1 to {_LONGEST:,} characters'
         )
     patterns = ["[^/]*" if level == "+" else re.escape(level) for level in levels]
+    # A wildcard at the beginning does not match topics of the broker itself, such as $SYS.
+    start = r"(?!\$)" if levels[0] in ("+", "#") else ""
+    if levels == ["#"]:
+        return re.compile(f"{start}.*", re.DOTALL).fullmatch
     if levels[-1] == "#":  # also the level above it
         above = "/".join(patterns[:-1])
-        return re.compile(f"{above}(?:/.*)?" if above else ".*", re.DOTALL).fullmatch
-    return re.compile("/".join(patterns), re.DOTALL).fullmatch
+        return re.compile(f"{start}{above}(?:/.*)?", re.DOTALL).fullmatch
+    return re.compile(start + "/".join(patterns), re.DOTALL).fullmatch

@@ -6,7 +6,7 @@ import pytest
 
 from edge.adapters.registry import SAMPLE
 from edge.adapters.watched_topics import MOST, WATCHED, WatchedTopics
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import InvalidRequest, TooManyRequests
 
 
 class Clock:
@@ -31,6 +31,11 @@ class Clock:
         ("a/#", "ab", False),
         ("#", "any/topic\nat all", True),
         ("a.c", "abc", False),
+        ("/#", "/a", True),
+        ("/#", "a/b", False),
+        ("#", "$SYS/uptime", False),
+        ("+/uptime", "$SYS/uptime", False),
+        ("$SYS/#", "$SYS/uptime", True),
     ],
 )
 def test_messages_of_a_filter_are_kept(topic_filter, topic, matches):
@@ -57,16 +62,22 @@ def test_a_watch_ends_without_requests():
     assert watched.newest("a") is None
 
 
-def test_memory_is_bounded():
-    watched = WatchedTopics()
-    for number in range(MOST + 2):
+def test_memory_is_bounded_and_a_further_filter_takes_no_place():
+    clock = Clock()
+    watched = WatchedTopics(clock)
+    for number in range(MOST):
         watched.newest(f"t/{number}")
-        watched.newest("t/0")  # this one is asked for again and again
         watched.offer(f"t/{number}", b"x" * 100_000)
-    assert len(watched.watches) == MOST
+    clock.now += 20
+    watched.newest("t/1")
+    with pytest.raises(TooManyRequests) as refused:
+        watched.newest("t/other")
+    assert refused.value.retry_after == WATCHED - 20
     assert {len(each.message[1]) for each in watched.watches if each.message} == {SAMPLE + 1}
-    assert watched.newest("t/0") is not None
-    assert watched.newest("t/1") is None
+    assert all(watched.newest(f"t/{number}") for number in range(MOST))
+    clock.now += WATCHED
+    assert watched.newest("t/other") is None
+    assert len(watched.watches) == 1
 
 
 @pytest.mark.parametrize("topic_filter", ["", "a/#/b", "a#", "a/b+", "+a", "x" * 1001])

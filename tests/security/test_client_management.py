@@ -132,6 +132,7 @@ async def test_an_administrator_grants_no_more_than_it_has(harness, admin):
         ("PUT", "/api/opening", {"rights": {"actions": ["query"]}, "seconds": 60}),
         ("PUT", "/api/mappings/m", None),
         ("DELETE", "/api/mappings/m", None),
+        ("GET", "/api/newest-message?topic=%23", None),
         ("PUT", "/api/queries/q", None),
         ("DELETE", "/api/queries/q", None),
         ("PUT", "/api/rules/r", None),

@@ -77,6 +77,8 @@ class MappingResources:
         )
 
     async def _newest_message(self, request: Request) -> Response:
+        # The filter may match any topic.
+        self._files.check(request)
         documents = self._documents()
         if documents is None:
             raise NotReady("The gateway is starting or stopping; try again in a few seconds")
