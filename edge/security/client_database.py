@@ -98,6 +98,10 @@ class StoreRefused(EdgeError):
     error: ClassVar[str] = "clients_unusable"
 
 
+_GONE: Final = "restart the gateway, and register the clients again or restore a backup"
+"""What to do if the files were deleted under a running gateway."""
+
+
 class ClientDatabase:
     """The open client file. Thread-safe."""
 
@@ -122,7 +126,7 @@ class ClientDatabase:
         self._own = 0
         try:
             self._open()
-            self._files = DatabaseFiles(self.path)
+            self._files = DatabaseFiles(self.path, _GONE)
         except StoreRefused:
             self._connection.close()
             raise

@@ -61,6 +61,10 @@ CREATE TABLE observers (
 """
 
 
+_GONE: Final = "restart the gateway; its streams are lost"
+"""What to do if the files were deleted under a running gateway."""
+
+
 class StreamStore:
     """The file. One thread uses it. All methods raise `StorageFailed`."""
 
@@ -74,7 +78,7 @@ class StreamStore:
             except BaseException:
                 self._connection.close()
                 raise
-        self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME)
+        self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME, _GONE)
 
     def _prepare(self) -> None:
         connection = self._connection

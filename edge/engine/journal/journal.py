@@ -12,14 +12,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Final, Literal, NoReturn, Self
 
 import pyoxigraph as ox
 
-from edge.database_files import DatabaseFiles, displaced
+from edge.database_files import DatabaseFiles
 from edge.engine.journal import codec, sqlite_schema
 from edge.engine.journal.codec import JournalEntry
-from edge.engine.journal.data_directory import DataDirectoryRefused, DirectoryLock
+from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.journal.receipt_log import ReceiptLog
 from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.store.oxigraph_transaction import GraphName
@@ -43,6 +43,9 @@ CHUNK_QUADS = 10_000
 CHUNK_CHARACTERS = 4_000_000
 """Limit of the characters in a chunk; the last quad may exceed it. 10,000 quads of a sensor network have 2 million."""
 
+_REMEDY: Final = "export the data from the running gateway, then restart it"
+"""What to do if the files were deleted under a running gateway."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -65,11 +68,7 @@ class Journal:
         """Seconds between calls of `flush`; None: every commit is durable when it returns."""
         self._connection = connection
         self._path = path
-        self._files = None if path is None else DatabaseFiles(path)
-        self._overwritten = ""
-        """Why the file cannot be used since another program has written to it."""
-        self._overwritten_by = (0, 0)
-        """`DatabaseFiles.written` when this was found."""
+        self._files = None if path is None else DatabaseFiles(path, _REMEDY)
         self._lock = lock
         self._sequence = contents.sequence
         self._snapshot_sequence = contents.snapshot_sequence
@@ -169,7 +168,7 @@ class Journal:
 
         Any thread may call it.
         """
-        return "" if self._files is None else self._overwritten or self._files.fault
+        return "" if self._files is None else self._files.fault
 
     def receipts(self) -> bytes:
         """Return the last committed receipts, concatenated, oldest first."""
@@ -253,45 +252,11 @@ class Journal:
         except BaseException:
             self._roll_back()
             raise
-        finally:
-            self._note_written()
 
     def _check_place(self) -> None:
         """Raise `StorageFailed` if the file was renamed, deleted or replaced."""
-        if self._files is not None and self._files.displaced:
-            raise StorageFailed(f"The update could not be stored: {displaced(self._files.path)}")
-
-    def _check_content(self) -> None:
-        """Check a file that another program has written to. Raises `StorageFailed`.
-
-        That may have been a checkpoint by another SQLite program, which is harmless.
-        """
-        files = self._files
-        if files is None or not files.overwritten or files.displaced:
-            return
-        if self._overwritten and files.written == self._overwritten_by:
-            raise StorageFailed(f"The update could not be stored: {self._overwritten}")
-        self._overwritten, self._overwritten_by = "", files.written
-        try:
-            found = sqlite_schema.verify(files.path, in_use=True).sequence
-        except DataDirectoryRefused as error:
-            self._overwritten = error.description
-        else:
-            if found != self._sequence:
-                self._overwritten = (
-                    f"{files.path} was overwritten by another program while the gateway uses it: it ends with update"
-                    f" {found} in place of {self._sequence}. Export the data from the running gateway, stop it, and"
-                    " restore a backup (edge restore)"
-                )
-        if self._overwritten:
-            raise StorageFailed(f"The update could not be stored: {self._overwritten}")
-        # SQLite would go on using the pages that it has read.
-        self._connection.execute("PRAGMA shrink_memory")
-        files.note()
-
-    def _note_written(self) -> None:
-        if self._files is not None and not self._overwritten:
-            self._files.note()
+        if fault := self.fault:
+            raise StorageFailed(f"The update could not be stored: {fault}")
 
     def select(self, query: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...]]:
         """Read other tables of the file, row by row. Raises `StorageFailed`."""
@@ -415,7 +380,6 @@ class Journal:
     def _begin(self) -> sqlite3.Connection:
         if self._log_unclean:
             self._empty_log()
-        self._check_content()
         self._connection.execute("BEGIN IMMEDIATE")
         return self._connection
 
@@ -432,16 +396,14 @@ class Journal:
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             # If the disk was full, the frame that completes the commit was never written.
             self._log_unclean = self._log_unclean or code == sqlite3.SQLITE_IOERR
-            with contextlib.suppress(sqlite3.Error, StorageFailed):
+            with contextlib.suppress(sqlite3.Error):
                 self._empty_log()
 
     def _empty_log(self) -> None:
         """Move the write-ahead log into the file and truncate it."""
-        self._check_content()
         ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if not busy:
             self._log_unclean = False
-        self._note_written()
 
     def _shrink(self) -> None:
         """Shrink the file if it has more free pages than the journal needs until the next snapshot."""
@@ -453,7 +415,6 @@ class Journal:
                 self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
             # The log is not truncated: a file system writes three times as much when a commit extends the file.
             self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        self._note_written()
 
 
 def _open_memory() -> sqlite3.Connection:

@@ -196,11 +196,8 @@ def empty_log(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def verify(path: Path, *, in_use: bool = False) -> Contents:
-    """Read the whole file and its log without writing. Raises `DataDirectoryRefused` if anything is wrong.
-
-    `in_use`: this process has a connection to the file.
-    """
+def verify(path: Path) -> Contents:
+    """Read the whole file and its log without writing. Raises `DataDirectoryRefused` if anything is wrong."""
     wal = path.with_name(f"{path.name}-wal")
     try:
         connection = open_for_reading(path)
@@ -212,8 +209,7 @@ def verify(path: Path, *, in_use: bool = False) -> Contents:
             _verify_commits(path, connection, contents)
             if _durability(connection) == "commit" and (fault := write_ahead_log.fault(wal)) is not None:
                 refuse_damage(path, f"has lost updates: its write-ahead log is damaged, {fault}")
-        if not in_use:  # closing any descriptor of the file would drop the POSIX locks of the connection
-            _verify_versions(path)
+        _verify_versions(path)
         return contents
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         # SQLite quotes the damaged content, which may not be text.
