@@ -68,6 +68,7 @@ class EmbeddedServer(uvicorn.Server):
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             self.should_exit = True
+            self.up.cancel()
             return
         config, loop = self.config, asyncio.get_running_loop()
         protocol = partial(self._protocol, config, self.server_state, self.lifespan.state)

@@ -329,7 +329,8 @@ def _beyond_grammar(
             places = [token.start for token in tokens if token.start < position and token.word() == keyword]
             return Diagnosis(places[-1] if places else position, problem, remedy)
     sentence = _SENTENCE.search(parser_message)
-    if sentence is None:
+    iris = [token for token in tokens if token.kind == "iri" and token.start < position]
+    if sentence is None or (rdf12 and not iris):
         if rdf12:
             return Diagnosis(
                 position, f"This {form} is not valid: it has RDF 1.2 syntax before this place", _RDF12_FORMS
@@ -337,7 +338,6 @@ def _beyond_grammar(
         return Diagnosis(position, f"This {form} is not valid, although each of its parts is well formed", _CHECKLIST)
     if sentence[0] == "IRI parsing failed":
         # Oxigraph reports a place after the IRI, so the last one before it is meant.
-        iris = [token for token in tokens if token.kind == "iri" and token.start < position]
         place = iris[-1].start if iris else position
         problem = f"{_short(iris[-1].text)} is not a valid IRI" if iris else "An IRI is not valid"
         return Diagnosis(place, problem, "Write characters that an IRI cannot have as % and two hexadecimal digits.")

@@ -124,10 +124,8 @@ def _unreadable(text: str, position: int) -> SparqlError:
     """Return the error for a text in which no token can be read at `position`."""
     sign = text[position]
     if sign in "\"'":
-        # Of three quotation marks without an end, the first two are an empty string.
-        is_long = text.startswith(sign * 3, max(0, position - 2))
         line = _LINE_BREAK.search(text, position)
-        end = len(text) if is_long or line is None else line.start()
+        end = len(text) if _is_long(text, position) or line is None else line.start()
         pieces = text.count("\\", position, end) + text.count(sign, position, end)
     else:
         pieces = 0
@@ -138,10 +136,17 @@ def _unreadable(text: str, position: int) -> SparqlError:
     return SparqlError(_unreadable_sign(text, position).message(text))
 
 
+def _is_long(text: str, position: int) -> bool:
+    """Whether three quotation marks begin the string. Without an end, the first two are read as an empty string."""
+    return text.startswith(text[position] * 3, max(0, position - 2))
+
+
 def _unreadable_sign(text: str, position: int) -> Diagnosis:
     """Explain why the character at `position` begins no token."""
     sign = text[position]
     if sign in "\"'":
+        if _is_long(text, position):
+            return Diagnosis(max(0, position - 2), "The string is not closed", f"Add {sign * 3} at its end.")
         remedy = f"Add {sign} at its end, or write {sign * 3} around text that has line breaks."
         return Diagnosis(position, "The string is not closed", remedy)
     if sign == "&":

@@ -110,7 +110,7 @@ def _sum(name: str, aggregate: ColumnAggregate, argument: Value) -> _Made:
     empty = count == 0
     mean = F.when(valid, F.when(empty, 0.0).otherwise(mean))
     place = F.when(empty, 0).otherwise(F.greatest(kind, F.lit(1)))
-    return _Made(columns, NumberValue(mean, place, F.when(empty, F.lit(0).cast("bigint"))), certain=False)
+    return _Made(columns, NumberValue(mean, place, F.when(valid & empty, F.lit(0).cast("bigint"))), certain=False)
 
 
 def _total(name: str, _: Value, one: NumberValue) -> dict[str, Column]:

@@ -89,9 +89,16 @@ class _Correlation:
             case relational.Selection(inner, condition):
                 inside = self._pattern(inner)
                 return replace(pattern, pattern=self._joined(inside) if self._needed(condition, inner) else inside)
-            case relational.ComputedColumn(inner, _, expression):
+            case relational.ComputedColumn(inner, variable, expression):
                 inside = self._pattern(inner)
-                return replace(pattern, pattern=self._joined(inside) if self._needed(expression, inner) else inside)
+                if self._needed(expression, inner):
+                    inside = self._joined(inside)
+                if variable in relational.visible(inside):
+                    given = Variable(variable)
+                    free = relational.FunctionCall("!", (relational.FunctionCall("BOUND", (given,)),))
+                    same = relational.FunctionCall("SAMETERM", (given, expression))
+                    return relational.Selection(inside, relational.FunctionCall("||", (free, same)))
+                return replace(pattern, pattern=inside)
             case relational.Projection(inner, variables):
                 inside = self._pattern(inner)
                 more = {*self.rows.variables} & relational.visible(inside)

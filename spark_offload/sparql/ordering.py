@@ -23,11 +23,14 @@ def sorting(value: Value) -> list[Column]:
     place = F.when(~value.bound(), 0).when(value.is_blank(), 1)
     if (iri := value.iri()) is not None:
         place = place.when(iri.isNotNull(), 2)
-    for rank, face in enumerate((number, boolean, timestamp, plain), start=3):
+    day, duration = value.day(), value.duration()
+    for rank, face in enumerate((number, boolean, timestamp, plain, day, duration), start=3):
         if face is not None:
             place = place.when(face.isNotNull(), rank)
     faces = [
-        face for face in (None if number is None else number.cast("double"), boolean, timestamp) if face is not None
+        face
+        for face in (None if number is None else number.cast("double"), boolean, timestamp, day, duration)
+        if face is not None
     ]
     texts = value.keys() if isinstance(value, MeasuredValue) else (value.term(),)
-    return [place.otherwise(7), *faces, *texts]
+    return [place.otherwise(9), *faces, *texts]

@@ -230,7 +230,9 @@ class _Translation:
             unbound = relational.FunctionCall("!", (bound,))
             pattern = relational.Selection(pattern, relational.FunctionCall("||", (unbound, same)))
             pattern = relational.ComputedColumn(pattern, shown, Variable(name))
-        return relational.Projection(pattern, tuple(sorted(relational.visible(pattern) - {name})))
+        return relational.Projection(
+            pattern, tuple(sorted((relational.visible(pattern) | relational.used(pattern)) - {name}))
+        )
 
     def _triple(self, triple: source.Triple) -> relational.TriplePattern:
         return relational.TriplePattern(*map(self._node, (triple.subject, triple.predicate, triple.object)))

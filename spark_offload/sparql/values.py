@@ -322,6 +322,12 @@ class MeasuredValue(Value):
     def boolean(self) -> Column:
         return lexical.boolean(self.form, self.type)
 
+    def day(self) -> Column:
+        return lexical.day(self.form, self.type)
+
+    def duration(self) -> Column:
+        return lexical.duration(self.form, self.type)
+
 
 @dataclass(frozen=True)
 class TimeValue(Value):

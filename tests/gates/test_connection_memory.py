@@ -91,7 +91,9 @@ async def test_a_client_that_reads_leaves_no_memory(gateway, uncollected, end, c
     client = await asyncio.to_thread(Client, gateway.ws_port, compression=compression)
     await asyncio.to_thread(client.subscribe)
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left")
+    await eventually(
+        lambda: left() == {}, "nothing that is left", seconds=15
+    )  # earlier than the end of a silent connection
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
@@ -101,7 +103,9 @@ async def test_a_client_that_does_not_read_leaves_no_memory(gateway, uncollected
     for number in range(5):
         await change(gateway, number)
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left")
+    await eventually(
+        lambda: left() == {}, "nothing that is left", seconds=15
+    )  # earlier than the end of a silent connection
 
 
 async def test_a_client_disconnected_for_not_reading_leaves_no_memory(serve, uncollected):
@@ -110,7 +114,9 @@ async def test_a_client_disconnected_for_not_reading_leaves_no_memory(serve, unc
         await asyncio.to_thread(client.subscribe)
         for number in range(5):
             await change(gateway, number)
-        await eventually(lambda: left() == {}, "nothing that is left")
+        await eventually(
+            lambda: left() == {}, "nothing that is left", seconds=15
+        )  # earlier than the end of a silent connection
         client.vanish()
 
 
@@ -122,14 +128,18 @@ async def test_client_with_too_many_unread_answers_leaves_no_memory(serve, uncol
             client.send({"query": {"sparql": "SELECT ?o { ?s <urn:long> ?o }"}})
         await asyncio.sleep(0.5)
         client.vanish()
-        await eventually(lambda: left() == {}, "nothing that is left")
+        await eventually(
+            lambda: left() == {}, "nothing that is left", seconds=15
+        )  # earlier than the end of a silent connection
 
 
 @pytest.mark.parametrize("end", [Client.vanish, Client.reset])
 async def test_client_at_a_wrong_path_leaves_no_memory(gateway, uncollected, end):
     client = await asyncio.to_thread(Client, gateway.ws_port, "/elsewhere")
     await asyncio.to_thread(end, client)
-    await eventually(lambda: left() == {}, "nothing that is left")
+    await eventually(
+        lambda: left() == {}, "nothing that is left", seconds=15
+    )  # earlier than the end of a silent connection
 
 
 async def test_a_client_that_exceeds_a_limit_leaves_no_memory(gateway, uncollected):
@@ -137,11 +147,15 @@ async def test_a_client_that_exceeds_a_limit_leaves_no_memory(gateway, uncollect
     client.socket.sendall(b"\x01\x80abcd" + b"\x00\x80abcd" * 20_000)
     await asyncio.to_thread(client.socket.recv, 4096)
     client.vanish()
-    await eventually(lambda: left() == {}, "nothing that is left")
+    await eventually(
+        lambda: left() == {}, "nothing that is left", seconds=15
+    )  # earlier than the end of a silent connection
 
 
 async def test_a_client_without_a_request_leaves_no_memory(gateway, uncollected):
     client = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", gateway.ws_port))
     await eventually(left, "the connection at the gateway")
     client.close()
-    await eventually(lambda: left() == {}, "nothing that is left")
+    await eventually(
+        lambda: left() == {}, "nothing that is left", seconds=15
+    )  # earlier than the end of a silent connection

@@ -45,6 +45,8 @@ ROWS = [
      Cells(MIDNIGHT, "9007199254740993")),
     (ObservationContext(series=f"{EX}observation/l", sensor=f"{EX}sensor/l", datatype=XSD + "integer"),
      Cells(MIDNIGHT, "1")),
+    (ObservationContext(series=f"{EX}observation/d", datatype=XSD + "dayTimeDuration"), Cells(MIDNIGHT, "PT1H")),
+    (ObservationContext(series=f"{EX}observation/e", datatype=XSD + "date"), Cells(MIDNIGHT, "2025-07-01")),
     (ObservationContext(), Cells(MIDNIGHT, quads=QUADS)),
 ]  # fmt: skip
 VALUE = "?r qudt:numericValue ?v"
@@ -121,6 +123,15 @@ QUERIES = {
         ?s ex:p ?o BIND(UUID() AS ?u) BIND(STRUUID() AS ?v) BIND(BNODE() AS ?b) BIND(RAND() AS ?r) ?x ex:d ?y
         FILTER(ISIRI(?u) && STRLEN(?v) = 36 && ISBLANK(?b) && ?r >= 0 && ?r < 1) }""",
     "UUID before a join": "SELECT (COUNT(DISTINCT ?u) AS ?n) { { BIND(UUID() AS ?u) } ?s ex:p ?o }",
+    "GRAPH in EXISTS with an outer variable": """SELECT ?s ?o ?g {
+        GRAPH ?g { ?s ex:p ?o } FILTER EXISTS { GRAPH ?h { ?s ex:p 6 FILTER(?o = 5) } } }""",
+    "the same graph in EXISTS": """SELECT ?s ?o ?g {
+        GRAPH ?g { ?s ex:p ?o } FILTER EXISTS { GRAPH ?g { ?s ex:p ?x OPTIONAL { ?x ex:p ?o } FILTER(?x > 5) } } }""",
+    "a mean of no numbers": "SELECT (AVG(?n) AS ?m) { ?s ex:name ?n }",
+    "a mean of nothing bound": "SELECT (AVG(?x) AS ?m) { ?s ex:q ?o OPTIONAL { ?s ex:absent ?x } }",
+    "the longest of some times": "SELECT (MAX(?u - ?t) AS ?d) (MIN(?u - ?t) AS ?e) { ?s ex:t ?t, ?u }",
+    "a comparison of durations": f'SELECT ?v {{ {VALUE} FILTER(?v > "PT40M"^^xsd:dayTimeDuration) }}',
+    "a comparison of dates": f'SELECT ?v (YEAR(?v) AS ?y) {{ {VALUE} FILTER(?v > "2025-06-01"^^xsd:date) }}',
     "a long sum": f"SELECT ({'+'.join(['?o'] * 100)} AS ?y) {{ ?s ex:p ?o FILTER(?o < 3) }}",
 }
 

@@ -52,6 +52,7 @@ SOSA = "http://www.w3.org/ns/sosa/"
             'Add "}", or continue with: a graph pattern such as OPTIONAL, ",", ".", ";" or "}".',
         ),
         ("SELECT * { FILTER(?x = ) }", '")" is not allowed here (line 1, column 24). Expected: an expression.'),
+        ('SELECT * { ?s ?p """abc }', 'The string is not closed (line 1, column 18). Add """ at its end.'),
         ("SELECT * { ?s ?p 'abc }", "The string is not closed (line 1, column 18). Add ' at its end, "),
         ("SELECT * { ?s ?p ?o } }", '"}" closes no bracket (line 1, column 23). Remove it. '),
         ("SELECT ?s, ?o { ?s ?p ?o }", '"," is not allowed here (line 1, column 10). Separate variables by spaces.'),
