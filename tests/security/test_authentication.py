@@ -99,6 +99,7 @@ REQUESTS = [
     ("PUT", "/api/mappings/m"),
     ("DELETE", "/api/mappings/m"),
     ("POST", "/api/mapping-test"),
+    ("GET", "/api/newest-message?topic=a"),
     ("POST", "/api/profile"),
     ("GET", "/api/queries"),
     ("GET", "/api/queries/q"),
