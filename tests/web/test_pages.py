@@ -439,6 +439,65 @@ async def test_states_are_bands_in_the_tile_and_in_the_chart(house, page):
         await page.wait_for("document.getElementById('search') !== null")
 
 
+RECORD_BANDS = """globalThis.filled = [];
+  const fillRect = CanvasRenderingContext2D.prototype.fillRect;
+  CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+    filled.push(this.fillStyle);
+    return fillRect.call(this, x, y, width, height);
+  };"""
+"""Keeps the colour of each rectangle that is drawn."""
+
+
+async def test_short_states_of_a_long_period_are_seen(house, page):
+    """A motion sensor detected something for 20 s, 480 times in 23 hours: more than the rows of tile and chart."""
+    begins = [-3600 * 23 + 172.5 * number for number in range(480)]
+    moved = [{"n": "motion", "vb": state, "t": at + 20 * (not state)} for at in begins for state in (True, False)]
+    for begin in range(0, len(moved), 240):
+        house.publish([("senml/porch", moved[begin : begin + 240])])
+    motion = "urn:sepa-edge:senml:porch/motion"
+    await eventually(lambda: motion in recorded(house))
+    period = {"observation": motion, "from": "-24h", "points": "all"}
+    await eventually(lambda: len(house.get("/api/series", **period)["series"][0]["rows"]) == len(moved))
+    await page.command("Page.reload")
+    heights = "[...document.querySelectorAll('[data-place$=porch] .sparkline path')].map(path =>"
+    heights += " Math.max(0, ...[...path.getAttribute('d').matchAll(/v([0-9.]+)/g)].map(([, height]) => +height)))"
+    await page.wait_for(f"{{ const [no, yes] = {heights}; no <= 2 && yes > 2 && yes < 10 }}")
+    await page.evaluate(f"{{ {RECORD_BANDS} }}")
+    await page.evaluate(f"location.hash = {device_address('urn:sepa-edge:senml:porch', motion)!r}")
+    # Bands of both colours.
+    await page.wait_for("filled.length > 400 && new Set(filled).size === 2")
+
+
+@pytest.mark.parametrize(
+    ("row", "step", "expected"),
+    [
+        ({"value": False, "min": False, "max": True, "mean": 0.25}, 400, [[0, 400, True, 0.25], [400, 1000, False, 1]]),
+        ({"value": True, "min": False, "max": True, "mean": 0.5}, 400, [[0, 400, True, 0.5], [400, 1000, True, 1]]),
+        ({"value": True, "min": False, "max": True, "mean": 0.5}, 999.6, [[0, 1000, True, 0.5]]),  # rounded times
+        ({"value": False, "min": False, "max": True, "mean": 0.5}, None, [[0, 1000, True, 0.5]]),
+        ({"value": False, "min": False, "max": False, "mean": 0.0}, 400, [[0, 1000, False, 1]]),
+        ({"value": True, "min": True, "max": True, "mean": 1.0}, 400, [[0, 1000, True, 1]]),
+        ({"value": "eco", "samples": 9}, 400, [[0, 1000, "eco", 1]]),
+    ],
+)
+async def test_an_interval_with_both_states_has_their_share(page, row, step, expected):
+    rows = json.dumps([{"time": 0, **row}])
+    found = await page.evaluate(
+        f"import('/model/states.js').then(({{ periods }}) => periods({rows}, 1000, {json.dumps(step)}))"
+    )
+    assert [[each["from"], each["to"], each["value"], each["share"]] for each in found] == expected
+
+
+async def test_a_named_state_has_the_same_colour_everywhere(page):
+    names = "['eco', 'heat', 'off', '', 'zu warm ☀']"
+    code = (
+        f"import('/model/states.js').then(({{ colourOf }}) => [{names}, {names}.reverse()].map(e => e.map(colourOf)))"
+    )
+    one, other = await page.evaluate(code)
+    assert one == other[::-1]
+    assert all(each.startswith("--") for each in one)
+
+
 @pytest.mark.parametrize(
     ("rows", "end", "expected"),
     [

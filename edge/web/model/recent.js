@@ -12,7 +12,7 @@ const PAUSE = 100;   // ms in which requests are collected
 const VALID = 300e3; // ms
 const PERIOD = { from: "-24h", points: 40 };
 
-const NONE = { kind: "number", rows: [] };
+const NONE = { kind: "number", rows: [], step: null };
 const curves = new Map();  // observation IRI -> {found: signal, asked}
 let waiting = [];
 let running;  // the present series of requests, if there is one
@@ -28,8 +28,8 @@ connection.subscribe(({ state }) => {
   curves.clear();
 });
 
-/** The last day of an observation: a signal of {kind, rows: [{time, value}]}, with times in milliseconds, and null for a gap.
- *  `kind` is number, boolean or text. */
+/** The last day of an observation: a signal of {kind, rows: [{time, value}], step}, with times in milliseconds, and null for a gap.
+ *  `kind` is number, boolean or text. Rows that stand for an interval of `step` milliseconds also have min, max and mean. */
 export function lastDay(id) {
   let curve = curves.get(id);
   if (!curve) curves.set(id, curve = { found: signal(NONE), asked: 0 });
@@ -50,11 +50,13 @@ async function fetchWaiting(run) {
   for (let length = 0; waiting.length && ids.length < AT_ONCE && (length += waiting[0].length) < LONGEST;) ids.push(waiting.shift());
   if (!ids.length) ids.push(waiting.shift());
   try {
-    const all = (await series(ids, PERIOD)).series.map(({ rows, ...about }) => ({ ...about, rows: rows.map(({ time, value }) => ({ time: Date.parse(time), value })) }));
+    const all = (await series(ids, PERIOD)).series.map(({ rows, step, ...about }) => ({
+      ...about, step: step && step * 1000, rows: rows.map((row) => ({ ...row, time: Date.parse(row.time) })),
+    }));
     // A value that was a number and became a text has two series: the one with the newest row comes last.
     all.sort((one, other) => (one.rows.at(-1)?.time ?? 0) - (other.rows.at(-1)?.time ?? 0));
     batch(() => {
-      for (const { observation, kind, rows } of all) if (curves.has(observation)) curves.get(observation).found.value = { kind, rows };
+      for (const { observation, kind, rows, step } of all) if (curves.has(observation)) curves.get(observation).found.value = { kind, rows, step };
     });
   } catch (error) {
     if (running !== run) return;  // the page was locked meanwhile

@@ -27,12 +27,12 @@ function columnsOf({ kind, rows }, to) {
   return columns;
 }
 
-function optionsOf({ kind, rows }, unit, property, zoom, period) {
+function optionsOf({ kind, rows, step }, unit, property, zoom, period) {
   const axis = plain();
   const number = kind === "number";
   const line = { stroke: colour("--accent"), width: 2, points: { show: rows.length < 2 }, spanGaps: false };
   const edge = { stroke: "transparent", points: { show: false }, spanGaps: false };
-  const { words, draw } = number ? {} : bandsOf(rows, property, period);
+  const { words, draw } = number ? {} : bandsOf(rows, step && step * 1000, property, period);
   return {
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: number } },
     scales: {
@@ -66,24 +66,29 @@ const ROWS = 12;  // of states; more would be too narrow to read
 const THICK = 0.5, THIN = 0.1;  // of a row
 
 /** The names of the rows, and what draws the bands. The last row has all states for which there is no room. */
-function bandsOf(rows, property, period) {
+function bandsOf(rows, step, property, period) {
   const states = statesOf(rows), shown = states.slice(0, states.length > ROWS ? ROWS - 1 : ROWS);
   const words = shown.map((state) => (typeof state === "boolean" ? wordOf(state, property) : state));
   if (shown.length < states.length) words.push("…");
   const places = new Map(states.map((state, index) => [state, Math.min(index, words.length - 1)]));
   const end = Math.min(period[1] * 1000, Date.now());
-  const all = periods(rows.map(({ time, value }) => ({ time: Date.parse(time), value })), end);
+  const all = periods(rows.map((row) => ({ ...row, time: Date.parse(row.time) })), end, step);
   const draw = ({ ctx, bbox, valToPos }) => {
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    for (const { from, to, value } of all) {
-      const row = places.get(value), half = (value === false ? THIN : THICK) / 2;
+    const paint = (from, to, value, thick) => {
+      const row = places.get(value);
       const [left, right] = [from, to].map((at) => valToPos(at / 1000, "x", true));
-      const [top, bottom] = [row + half, row - half].map((at) => valToPos(at, "y", true));
-      ctx.fillStyle = colour(colourOf(value, row))();
-      ctx.fillRect(left, top, Math.max(devicePixelRatio, right - left), bottom - top);  // a short one is still seen
+      const [top, bottom] = [row + thick / 2, row - thick / 2].map((at) => valToPos(at, "y", true));
+      const gap = typeof value === "string" ? devicePixelRatio : 0;  // two names can have one colour
+      ctx.fillStyle = colour(colourOf(value))();
+      ctx.fillRect(left, top, Math.max(devicePixelRatio, right - left - gap), bottom - top);  // a short one is still seen
+    };
+    for (const { from, to, value, share } of all) {
+      paint(from, to, value, value === false ? THIN : THIN + (THICK - THIN) * share);
+      if (share < 1) paint(from, to, false, THIN);
     }
     ctx.restore();
   };

@@ -5,7 +5,7 @@ import { lastDay } from "../model/recent.js";
 import { Sparkline } from "./sparkline.js";
 
 export function Curve({ id }) {
-  const { kind, rows } = lastDay(id).value;
+  const { kind, rows, step } = lastDay(id).value;
   // The clock of the page makes it ask again when the curve is out of date.
-  return html`<${Sparkline} kind=${kind} rows=${rows} now=${now.value} />`;
+  return html`<${Sparkline} kind=${kind} rows=${rows} step=${step} now=${now.value} />`;
 }
