@@ -239,7 +239,7 @@ async def test_a_new_file_does_not_replace_one_of_the_same_name(house: House, pa
     house.delete("/api/mappings/taken")
 
 
-async def test_a_mapping_is_tested_with_the_next_message_of_a_mapped_topic(house: House, page):
+async def test_a_mapping_is_tested_with_the_newest_message_of_a_mapped_topic(house: House, page):
     text = '[[mapping]]\ntopic = "shed/{box}/next"\nobservation = "edge:next-{box}"\nlabel = "Next"\n'
     house.put("/api/mappings/next", text)
     await open_page(page, "#/mapping/next", f"{CONTENT}?.textContent.includes('Next')")
@@ -254,3 +254,52 @@ async def test_a_mapping_is_tested_with_the_next_message_of_a_mapped_topic(house
     await page.wait_for(f"{names('#preview .value')} === '17.5'")
     assert await page.evaluate("document.getElementById('next').getAttribute('aria-pressed')") == "false"
     house.delete("/api/mappings/next")
+
+
+QUICK = """globalThis.waited = 0;
+  const late = globalThis.setTimeout;
+  globalThis.setTimeout = (work, delay, ...rest) => {
+    if (delay === 1000) globalThis.waited += 1;
+    return late(work, delay === 1000 ? 0 : delay, ...rest);
+  };
+  const ask = globalThis.fetch;
+  globalThis.asked = 0;
+  globalThis.fetch = (path, ...rest) => {
+    if (`${path}`.startsWith("/api/newest-message")) globalThis.asked += 1;
+    return ask(path, ...rest);
+  };
+  globalThis.hide = (hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  };"""
+"""Let a second pass at once, count requests, and hide the page."""
+SETTLED = "new Promise(done => { requestAnimationFrame(() => setTimeout(done, 0)) })"
+"""The page has taken what was entered."""
+WAITS = "document.getElementById('next').getAttribute('aria-pressed') === 'true'"
+
+
+async def test_the_page_stops_waiting_for_a_message(house: House, page):
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "topic", "shed/silent")
+    await page.evaluate(SETTLED)
+    await page.evaluate(f"{{ {QUICK} }} hide(true); document.getElementById('next').click()")
+    await page.wait_for("globalThis.waited === 1")
+    assert await page.evaluate(f"globalThis.asked === 1 && {WAITS}")  # nothing is asked in the background
+    await page.evaluate("hide(false)")
+    await page.wait_for(f"document.body.innerText.includes('No message arrived') && !({WAITS})")
+    assert await page.evaluate("globalThis.asked") == 61
+
+
+async def test_a_message_that_is_too_long_leaves_the_payload(house: House, page):
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "topic", "shed/long")
+    await enter(page, "payload", "19")
+    await page.evaluate(SETTLED)
+    await page.evaluate(f"{{ {QUICK} }} document.getElementById('next').click()")
+    await page.wait_for("globalThis.waited > 0")  # the gateway watches the topic
+    house.publish([("shed/long", "7" * 5000)])
+    await page.wait_for("document.getElementById('long')?.textContent === 'The message is too long to be shown.'")
+    assert await page.evaluate("document.getElementById('payload').value") == "19"
+    assert await page.evaluate("document.getElementById('topic').value") == "shed/long"
+    await enter(page, "topic", "shed/other")
+    await page.wait_for("document.getElementById('long') === null")

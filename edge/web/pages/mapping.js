@@ -28,16 +28,20 @@ export function Page({ name }) {
   const recent = [...(unmapped.value ?? []), ...(badValues.value ?? [])];
   const topic = useSignal(name ? "" : "greenhouse/bed1/temperature"), payload = useSignal("21.5");
   const hex = useSignal(undefined);  // of a message that is not text
+  const long = useSignal(false);  // the newest message is not shown
   const leave = useUnsaved(text.value !== undefined && text.value !== (name ? stored.value : FIRST));
   const choose = (written) => {
     topic.value = written;
     hex.value = undefined;
+    long.value = false;
     payload.value = recent.find((each) => each.topic === written)?.last_payload ?? payload.value;
   };
   const take = (message) => {
     topic.value = message.topic;
-    hex.value = message.payload === null ? message.hex ?? undefined : undefined;
-    payload.value = message.payload ?? message.hex ?? t("new.long");
+    long.value = message.payload === null && message.hex === null;
+    if (long.value) return;
+    hex.value = message.payload === null ? message.hex : undefined;
+    payload.value = message.payload ?? message.hex;
   };
   const [act, problem] = useAction();
   const tag = useRef(name ? undefined : null);  // of the stored text
@@ -105,6 +109,7 @@ export function Page({ name }) {
       <datalist id="topics">${recent.map((each) => html`<option value=${each.topic}></option>`)}</datalist>
       <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; hex.value = undefined; }}></textarea></div>
       <${NextMessage} topic=${topic.value} take=${take} />
+      ${long.value && html`<p role="status" id="long">${t("new.long")}</p>`}
       <${MappingPreview} message=${{ topic: topic.value, payload: payload.value, hex: hex.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
     </section>`}`;
 }
