@@ -31,6 +31,8 @@ class Served:
     ws: WsGate
     ws_port: int
     url: str
+    faults: list[str]
+    """Why the gateway is degraded, if it is: up to one text."""
 
     def update(self, sparql: str) -> None:
         prefixes = (
@@ -46,11 +48,14 @@ async def served() -> AsyncIterator[Served]:
     engine = open_engine(None, EngineSettings())
     metrics = Metrics()
     endpoints: dict[str, str] = {}
+    faults: list[str] = []
     ws = WsGate(engine, WsGateSettings(port=0), metrics)
-    http = HttpGate(engine, HttpGateSettings(port=0), metrics, Views(endpoints=lambda: endpoints))
+    http = HttpGate(
+        engine, HttpGateSettings(port=0), metrics, Views(endpoints=lambda: endpoints, fault=lambda: "".join(faults))
+    )
     ws_port, http_port = await ws.start(), await http.start()
     endpoints["ws"] = f"ws://127.0.0.1:{ws_port}/subscribe"
-    yield Served(engine, metrics, ws, ws_port, f"http://localhost:{http_port}")
+    yield Served(engine, metrics, ws, ws_port, f"http://localhost:{http_port}", faults)
     await ws.stop()
     await http.stop()
     engine.close()

@@ -99,6 +99,33 @@ async def test_places_and_labels_are_sorted_and_grouped(served, page):
     assert await page.evaluate(labels) == "Sensor 1,Sensor 2,Sensor 10"
 
 
+async def test_a_new_group_moves_no_other_one(served, page):
+    """Groups are drawn 20 at a time. The new one is the first of 41, so that two others move to another piece."""
+    await page.size(1280, 6000)  # all tiles are visible
+    for number in range(40):
+        served.update(observe(f"urn:o{number}", "1", label="Sensor", place=f"http://ex.org/B{number}"))
+    await page.wait_for(
+        "document.querySelectorAll('.place').length === 40 && document.querySelectorAll('.observation').length === 40"
+    )
+    await page.evaluate(
+        "globalThis.before = [...document.querySelectorAll('.place')];"
+        " before[19].querySelector('.observation a').focus(); globalThis.focused = document.activeElement; 1"
+    )
+    served.update(observe("urn:a", "1", label="Sensor", place="http://ex.org/A"))
+    await page.wait_for("document.querySelectorAll('.place').length === 41")
+    assert await page.evaluate("before.filter(each => !each.isConnected).map(each => each.dataset.place)") == []
+    assert await page.evaluate("document.activeElement === focused && focused.matches('.observation a')")
+
+
+async def test_the_fault_of_a_degraded_gateway_has_its_kind(served, browser):
+    served.faults.append("The broker does not start")
+    await browser.language("de")
+    await browser.open(served.url)
+    chip = "document.querySelector('.chip')?.textContent"
+    await browser.wait_for(f"{chip} === 'Das Gateway ist nicht bereit: The broker does not start'")
+    browser.expect("status of 503")
+
+
 async def test_places_with_the_same_name_show_their_difference(served, page):
     served.update(observe("urn:1", "1", label="One", place="http://ex.org/house/kitchen"))
     served.update(observe("urn:2", "2", label="Two", place="http://ex.org/shop/kitchen"))

@@ -3,6 +3,7 @@ import { effect, signal } from "../ui.js";
 import { access, may } from "./access.js";
 import { connection, reconnect } from "./connection.js";
 import { getJson, SessionEnded } from "./gateway.js";
+import { loadTexts } from "./text.js";
 
 const OFTEN = 10e3, SELDOM = 60e3, PATIENCE = 8e3;  // ms
 
@@ -18,8 +19,21 @@ async function ask(path, into) {
   } catch (error) {
     if (error instanceof SessionEnded) return;
     // A gateway that is not ready answers with status 503 and the reason. After other errors the next attempt tells more.
-    if (error.status === 503 && into === health) into.value = { ...health.peek(), fault: error.message };
+    if (error.status === 503 && into === health) {
+      const before = health.peek(), fault = await textOf(error);
+      if (health.peek() === before) health.value = { ...before, fault };
+    }
     if (error.name === "TimeoutError") reconnect();
+  }
+}
+
+/** The error with its kind, the texts of which the first view does not have. */
+async function textOf(error) {
+  try {
+    const [{ messageOf }] = await Promise.all([import("./errors.js"), loadTexts()]);
+    return messageOf(error);
+  } catch {
+    return error.message;  // the files did not arrive
   }
 }
 

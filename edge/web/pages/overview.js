@@ -62,7 +62,7 @@ const shown = computed(() => {
   });
 });
 
-/** [{iri, name, ambiguous, values, diagnostics}], sorted. Entries without a group come last. A piece sorts those of its groups. */
+/** [{iri, name, ambiguous, values, diagnostics}], sorted. Entries without a group come last. A group sorts its entries when it is drawn. */
 const groups = computed(() => {
   const { of, name } = GROUPS[grouping.choice.value];
   const found = new Map();
@@ -103,32 +103,26 @@ export function Overview() {
 /** The groups in pieces. The same element again is not compared with itself. */
 const pieces = computed(() => {
   const found = [];
-  for (let begin = 0; begin < groups.value.length; begin += PIECE) {
-    found.push(html`<${Piece} key=${begin} groups=${groups.value.slice(begin, begin + PIECE)} first=${begin === 0} />`);
-  }
+  let before = 0;
+  groups.value.forEach((group, index) => {
+    if (index % PIECE === 0) found.push([]);
+    found.at(-1).push(html`<${Group} key=${group.iri} group=${group} first=${before < FIRST} />`);
+    before += group.values.length;
+  });
   return found;
 });
 
 function Pieces() {
   const all = pieces.value, shown = drawn.value;
   useEffect(() => {
-    if (shown >= all.length) return;
+    if (shown > all.length) return;  // one more than there are: a new group must not hide the last one for a moment
     // Meanwhile the browser draws, and takes what the user does, who may have begun again.
     const timer = setTimeout(() => { if (drawn.peek() === shown) drawn.value = shown + 1; });
     return () => clearTimeout(timer);
   }, [all, shown]);
   useEffect(() => () => { drawn.value = 1; }, []);
-  return all.slice(0, shown);
-}
-
-function Piece({ groups: some, first }) {
-  let before = first ? 0 : FIRST;
-  return some.map((group) => {
-    const near = before < FIRST;
-    for (const entries of [group.values, group.diagnostics]) entries.sort(order.value);
-    before += group.values.length;
-    return html`<${Group} key=${group.iri} group=${group} first=${near} />`;
-  });
+  // One list: a group that moves to another piece stays the same element, with its focus and its open parts.
+  return all.slice(0, shown).flat();
 }
 
 /** The tour, whose code is loaded only on a new gateway. */
@@ -170,6 +164,7 @@ function Choice({ id, label, setting, prefix }) {
 
 function Group({ group, first }) {
   const { context } = GROUPS[grouping.choice.value];
+  for (const entries of [group.values, group.diagnostics]) entries.sort(order.value);
   return html`<section class="place" data-place=${group.iri}>
     <h2 title=${group.iri || undefined} class=${group.ambiguous ? "ambiguous" : undefined} dir="auto">${group.name}</h2>
     <${Marks} group=${group} />
