@@ -120,6 +120,17 @@ async def test_a_subscription_that_the_gateway_refuses_disturbs_nothing_else(pag
     assert await page.evaluate(LIVE)
 
 
+async def test_a_refused_subscription_has_its_kind_in_the_language_of_the_browser(house: House, browser):
+    await browser.language("it")
+    await browser.open(f"{house.url}/")
+    await browser.wait_for(LIVE)
+    await open_console(browser, "subscribe")
+    await type_text(browser, "SELECT ?x { ?x ?y }")
+    await browser.evaluate("document.getElementById('run').click()")
+    shown = "document.querySelector('[role=alert].problem:not(:empty)')?.textContent"
+    await browser.wait_for(f"{shown}?.startsWith('Il testo ha un errore di sintassi: ')")
+
+
 async def test_a_subscription_continues_after_a_crash_of_the_gateway(house, page):
     await open_console(page, "subscribe")
     await page.evaluate("document.getElementById('run').click()")

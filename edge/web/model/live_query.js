@@ -1,7 +1,9 @@
 // A subscription of the console, on a connection of its own: an error in it does not disturb the rest of the page.
 import { batch, signal } from "../ui.js";
 import { connection } from "./connection.js";
+import { messageOf } from "./errors.js";
 import { socketAddress, subscription } from "./first_connection.js";
+import { t } from "./text.js";
 
 const PAUSE = 200;  // ms; the page changes once for all notifications within this time
 const CHANGES = 100;  // notifications that the page shows
@@ -30,7 +32,7 @@ export class LiveQuery {
       if (this.socket !== socket) return;
       this.socket = new WebSocket(url);
     } catch (error) {
-      return this.fail(error.message);
+      return this.fail(error instanceof TypeError ? t("gateway.unreachable") : messageOf(error));  // the browser's text is English
     }
     const current = this.socket;
     current.onopen = () => current.send(subscription("console", this.sparql));
@@ -43,7 +45,7 @@ export class LiveQuery {
   }
 
   receive(message) {
-    if (message.error) return this.fail(message.error_description || message.error);
+    if (message.error) return this.fail(messageOf({ error: message.error, message: message.error_description || message.error }));
     if (!message.notification) return;
     if (message.notification.sequence === 0) {
       this.waiting = [];
