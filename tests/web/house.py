@@ -75,9 +75,9 @@ class House:
         """Return the text of a document."""
         return httpx.get(f"{self.url}{path}").raise_for_status().text
 
-    def put(self, path: str, text: str) -> None:
+    def put(self, path: str, text: str, media_type: str = "text/plain") -> None:
         """Write a document."""
-        httpx.put(f"{self.url}{path}", content=text).raise_for_status()
+        httpx.put(f"{self.url}{path}", content=text, headers={"Content-Type": media_type}).raise_for_status()
 
     def delete(self, path: str) -> None:
         """Delete a document."""
@@ -139,3 +139,11 @@ def names(selector: str) -> str:
 async def press(page: Browser, selector: str, text: str) -> None:
     """Click on the element with this text."""
     await page.evaluate(f"[...document.querySelectorAll({selector!r})].find(e => e.textContent === {text!r}).click()")
+
+
+def meanwhile(path: str, text: str) -> str:
+    """JavaScript that lets another client write a document while the user answers a question."""
+    return (
+        f"globalThis.confirm = () => {{ const put = new XMLHttpRequest(); put.open('PUT', {json.dumps(path)}, false);"
+        f" put.setRequestHeader('Content-Type', 'text/plain'); put.send({json.dumps(text)}); return true; }};"
+    )

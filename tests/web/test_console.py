@@ -210,9 +210,40 @@ async def test_a_query_is_published_over_mqtt_and_ended(house, page):
     assert house.get("/api/queries")[0]["name"] == "values"
     assert "numericValue" in (house.process.data_dir / "queries" / "values.rq").read_text()
     assert await page.violations() == []
+    await page.evaluate("globalThis.confirm = () => true")
     await press(page, "#publication button", "End")
     await page.wait_for("document.querySelector('#publication li') === null")
     assert house.get("/api/queries") == []
+
+
+async def test_a_published_query_is_replaced_or_ended_only_as_the_user_knows_it(house, page):
+    kept = "SELECT ?kept { ?kept ?p ?o }"
+    house.put("/api/queries/shared", kept, "application/sparql-query")
+    await open_console(page, "subscribe")
+    await page.evaluate(
+        "[...document.querySelectorAll('summary')].find(e => e.textContent === 'Publish over MQTT').click()"
+    )
+    await page.wait_for(f"{names('#publication li b')} === 'shared'")
+    await type_text(page, "SELECT ?mine { ?mine ?p ?o }")
+    await page.evaluate("document.querySelector('#publication input').value = 'shared'")
+    await press(page, "#publication button", "Publish this query")
+    await page.wait_for(f"{names('#conflict h2')} === 'shared exists already'")
+    assert house.read("/api/queries/shared") == kept
+    await page.evaluate("document.getElementById('take').click()")
+    await page.wait_for(f"{CONTENT}.textContent === {kept!r}")
+    house.put("/api/queries/shared", kept.replace("kept", "newer"), "application/sparql-query")
+    await page.evaluate("globalThis.confirm = () => true")
+    await press(page, "#publication button", "End")
+    await page.wait_for(f"{names('#conflict h2')} === 'Another client has changed shared'")
+    assert await page.evaluate(names("#replace")) == "Delete it anyway"
+    await press(page, "#publication button", "Show")  # now the user knows it
+    await page.wait_for(f"{CONTENT}.textContent.includes('newer')")
+    await type_text(page, kept.replace("kept", "more"))
+    await press(page, "#publication button", "Publish this query")
+    await page.wait_for(f"{names('#publication [role=status]')}.startsWith('shared is published')")
+    assert "?more" in house.read("/api/queries/shared")
+    house.delete("/api/queries/shared")
+    page.expect("status of 412")
 
 
 PROFILE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from house import SIZES, House, names, press
+from house import SIZES, House, meanwhile, names, press
 from test_console import CONTENT, SHADOW, type_text
 
 from tests.support.browser import Browser
@@ -46,6 +46,23 @@ async def test_an_unknown_device_is_mapped_without_writing_code(house: House, pa
     await page.wait_for(f"{names('.observation .value')} === 'Yes|22.5'")
     assert await page.evaluate(names(".path span")) == "Shed 2"
     assert house.ask("?o <http://www.w3.org/ns/sosa/observedProperty> <urn:sepa-edge:property:temperature>")
+
+
+async def test_a_file_that_changes_during_the_question_is_not_replaced(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/bulb"\nobservation = "edge:bulb"\n'
+    house.put("/api/mappings/bulb", text)
+    house.publish([("yard/bulb", "ON")])
+    await open_page(page, "#/new/yard%2Fbulb", f"{PREVIEW} === 'bulb'")
+    newer = f'{text}label = "Theirs"\n'
+    await page.evaluate(meanwhile("/api/mappings/bulb", newer))
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{names('form.new .problem')}.includes('nothing was changed')")
+    assert house.read("/api/mappings/bulb") == newer
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('saved') !== null")
+    assert "yard/bulb" in house.read("/api/mappings/bulb")
+    house.delete("/api/mappings/bulb")
 
 
 async def test_a_plain_value_is_mapped(house: House, page):
@@ -217,11 +234,76 @@ async def test_the_text_of_another_client_is_taken_over(house: House, page):
     page.expect("status of 412")
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for(f"{CONFLICT} === 'Another client has changed theirs.toml'")
+    assert await page.evaluate(names("#conflict button")) == "Delete it anyway|Use the other text"
     await page.evaluate("document.getElementById('take').click()")
     await page.wait_for(f"{CONTENT}.textContent.includes('Theirs') && document.getElementById('conflict') === null")
+    assert await page.evaluate(f"{SHADOW}.activeElement === {CONTENT}")
+    assert "other client" in await page.evaluate("document.getElementById('announcer').textContent")
     await page.evaluate("document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/new'")
     assert all(each["name"] != "theirs" for each in house.get("/api/mappings"))
+
+
+async def test_a_file_is_deleted_as_another_client_changed_it(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/gone"\nobservation = "edge:gone"\nlabel = "One"\n'
+    house.put("/api/mappings/gone", text)
+    await open_page(page, "#/mapping/gone", f"{CONTENT}?.textContent.includes('One')")
+    house.put("/api/mappings/gone", text.replace("One", "Theirs"))
+    page.expect("status of 412")
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for("document.getElementById('replace') !== null")
+    await page.evaluate("document.getElementById('replace').click()")
+    await page.wait_for("location.hash === '#/new'")
+    assert all(each["name"] != "gone" for each in house.get("/api/mappings"))
+
+
+LOSE_AN_ANSWER = (
+    "const real = globalThis.fetch; globalThis.fetch = async (...call) => {"
+    " if (call[1]?.method !== 'PUT') return real(...call);"
+    " await real(...call); globalThis.fetch = real; throw new TypeError('lost'); }"
+)
+
+
+async def test_a_save_without_an_answer_can_be_repeated(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/again"\nobservation = "edge:again"\nlabel = "One"\n'
+    house.put("/api/mappings/again", text)
+    await open_page(page, "#/mapping/again", f"{CONTENT}?.textContent.includes('One')")
+    await page.evaluate(f"{{ {LOSE_AN_ANSWER} }}")
+    await type_text(page, text.replace("One", "Two two"))
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('problem').textContent !== ''")
+    assert "Two two" in house.read("/api/mappings/again")
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('save').disabled")
+    await type_text(page, text.replace("One", "Three three"))
+    await page.evaluate("document.getElementById('save').click(); document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('save').disabled")
+    assert await page.evaluate("document.getElementById('conflict')") is None
+    house.delete("/api/mappings/again")
+
+
+async def test_the_question_about_a_name_is_not_for_another_name(house: House, page):
+    text = '[[mapping]]\ntopic = "shed/first"\nobservation = "edge:first"\nlabel = "Theirs"\n'
+    house.put("/api/mappings/first", text)
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "file", "first")
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{CONFLICT} === 'first.toml exists already'")
+    await enter(page, "file", "second")
+    await page.wait_for("document.getElementById('conflict') === null")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("location.hash === '#/mapping/second'")
+    assert house.read("/api/mappings/first") == text
+    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await enter(page, "file", "first")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("document.getElementById('take') !== null")
+    await page.evaluate("document.getElementById('take').click()")
+    await page.wait_for(f"location.hash === '#/mapping/first' && {CONTENT}?.textContent.includes('Theirs')")
+    for name in ("first", "second"):
+        house.delete(f"/api/mappings/{name}")
 
 
 async def test_a_new_file_does_not_replace_one_of_the_same_name(house: House, page):

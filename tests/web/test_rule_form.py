@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from house import House, names, press
+from house import House, meanwhile, names, press
 from test_console import CONTENT, key, type_text
 
 from tests.support.browser import Browser
@@ -210,8 +210,43 @@ async def test_both_texts_of_a_rule_are_offered_after_another_client_saved_it(ho
         assert "above = 41" in house.read("/api/rules/warm")
     else:
         await page.wait_for("document.querySelector('#rule #number')?.value === '42'")
+        await page.wait_for("document.activeElement.id === 'label'")
         await save(page)
         assert "above = 42" in house.read("/api/rules/warm")
+
+
+async def test_the_version_before_is_restored_after_another_client_saved_the_rule(house: House, page, no_rules):
+    text = f'label = "Warm"\nobservation = "{ATTIC}"\nabove = 41\n'
+    house.put("/api/rules/warm", text)
+    house.put("/api/rules/warm", text.replace("41", "42"))
+    await open_form(page, "warm")
+    await fill(page, "number", "43")
+    house.put("/api/rules/warm", text.replace("41", "55"))
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('revert').click()")
+    await page.wait_for("document.getElementById('conflict') !== null")
+    before = await page.evaluate(names("#conflict mark"))
+    assert before == "above = 55|above = 42"
+    await page.evaluate("document.getElementById('replace').click()")
+    await page.wait_for("document.querySelector('#rule #number')?.value === '42'")
+    assert house.read("/api/rules/warm") == text.replace("41", "42")
+
+
+async def test_changes_of_a_rule_stay_if_the_other_text_cannot_be_read(house: House, page, no_rules):
+    text = f'label = "Warm"\nobservation = "{ATTIC}"\nabove = 40\n'
+    house.put("/api/rules/warm", text)
+    await open_form(page, "warm")
+    await fill(page, "number", "41")
+    house.put("/api/rules/warm", text.replace("40", "42"))
+    page.expect("status of 412", "status of 404")
+    await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
+    await page.wait_for(f"{names('#conflict button')} === 'Delete it anyway|Use the other text'")
+    house.delete("/api/rules/warm")
+    await page.evaluate("document.getElementById('take').click()")
+    await page.wait_for(f"{names('main > .problem')} !== '' && document.getElementById('conflict') === null")
+    await page.evaluate("globalThis.confirm = () => { globalThis.asked = true; return true; }")
+    await page.evaluate("location.hash = '#/system'")
+    await page.wait_for("globalThis.asked === true")
 
 
 async def test_a_new_rule_replaces_one_of_the_same_name_after_a_question(house: House, page, no_rules):
@@ -224,3 +259,22 @@ async def test_a_new_rule_replaces_one_of_the_same_name_after_a_question(house: 
     await page.evaluate("globalThis.confirm = () => true")
     await save(page)
     assert "above = 41" in house.read("/api/rules/warm")
+
+
+async def test_a_rule_that_changes_during_the_question_is_not_replaced(house: House, page, no_rules):
+    text = f'label = "Warm"\nobservation = "{ATTIC}"\nabove = 40\n'
+    house.put("/api/rules/warm", text)
+    await open_form(page)
+    await fill(page, "observation", ATTIC)
+    await fill(page, "number", "41")
+    await fill(page, "label", "Warm")
+    newer = text.replace("40", "42")
+    await page.evaluate(meanwhile("/api/rules/warm", newer))
+    page.expect("status of 412")
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for(f"{names('#conflict h2')} === 'warm exists already'")
+    assert house.read("/api/rules/warm") == newer
+    await fill(page, "label", "Warmer")
+    await page.wait_for("document.getElementById('conflict') === null")
+    await save(page)
+    assert (house.read("/api/rules/warm"), len(house.get("/api/rules"))) == (newer, 2)

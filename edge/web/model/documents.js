@@ -12,8 +12,8 @@ export async function readDocument(path, previous = false) {
 
 /** Write a document that still has this tag. null: it must not exist; undefined: whatever it is now. Returns its new tag;
  *  throws `Refused` with status 412 if another client has changed it. */
-export async function writeDocument(path, text, tag) {
-  const answer = await request(path, { method: "PUT", headers: { "Content-Type": TYPE, ...condition(tag) }, body: text });
+export async function writeDocument(path, text, tag, type = TYPE) {
+  const answer = await request(path, { method: "PUT", headers: { "Content-Type": type, ...condition(tag) }, body: text });
   return answer.headers.get("ETag");
 }
 

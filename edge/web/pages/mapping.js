@@ -9,7 +9,7 @@ import { t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { useConflict } from "../parts/conflict.js";
-import { Editor } from "../parts/editor.js";
+import { Editor, focusEditor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
 import { NextMessage } from "../parts/next_message.js";
 import { useUnsaved } from "../parts/unsaved.js";
@@ -43,8 +43,9 @@ export function Page({ name }) {
     hex.value = message.payload === null ? message.hex : undefined;
     payload.value = message.payload ?? message.hex;
   };
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true }), [look, unread] = useAction();
   const tag = useRef(name ? undefined : null);  // of the stored text
+  const reading = useRef(undefined);
   const load = async () => {
     const found = await readDocument(mappingPath(name));
     [stored.value, tag.current] = [found.text, found.tag];
@@ -52,57 +53,64 @@ export function Page({ name }) {
     topic.value ||= /^\s*topic\s*=\s*["']([^"']*)/m.exec(stored.value)?.[1] ?? "";
     previous.value = (await mappingFiles()).some((each) => each.name === name && each.has_previous);
   };
+  const read = () => (reading.current ??= load().catch((error) => { reading.current = undefined; throw error; }));
   useEffect(() => {
     unsaved = undefined;
-    if (name) act(load);
+    if (name) look(read);
   }, []);
-  const write = async () => {
-    const saved = text.value, file = written.value;
-    const next = await writeDocument(mappingPath(file), saved, tag.current);
-    announce(t("new.saved", { name: `${file}.toml` }));
-    lookNow();
-    if (!name) {
-      if (text.value !== saved) unsaved = { name: file, text: text.value };
-      leave();
-      location.hash = `#/mapping/${encodeURIComponent(file)}`;
-      return;
-    }
-    [previous.value, stored.value, tag.current] = [true, saved, next];
+  const go = (address) => {
+    leave();
+    location.hash = address;
   };
-  const save = () => act(() => guard(write));
+  const write = async (over, done = t("new.saved", { name: `${written.value}.toml` })) => {
+    if (stored.value === undefined) await read();  // the user was faster
+    const saved = text.value, file = written.value, path = mappingPath(file);
+    await guard({
+      path, name: `${file}.toml`, text: saved, isNew: !name, again: save,
+      write: () => writeDocument(path, saved, over === undefined ? tag.current : over),
+      done: (next) => {
+        announce(done);
+        lookNow();
+        if (name) [previous.value, stored.value, tag.current] = [true, saved, next];
+        else {
+          if (text.value !== saved) unsaved = { name: file, text: text.value };
+          go(pageOf(file));
+        }
+      },
+    });
+  };
+  const save = (over) => act(() => write(over));
   const [guard, conflict] = useConflict({
-    path: mappingPath(written.value), name: `${written.value}.toml`, mine: text.value, isNew: !name,
-    replace: (present) => { tag.current = present; save(); },
+    path: mappingPath(written.value), mine: text.value, focus: focusEditor,
     take: (theirs) => {
+      if (theirs.text === undefined) return go("#/new");
+      if (!name) return go(pageOf(written.value));
       [stored.value, tag.current] = [theirs.text, theirs.tag];
       text.value = theirs.text;
-      if (theirs.text === undefined) { leave(); location.hash = "#/new"; }
+      announce(t("conflict.taken"));
     },
   });
   const revert = () => act(async () => {
     text.value = (await readDocument(mappingPath(name), true)).text;
-    await guard(async () => {
-      await write();
-      announce(t("mapping.reverted"));
-    });
+    await write(tag.current, t("mapping.reverted"));
   });
-  const remove = () => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && act(() => guard(async () => {
-    await deleteDocument(mappingPath(name), tag.current);
-    leave();
-    location.hash = "#/new";
+  const remove = (over) => act(() => guard({
+    path: mappingPath(name), name: `${name}.toml`, text: undefined, again: remove,
+    write: () => deleteDocument(mappingPath(name), over),
+    done: () => go("#/new"),
   }));
   if (!access.value) return html`<h1>${title}</h1>`;
   if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("new.forbidden")}</p>`;
   return html`<p class="path"><a href="#/new">${t("new.title")}</a></p><h1>${title}</h1>
     ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label><input id="file" value=${written.value} maxlength="64" autocomplete="off" onInput=${(event) => { written.value = event.target.value; }} /></div>`}
     ${text.value !== undefined && html`
-      <${Editor} mode=${toml} text=${text.value} label=${t("mapping.text")} change=${(value) => { text.value = value; }} run=${save} marks=${marks.value} />
+      <${Editor} mode=${toml} text=${text.value} label=${t("mapping.text")} change=${(value) => { text.value = value; }} run=${() => save()} marks=${marks.value} />
       <div class="bar">
-        <button type="button" id="save" class="primary" disabled=${text.value === stored.value} onClick=${save}>${t("new.save")}</button>
+        <button type="button" id="save" class="primary" disabled=${text.value === stored.value} onClick=${() => save()}>${t("new.save")}</button>
         ${previous.value && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
-        ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}
+        ${name && stored.value !== undefined && html`<button type="button" class="right danger" id="delete" onClick=${() => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && remove(tag.current)}>${t("mapping.delete")}</button>`}
       </div>`}
-    <div id="problem">${problem}</div>
+    <div id="problem">${problem}${unread}</div>
     ${conflict}
     ${text.value !== undefined && html`<section class="panel wide"><h2>${t("mapping.test")}</h2>
       <div class="fields"><label for="topic">${t("column.topic")}</label><input id="topic" value=${topic.value} list="topics" onInput=${(event) => choose(event.target.value)} />
@@ -112,4 +120,8 @@ export function Page({ name }) {
       ${long.value && html`<p role="status" id="long">${t("new.long")}</p>`}
       <${MappingPreview} message=${{ topic: topic.value, payload: payload.value, hex: hex.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
     </section>`}`;
+}
+
+function pageOf(name) {
+  return `#/mapping/${encodeURIComponent(name)}`;
 }

@@ -2,13 +2,14 @@
 import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
-import { writeDocument } from "../model/documents.js";
+import { presentDocument, writeDocument } from "../model/documents.js";
 import { messageOf } from "../model/errors.js";
 import { lookNow, unmapped } from "../model/health.js";
 import { fileName, part, toToml, UNITS, valuesOf } from "../model/mapping_draft.js";
 import { mappingFiles, mappingPath, testMapping, unmappedTopic } from "../model/mapping_files.js";
 import { usePolled } from "../model/polled.js";
 import { compare, formatNumber, formatTime, t } from "../model/text.js";
+import { useAction } from "../parts/action.js";
 import { Editor } from "../parts/editor.js";
 import { MappingPreview } from "../parts/mapping_preview.js";
 import { useUnsaved } from "../parts/unsaved.js";
@@ -72,18 +73,17 @@ function Form({ sample }) {
   const opened = useRef(text);
   useUnsaved(!saved.value && text !== opened.current);
   const change = (index, changes) => { values.value = values.value.map((each, at) => (at === index ? { ...each, ...changes } : each)); };
-  const save = async (event) => {
+  const [act, refused] = useAction({ alone: true });
+  const save = (event) => {
     event.preventDefault();
     problem.value = "";
-    try {
-      const exists = (await mappingFiles()).some((each) => each.name === name);
-      if (exists && !confirm(t("new.replace", { name }))) return;
-      await writeDocument(mappingPath(name), text, exists ? undefined : null);
+    act(async () => {
+      const there = (await mappingFiles()).some((each) => each.name === name) ? await presentDocument(mappingPath(name)) : { tag: null };
+      if (there.text !== undefined && there.text !== text && !confirm(t("new.replace", { name }))) return;
+      await writeDocument(mappingPath(name), text, there.tag);
       saved.value = true;
       lookNow();
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
+    });
   };
   if (saved.value) {
     return html`<section class="panel wide" id="saved" role="status"><h2>${t("new.saved", { name: `${name}.toml` })}</h2><p>${t("new.saved.text")}</p>
@@ -105,7 +105,7 @@ function Form({ sample }) {
     </details>
     <section class="panel wide"><div class="fields"><label for="file">${t("new.file")}</label>
       <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${name} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>
-      <p class="problem" role="alert" dir="auto">${problem}</p>
+      <p class="problem" role="alert" dir="auto">${problem}</p>${refused}
       <button type="submit" id="save" disabled=${!text.trim()}>${t("new.save")}</button></section>
   </form>`;
 }

@@ -1,8 +1,8 @@
 // One rule: a form for its condition and actions, a test with the recent values, and its text.
 import { toml } from "@codemirror/legacy-modes/mode/toml";
-import { html, useEffect, useRef, useSignal } from "../ui.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
-import { deleteDocument, readDocument, writeDocument } from "../model/documents.js";
+import { deleteDocument, presentDocument, readDocument, writeDocument } from "../model/documents.js";
 import { fullName } from "../model/devices.js";
 import { setBy } from "../model/desired.js";
 import { entries, version } from "../model/live.js";
@@ -16,7 +16,7 @@ import { BOOLEAN, propertyName, wordOf } from "../model/values.js";
 import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { useConflict } from "../parts/conflict.js";
-import { Editor } from "../parts/editor.js";
+import { Editor, focusEditor } from "../parts/editor.js";
 import { Setting } from "../parts/setting.js";
 import { SparqlEditor } from "../parts/sparql_editor.js";
 import { Trial } from "../parts/trial.js";
@@ -28,60 +28,67 @@ export function Page({ name }) {
   useEffect(() => { document.title = `${title} · sepa-edge`; }, [title]);
   const loaded = useSignal(name ? undefined : { text: "", tag: null, draft: { ...NEW }, previous: false });
   const [act, problem] = useAction();
-  const load = async () => {
+  const load = async (said) => {
     const { text, tag } = await readDocument(rulePath(name)), listed = (await rules()).find((each) => each.name === name);
-    loaded.value = { text, tag, draft: listed && !listed.fault && !hasComments(text) ? fromKeys(listed.keys) : undefined, previous: Boolean(listed?.has_previous) };
+    loaded.value = { times: (loaded.value?.times ?? 0) + 1, focus: Boolean(said), text, tag, draft: listed && !listed.fault && !hasComments(text) ? fromKeys(listed.keys) : undefined, previous: Boolean(listed?.has_previous) };
+    if (said) announce(said);
   };
-  useEffect(() => { if (name) act(load); }, []);
+  useEffect(() => { if (name) act(() => load()); }, []);
   if (!access.value) return html`<h1>${title}</h1>`;
   if (!may("administer")) return html`<h1>${title}</h1><p class="note">${t("rule.forbidden")}</p>`;
   return html`<p class="path"><a href="#/automation">${t("automation.title")}</a></p><h1 dir="auto">${title}</h1>${problem}
-    ${loaded.value && html`<${Form} key=${loaded.value.text} name=${name} ...${loaded.value} again=${() => act(load)} />`}`;
+    ${loaded.value && html`<${Form} key=${loaded.value.times} name=${name} ...${loaded.value} again=${(said) => act(() => load(said))} />`}`;
 }
 
-function Form({ name, text: stored, tag, draft: begun, previous, again }) {
+/** `again` loads the rule again, and announces that with a text. `focus`: whether the focus moves to the rule. */
+function Form({ name, text: stored, tag, draft: begun, previous, focus, again }) {
   const draft = useSignal(begun ?? { ...NEW }), byHand = useSignal(begun ? undefined : stored);
   const file = useSignal(name || undefined), marks = useSignal(undefined);
-  const [act, problem] = useAction();
-  const text = byHand.value ?? toToml(draft.value);
+  const [act, problem] = useAction({ alone: true });
+  const written = () => byHand.value ?? toToml(draft.value), text = written();
   const opened = useRef(text), leave = useUnsaved(text !== opened.current);
   const id = file.value ?? fileName(draft.value.label || "rule");
   const change = (changes) => { draft.value = { ...draft.value, ...changes }; };
-  const write = async (written, over) => {
-    await writeDocument(rulePath(id), written, over);
-    announce(t("new.saved", { name: id }));
-  };
-  const close = () => {
+  const toText = () => (byHand.value === undefined ? document.getElementById("label").focus() : focusEditor());
+  useLayoutEffect(() => { if (focus) toText(); }, []);
+  const go = (address) => {
     leave();
-    location.hash = "#/automation";
+    location.hash = address;
   };
-  const save = (event) => {
-    event?.preventDefault();
-    act(() => guard(async () => {
-      const exists = !name && (await rules()).some((each) => each.name === id);
-      if (exists && !confirm(t("rule.replace", { name: id }))) return;
-      await write(text, exists ? undefined : tag);
-      close();
-    }));
-  };
-  const [guard, conflict] = useConflict({
-    path: rulePath(id), name: id, mine: text, isNew: !name,
-    replace: (present) => act(() => guard(async () => { await write(text, present); close(); })),
-    take: (theirs) => {
-      if (theirs.text === undefined) return close();
-      leave();
-      if (name) again();
-      else location.hash = `#/rule/${encodeURIComponent(id)}`;
+  const write = (over, done, saved = written()) => guard({
+    path: rulePath(id), name: id, text: saved, isNew: !name, again: (present) => act(() => write(present, done)),
+    write: () => writeDocument(rulePath(id), saved, over),
+    done: () => {
+      announce(t("new.saved", { name: id }));
+      done();
     },
   });
-  const revert = () => act(() => guard(async () => {
-    await write((await readDocument(rulePath(name), true)).text, tag);
-    announce(t("mapping.reverted"));
-    again();
-  }));
-  const remove = () => confirm(t("rule.delete.sure", { name })) && act(() => guard(async () => {
-    await deleteDocument(rulePath(name), tag);
-    close();
+  const toList = () => go("#/automation");
+  const save = (event) => {
+    event?.preventDefault();
+    const saved = written();
+    act(async () => {
+      if (name) return write(tag, toList);
+      const there = (await rules()).some((each) => each.name === id) ? await presentDocument(rulePath(id)) : { tag: null };
+      if (there.text === undefined || there.text === saved || confirm(t("rule.replace", { name: id }))) await write(there.tag, toList, saved);
+    });
+  };
+  const [guard, conflict] = useConflict({
+    path: rulePath(id), mine: text, focus: toText,
+    take: (theirs) => {
+      if (theirs.text === undefined) return toList();
+      if (name) return again(t("conflict.taken"));
+      go(`#/rule/${encodeURIComponent(id)}`);
+    },
+  });
+  const revert = () => act(async () => {
+    byHand.value = (await readDocument(rulePath(name), true)).text;
+    await write(tag, () => again(t("mapping.reverted")));
+  });
+  const remove = (over) => act(() => guard({
+    path: rulePath(name), name, text: undefined, again: remove,
+    write: () => deleteDocument(rulePath(name), over),
+    done: toList,
   }));
   return html`${!name && byHand.value === undefined && html`<${Templates} chosen=${(chosen) => { draft.value = chosen; }} />`}
     <form id="rule" onSubmit=${save}>
@@ -97,7 +104,7 @@ function Form({ name, text: stored, tag, draft: begun, previous, again }) {
       ${problem}${conflict}
       <div class="bar"><button type="submit" id="save" class="primary">${t("new.save")}</button>
         ${previous && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
-        ${name && html`<button type="button" class="right danger" id="delete" onClick=${remove}>${t("mapping.delete")}</button>`}</div>
+        ${name && html`<button type="button" class="right danger" id="delete" onClick=${() => confirm(t("rule.delete.sure", { name })) && remove(tag)}>${t("mapping.delete")}</button>`}</div>
     </section></form>`;
 }
 

@@ -1,16 +1,21 @@
 // An action of the user, and the reason if it failed.
-import { html, useSignal } from "../ui.js";
+import { html, useRef, useSignal } from "../ui.js";
 import { messageOf } from "../model/errors.js";
 
-/** Returns a function that carries out an action, and the element that shows why it failed. */
-export function useAction() {
-  const problem = useSignal("");
+/** Returns a function that carries out an action, and the element that shows why it failed. `alone`: it ignores an action
+ *  while another one runs, such as the second click of a double click. */
+export function useAction({ alone = false } = {}) {
+  const problem = useSignal(""), running = useRef(0);
   const act = async (work) => {
+    if (alone && running.current) return;
+    running.current += 1;
     problem.value = "";
     try {
       await work();
     } catch (error) {
       problem.value = messageOf(error);
+    } finally {
+      running.current -= 1;
     }
   };
   return [act, html`<p class="problem" role="alert" dir="auto">${problem}</p>`];

@@ -89,6 +89,11 @@ export function Editor({ mode, complete, text, label, change, run, marks = NONE 
   return html`<div class="editor" ref=${place}></div>`;
 }
 
+/** Move the focus into the first editor of the page. */
+export function focusEditor() {
+  document.querySelector(".editor").shadowRoot.getElementById("editor").focus();
+}
+
 function byUser({ transactions }) {
   return transactions.some((each) => each.docChanged && !each.annotation(fromOutside));
 }
