@@ -97,11 +97,11 @@ def _descriptors() -> tuple[int, int]:
 class Listener(socket.socket):
     """Listening socket of a gate; `sock` of asyncio's `create_server`.
 
-    A remote connection is unauthenticated until the gate calls `known`. The quota of unauthenticated connections is a
+    A remote connection is unauthenticated until the gate calls `mark_known`. The quota of unauthenticated connections is a
     quarter of all. When it is full, the oldest one of the address with most of them is closed, or the new one if it has
     this address itself. Known clients and this machine may use a tenth more connections than the gate serves, and this
-    machine a few more, so that the gate can send them an error. Beyond that, a new connection replaces the oldest one
-    that has not yet sent a complete request. If all have sent one, the new connection is closed.
+    machine a few more, so that the gate can send them an error. Beyond that, a new connection replaces one that has not
+    yet sent a complete request. If all have sent one, the new connection is closed.
     """
 
     def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:
@@ -119,8 +119,11 @@ class Listener(socket.socket):
         self._unauthenticated: dict[Any, _Connection] = {}
         """Unauthenticated connections by address, the oldest first."""
         self._known = 0
-        self._incomplete: dict[Any, _Connection] = {}
-        """Known and local connections without a complete request, by address, the oldest first."""
+        self._without_header: dict[Any, _Connection] = {}
+        """Known and local connections without a complete request header, by address, the oldest first."""
+        self._without_body: dict[Any, _Connection] = {}
+        """Those with a complete header and an incomplete body."""
+        self._replaced: dict[Any, _Connection] = {}
         self._closing = 0
         """Connections that were replaced, and are not closed yet. They count nowhere else."""
         self._of_one: Counter[str] = Counter()
@@ -135,7 +138,7 @@ class Listener(socket.socket):
     @property
     def complete(self) -> int:
         """Number of open connections that have sent a complete request."""
-        return self._known - len(self._incomplete)
+        return self._known - len(self._without_header) - len(self._without_body)
 
     def listen(self, _backlog: int = 0) -> None:
         """Begin to listen. Ignores the backlog of asyncio, which also uses it as the number to accept in a row."""
@@ -169,18 +172,35 @@ class Listener(socket.socket):
                 return connection, address
         raise BlockingIOError(errno.EAGAIN, "others have their turn")
 
-    def mark_known(self, address: Any, *, complete: bool = True) -> None:  # noqa: ANN401 - of whatever family
+    def mark_known(self, address: Any, *, complete: bool = True) -> bool:  # noqa: ANN401 - of whatever family
         """Mark the connection from this address (`peername` of its transport) as known.
 
-        `complete`: whether its first request has arrived as a whole; otherwise call it again then.
+        `complete`: whether its first request has arrived as a whole; otherwise call it again then. Returns False if a
+        newer connection has replaced this one: the gate must drop the request, which the system may still deliver.
         """
         connection = self._unauthenticated.pop(address, None)
         if connection is not None:
             self._known += 1
             connection.unauthenticated = False
-            self._incomplete[address] = connection
+        else:
+            connection = self._without_header.pop(address, None)
         if complete:
-            self._incomplete.pop(address, None)
+            self._without_body.pop(address, None)
+        elif connection is not None:
+            self._without_body[address] = connection
+        return address not in self._replaced
+
+    def set_abort(self, address: Any, abort: Callable[[], None]) -> None:  # noqa: ANN401
+        """Register `abort` of the connection's transport, which ends it when a newer connection replaces it.
+
+        Without it, the socket is shut down, which a transport does not notice while its reading is paused.
+        """
+        if address in self._replaced:
+            abort()
+            return
+        for connections in (self._unauthenticated, self._without_header, self._without_body):
+            if address in connections:
+                connections[address].abort = abort
 
     def _let_in(self, plain: socket.socket, address: Any) -> _Connection | None:  # noqa: ANN401
         host: str = address[0]
@@ -191,22 +211,41 @@ class Listener(socket.socket):
             self._turn_away(host)
             return None
         cycle_collection.connected()
+        self._replaced.pop(address, None)  # the client has ended that connection, and uses its port again
         connection = _Connection(self.family, self.type, self.proto, descriptor)
         connection.peer = address
         connection.unauthenticated = not local
-        connection.gone = lambda: self._gone(connection, address, local)
+        connection.gone = lambda: self._gone(connection, local)
         if local:
             self._known += 1
-            self._incomplete[address] = connection
+            self._without_header[address] = connection
         else:
             self._of_one[host] += 1
             self._unauthenticated[address] = connection
         return connection
 
     def _serves(self, host: str, local: bool) -> bool:
-        if not local and (self._of_one[host] >= self._most_of_one or not self._has_slot(host)):
+        """Return whether there is a slot for a new connection; may close others for it."""
+        others = self._others_to_close(host, local)
+        if others is None:
             return False
-        return self._known < self._most + (AT_ONCE if local else 0) or self._replaces()
+        for connection in others:
+            self._replace(connection)
+        return True
+
+    def _others_to_close(self, host: str, local: bool) -> list[_Connection] | None:
+        """Return the connections that a new one of this address replaces; None if there is no slot for it."""
+        if not local and self._of_one[host] >= self._most_of_one:
+            return None
+        others: list[_Connection | None] = []
+        if not local and len(self._unauthenticated) >= self._unauthenticated_slots:
+            others.append(self._oldest_of_another(host))
+        if self._known >= self._most + (AT_ONCE if local else 0):
+            others.append(self._oldest_incomplete())
+        found = [connection for connection in others if connection is not None]
+        if len(found) < len(others) or (found and self._closing + len(found) > _CLOSING):
+            return None
+        return found
 
     def _descriptor(self, plain: socket.socket) -> int | None:
         """Return a descriptor for a client, or None if all are in use."""
@@ -216,50 +255,50 @@ class Listener(socket.socket):
         except OSError:
             return None
 
-    def _has_slot(self, host: str) -> bool:
-        """Return whether the address may have one more unauthenticated connection; may close another one."""
-        if len(self._unauthenticated) < self._unauthenticated_slots:
-            return True
+    def _oldest_of_another(self, host: str) -> _Connection | None:
+        """Return the oldest unauthenticated connection of the address with most of them; None if it is this one."""
         of_one = Counter(address[0] for address in self._unauthenticated)
         busiest, most = of_one.most_common(1)[0]
         if of_one[host] >= most:
-            return False
-        oldest = next(address for address in self._unauthenticated if address[0] == busiest)
-        connection = self._unauthenticated[oldest]
-        self._turn_away(busiest)
-        self.mark_known(oldest)
-        self._disconnect(connection)
-        return True
+            return None
+        return next(connection for address, connection in self._unauthenticated.items() if address[0] == busiest)
 
-    def _replaces(self) -> bool:
-        """Return whether a new connection may replace one without a complete request; disconnects the oldest."""
-        if not self._incomplete or self._closing >= _CLOSING:
-            return False
-        address = next(iter(self._incomplete))
-        connection = self._incomplete.pop(address)
+    def _oldest_incomplete(self) -> _Connection | None:
+        """Return the oldest connection without a complete request, of the larger group.
+
+        Silent connections thus replace each other, and not uploads. But connections with half a body, which are free
+        for any client, leave others the time to send a header.
+        """
+        larger = max(self._without_header, self._without_body, key=len)  # the first one if they are equal
+        return next(iter(larger.values()), None)
+
+    def _replace(self, connection: _Connection) -> None:
+        address = connection.peer
+        self._forget(connection)
         connection.replaced = True
-        self._known -= 1
+        self._replaced[address] = connection
         self._closing += 1
         self._turn_away(address[0])
-        self._disconnect(connection)
-        return True
+        connection.disconnect()
 
-    def _disconnect(self, connection: _Connection) -> None:
-        with contextlib.suppress(OSError):  # it was closed by the client
-            connection.shutdown(socket.SHUT_RDWR)
+    def _gone(self, connection: _Connection, local: bool) -> None:
+        self._forget(connection)
+        host = connection.peer[0]
+        if not local:
+            self._of_one[host] -= 1
+            if not self._of_one[host]:
+                del self._of_one[host]
 
-    def _gone(self, connection: _Connection, address: Any, local: bool) -> None:  # noqa: ANN401
+    def _forget(self, connection: _Connection) -> None:
+        """Remove the connection from all counts except that of its address."""
         if connection.replaced:
             self._closing -= 1
-        elif connection.unauthenticated:
-            self._unauthenticated.pop(address, None)
-        else:
+        elif not connection.unauthenticated:
             self._known -= 1
-            self._incomplete.pop(address, None)
-        if not local:
-            self._of_one[address[0]] -= 1
-            if not self._of_one[address[0]]:
-                del self._of_one[address[0]]
+        for connections in (self._unauthenticated, self._without_header, self._without_body, self._replaced):
+            # The client may have a newer connection from the same port.
+            if connections.get(connection.peer) is connection:
+                del connections[connection.peer]
 
     def _turn_away(self, host: str) -> None:
         self._turned_away += 1
@@ -294,6 +333,8 @@ class _Connection(socket.socket):
     peer: Any = None
     """The client's address, as `accept` reported it."""
     gone: Callable[[], None] | None = None
+    abort: Callable[[], None] | None = None
+    """Method of the transport; None until the gate has registered it."""
 
     def getpeername(self) -> Any:  # noqa: ANN401 - of whatever family
         """Return the client's address, also after a reset, when the system no longer knows it (ENOTCONN)."""
@@ -307,8 +348,17 @@ class _Connection(socket.socket):
             if not is_disconnect(error):
                 raise
 
+    def disconnect(self) -> None:
+        """End the connection soon, in whatever state its transport is."""
+        if self.abort is not None:
+            self.abort()
+            return
+        with contextlib.suppress(OSError):  # it was closed by the client
+            self.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         super().close()
+        self.abort = None  # refers to the transport, which refers to this socket
         # Once only: `close` may be called again.
         gone, self.gone = self.gone, None
         if gone is not None:

@@ -131,6 +131,72 @@ def test_a_remote_client_replaces_a_connection_with_half_a_request(monkeypatch):
         assert [is_open(client) for client in half] == [False] + [True] * MOST
 
 
+def test_uploads_are_not_replaced_while_there_are_more_silent_connections():
+    with clients() as those:
+        uploads = [those.connect() for _ in range(3)]
+        for _, address in those.accepted:
+            those.to.mark_known(address, complete=False)
+        silent = [those.connect() for _ in range(20)]
+        assert all(map(is_open, uploads))
+        assert is_open(silent[-1])
+        assert those.to.complete == 0
+
+
+def test_half_bodies_leave_new_connections_the_time_for_a_header():
+    with clients() as those:
+        for _ in range(MOST + 1 + AT_ONCE):
+            those.connect()
+            those.to.mark_known(those.accepted[-1][1], complete=False)
+        silent = [those.connect() for _ in range(20)]
+        assert [is_open(client) for client in silent[-6:]] == [True] * 6
+
+
+def test_a_replaced_connection_is_aborted_by_its_transport():
+    """Also if the gate registers its transport after the replacement. Its request must be dropped."""
+    aborted = []
+    with clients() as those:
+        opened = [those.connect() for _ in range(MOST + 1 + AT_ONCE)]
+        address, late = (those.accepted[number][1] for number in (0, 1))
+        those.to.set_abort(address, lambda: aborted.append("registered"))
+        those.connect()
+        assert aborted == ["registered"]
+        assert is_open(opened[0]), "its transport closes it"
+        those.connect()
+        assert not is_open(opened[1])
+        those.to.set_abort(late, lambda: aborted.append("late"))
+        assert aborted == ["registered", "late"]
+        known = [those.to.mark_known(address) for _, address in those.accepted]
+        assert known == [False, False] + [True] * (MOST + 1 + AT_ONCE)
+        assert those.to.complete == MOST + 1 + AT_ONCE
+
+
+def test_a_new_connection_from_the_port_of_a_replaced_one_is_not_taken_for_it():
+    with clients() as those:
+        for _ in range(MOST + 1 + AT_ONCE):
+            those.connect()
+        old, address = those.accepted[0]
+        those.connect()
+        with socket.create_connection(("127.0.0.1", those.to.port), 5):
+            plain, _ = socket.socket.accept(those.to)
+            new = those.to._let_in(plain, address)
+            assert new is not None
+            with new:
+                assert those.to.mark_known(address)
+                old.close()
+                assert (those.to._known, those.to._closing, those.to.complete) == (MOST + 1 + AT_ONCE, 1, 1)
+
+
+def test_a_full_port_closes_no_unauthenticated_connection_for_nothing(monkeypatch):
+    monkeypatch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
+    monkeypatch.setattr(listening, "_UNAUTHENTICATED", 3)
+    with clients(of_one=100) as those:
+        waiting = [those.connect("127.0.0.2") for _ in range(3)]
+        full = [those.request() for _ in range(MOST + 1 + AT_ONCE)]
+        assert not any(is_open(those.connect(f"127.0.0.{host}")) for host in (3, 4, 5))
+        assert all(map(is_open, [*waiting, *full]))
+        assert those.to._known == those.to.complete == len(full)
+
+
 def test_few_replaced_connections_have_a_descriptor_at_a_time(monkeypatch):
     monkeypatch.setattr(listening, "_CLOSING", 2)
     with clients() as those:
@@ -195,13 +261,18 @@ def test_the_count_of_connections_is_exact(steps):
         patch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
         patch.setattr(listening, "_UNAUTHENTICATED", 3)
         those = stack.enter_context(clients())
+        complete = set()
         for what, number in steps:
             if what == "connect":
                 those.connect(f"127.0.0.{number % 3 + 1}")
             elif those.accepted:
                 connection, address = those.accepted[number % len(those.accepted)]
                 if what != "close":
-                    those.to.mark_known(address, complete=what == "know")
+                    assert those.to.mark_known(address, complete=what == "know") == (
+                        not connection.replaced or connection.fileno() < 0
+                    )
+                    if what == "know" and not connection.replaced:
+                        complete.add(connection)
                 else:
                     connection.close()
             open_ = [(connection, address) for connection, address in those.accepted if connection.fileno() >= 0]
@@ -209,6 +280,7 @@ def test_the_count_of_connections_is_exact(steps):
             assert len(those.to._unauthenticated) <= 3
             assert those.to._closing == sum(connection.replaced for connection, _ in open_)
             assert those.to._known + len(those.to._unauthenticated) + those.to._closing == len(living)
+            assert those.to.complete == sum(connection in complete for connection, _ in open_)
             assert 0 <= those.to.complete <= those.to._known <= MOST + 1 + AT_ONCE
             assert those.to._of_one == {
                 host: count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,9 @@ _POLL = 0.01
 """Seconds between two checks for pending messages."""
 _OWN_PACKET = 2**20
 """Least limit for packets of the gateway's own clients, in bytes."""
-_OWN_CLIENTS = 16
-"""Connections of the gateway's own clients: a few for each of its components that use MQTT."""
+_OWN_CLIENTS = 100
+"""Connections of the gateway's own clients, which need a few. With too few slots, other programs that connect all the
+time would replace them before they have sent their CONNECT packet."""
 _PATIENCE = 1.0
 """Seconds that amqtt has to shut down."""
 
@@ -119,8 +119,8 @@ class EmbeddedBroker:
             self._own = await asyncio.start_server(
                 partial(self._own_connected, listener), sock=listener, backlog=AT_ONCE, start_serving=False
             )  # assigned before it serves, so that `stop` closes it after a cancellation
-            self._own_port = listener.port
-            await self._own.start_serving()
+        self._own_port = listener.port
+        await self._own.start_serving()
 
     async def open(self) -> None:
         """Accept devices. The gateway's own clients must be connected, so that acknowledged messages are received.
@@ -197,21 +197,19 @@ class EmbeddedBroker:
     async def _own_connected(
         self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        address = writer.get_extra_info("peername")
-        await self._connected(reader, writer, self._own_auth, partial(listener.mark_known, address))
+        await self._connected(reader, writer, self._own_auth, listener)
 
     async def _device_connected(
         self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        address = writer.get_extra_info("peername")
-        await self._connected(reader, writer, self._auth, partial(listener.mark_known, address))
+        await self._connected(reader, writer, self._auth, listener)
 
     async def _connected(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         auth: BrokerAuth | None,
-        known: Callable[[], None],
+        listener: Listener,
     ) -> None:
         from edge.adapters.broker_connect import authenticate
         from edge.adapters.broker_streams import BoundedReader, BoundedWriter
@@ -220,6 +218,8 @@ class EmbeddedBroker:
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
         settings, own = self._settings, auth is self._own_auth
+        address = writer.get_extra_info("peername")
+        listener.set_abort(address, writer.transport.abort)
         unlink = Unlink(writer.transport)
         # The gateway subscribes to all its filters with one packet, whatever size devices may send.
         limit = max(settings.max_message, _OWN_PACKET) if own else settings.max_message
@@ -227,8 +227,7 @@ class EmbeddedBroker:
         bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
         self._clients.add(client)
         try:
-            if await authenticate(bounded_reader, bounded, auth, own=own):
-                known()
+            if await authenticate(bounded_reader, bounded, auth, own=own) and listener.mark_known(address):
                 await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)

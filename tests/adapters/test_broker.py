@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import socket
 from types import SimpleNamespace
@@ -216,6 +217,28 @@ async def test_the_broker_stops_with_connected_clients_and_starts_again(broker):
     await broker.open()
     with socket.create_connection(("127.0.0.1", broker.port)):
         pass
+
+
+async def test_a_broker_whose_start_was_cancelled_stops_and_starts_again():
+    broker = EmbeddedBroker(MqttSettings(port=0))
+    for turns in itertools.count(1):
+        start = asyncio.create_task(broker.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if start.done():
+            break
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        await broker.stop()
+    await start
+    assert turns > 1
+    await broker.open()
+    await broker.restart()
+    for url in (broker.url, broker.own_url):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
+            pass
+    await broker.stop()
 
 
 async def test_unreleased_messages_of_qos_2_are_bounded_in_bytes():

@@ -112,7 +112,7 @@ async def test_unfinished_connects_take_no_place_from_a_client(broker):
 
 async def test_unfinished_connects_take_no_place_from_the_clients_of_the_gateway(broker):
     port = int(broker.own_url.rpartition(":")[2])
-    pending = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+    pending = [await asyncio.open_connection("127.0.0.1", port) for _ in range(160)]
     assert await asyncio.wait_for(pending[0][0].read(), PATIENCE) == b""  # another program: few sockets for it
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(connect(flags=0xC2, rest=text("gateway") + text(broker.own_secret)))

@@ -12,10 +12,11 @@ import httpx
 import pytest
 from gate_server import running
 
+from edge import listener as listening
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 UPDATE = {"Content-Type": "application/sparql-update"}
 MIB = 1024 * 1024
@@ -142,6 +143,71 @@ async def test_connections_without_a_complete_request_make_place_for_a_client(se
         assert error_in(await raw(gateway, b""))["status_code"] == 429
         for _, writer in pending:
             writer.close()
+
+
+async def test_connections_with_unread_bodies_make_place_for_a_client(serve, monkeypatch):
+    """The gate does not read from them: they are aborted, because they would not notice a shutdown."""
+    monkeypatch.setattr(listening, "_CLOSING", 2)
+    slow = "SELECT%20(COUNT(*)%20AS%20%3Fn)%20%7B%3Fa%20%3Fp%20%3Fx.%3Fb%20%3Fq%20%3Fy.%3Fc%20%3Fr%20%3Fz%7D"
+    head = f"GET /query?query={slow} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n".encode()
+    limit = HttpGateSettings(port=0, max_connections=4)
+    async with serve(http=limit, query_timeout=5) as gateway:
+        await gateway.update("INSERT DATA {" + " ".join(f"<urn:s{i}> <urn:p> {i} ." for i in range(300)) + "}")
+        pending = []
+        for _ in range(13):
+            pending.append(await asyncio.open_connection("127.0.0.1", gateway.http_port))
+            pending[-1][1].write(head + b"x" * 300_000)
+        connections = gateway.http_gate._server.server_state.connections
+        await eventually(lambda: sum(each.flow.read_paused for each in connections) > 5)
+        for _ in range(20):
+            pending.append(await asyncio.open_connection("127.0.0.1", gateway.http_port))
+        async with gateway.http() as client:
+            assert (await client.get("/health")).status_code == 200
+        for _, writer in pending:
+            writer.transport.abort()
+
+
+async def test_no_request_of_a_replaced_connection_is_carried_out(serve):
+    """Requests that have arrived when a newer connection takes the slot."""
+    async with serve(http=HttpGateSettings(port=0, max_connections=4)) as gateway, contextlib.AsyncExitStack() as stack:
+        opened = []
+
+        def connect() -> None:  # without a turn of the event loop
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.http_port), PATIENCE))
+            opened.append(client)
+
+        def send(number: int) -> None:
+            update = b"INSERT DATA { <urn:a> <urn:b> %d }" % number
+            with contextlib.suppress(ConnectionError):
+                opened[number].sendall(
+                    b"POST /update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
+                    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(update), update)
+                )
+
+        def answer(number: int) -> bytes:
+            try:
+                return opened[number].recv(15)
+            except ConnectionError:
+                return b""
+
+        for _ in range(13):
+            connect()
+        connections = gateway.http_gate._server.server_state.connections
+        await eventually(lambda: len(connections) == 13)
+        for _ in range(6):
+            connect()
+        for number in range(6):
+            send(number)
+        for number in range(6, 40):
+            if number >= len(opened):
+                connect()
+            send(number)
+        answers = [await asyncio.to_thread(answer, number) for number in range(40)]
+        async with gateway.http() as http:
+            found = await http.post("/query", data={"query": "SELECT ?n { <urn:a> <urn:b> ?n }"})
+        carried_out = {int(row["n"]["value"]) for row in found.json()["results"]["bindings"]}
+        assert carried_out == {number for number, begin in enumerate(answers) if begin == b"HTTP/1.1 200 OK"}
+        assert b"" in answers
 
 
 async def test_pipelined_requests_are_answered_in_order(gateway):

@@ -42,6 +42,7 @@ class _LimitedProtocol(HookedProtocol):
         super().connection_made(transport)
         self._unlink = Unlink(transport)
         self._peer = transport.get_extra_info("peername")
+        self.listener.set_abort(self._peer, transport.abort)
         if self._all_in_use():
             self._refuse(self._too_many())
         elif self._has_too_many():
@@ -85,7 +86,7 @@ class _LimitedProtocol(HookedProtocol):
     def on_headers_complete(self) -> None:
         self._in_header = False
         self._stop_deadline()
-        self.listener.mark_known(self._peer, complete=self._complete)
+        self._mark_known()
         # The header is complete, so its exact size counts, not that of the received data.
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
@@ -105,7 +106,7 @@ class _LimitedProtocol(HookedProtocol):
     def on_message_complete(self) -> None:
         if not self._complete:
             self._complete = True
-            self.listener.mark_known(self._peer)
+            self._mark_known()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -120,6 +121,12 @@ class _LimitedProtocol(HookedProtocol):
             self._refuse(self._too_large())
             return
         self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+
+    def _mark_known(self) -> None:
+        """Tell the listener what has arrived. Raises `ValueError`, which stops the parser, if it was replaced."""
+        if not self.listener.mark_known(self._peer, complete=self._complete):
+            self.transport.abort()
+            raise ValueError
 
     def _all_in_use(self) -> bool:
         """Whether as many connections as may be open have sent a request. The listener limits all others."""

@@ -146,7 +146,9 @@ class WsGate:
 
     def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
-        listener.mark_known(socket.remote_address)
+        if not listener.mark_known(socket.remote_address):
+            socket.transport.abort()
+            return _refusal(TooManyRequests("A newer connection has replaced this one; try again later"))
         wrong = wrong_hosts(headers.get_all("Host"))
         if wrong is not None:
             return _refusal(wrong)
