@@ -97,11 +97,11 @@ def _descriptors() -> tuple[int, int]:
 class Listener(socket.socket):
     """Listening socket of a gate; `sock` of asyncio's `create_server`.
 
-    A remote connection is unauthenticated until the gate calls `mark_known`. The quota of unauthenticated connections is a
-    quarter of all. When it is full, the oldest one of the address with most of them is closed, or the new one if it has
-    this address itself. Known clients and this machine may use a tenth more connections than the gate serves, and this
-    machine a few more, so that the gate can send them an error. Beyond that, a new connection replaces one that has not
-    yet sent a complete request. If all have sent one, the new connection is closed.
+    A remote connection is unauthenticated until the gate calls `mark_known`. The quota of unauthenticated connections
+    is a quarter of all. When it is full, the oldest one of the address with most of them is closed, or the new one if
+    it has this address itself. Known clients and this machine may use a tenth more connections than the gate serves,
+    and this machine a few more, so that the gate can send them an error. Beyond that, a new connection replaces one
+    that has not yet sent a complete request. If all have sent one, the new connection is closed.
     """
 
     def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:

@@ -159,11 +159,10 @@ async def test_connections_with_unread_bodies_make_place_for_a_client(serve, mon
             pending[-1][1].write(head + b"x" * 300_000)
         connections = gateway.http_gate._server.server_state.connections
         await eventually(lambda: sum(each.flow.read_paused for each in connections) > 5)
-        for _ in range(20):
-            pending.append(await asyncio.open_connection("127.0.0.1", gateway.http_port))
+        silent = [await asyncio.open_connection("127.0.0.1", gateway.http_port) for _ in range(20)]
         async with gateway.http() as client:
             assert (await client.get("/health")).status_code == 200
-        for _, writer in pending:
+        for _, writer in pending + silent:
             writer.transport.abort()
 
 
