@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
+import socket
 import struct
 
 import pytest
@@ -257,6 +260,33 @@ async def test_unfinished_handshakes_make_place_for_a_client(serve, begun):
             await gateway.client()
         for _, writer in pending:
             writer.close()
+
+
+async def test_handshakes_of_replaced_connections_are_dropped(serve, caplog):
+    """Handshakes that have arrived when newer connections take the slots."""
+    handshake = (
+        b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+
+    def answer(client: socket.socket) -> bytes:
+        try:
+            return client.recv(12)
+        except ConnectionError:
+            return b""
+
+    async with serve(ws=WsGateSettings(port=0, max_connections=2)) as gateway:
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for _ in range(60):  # without a turn of the event loop
+                client = socket.create_connection(("127.0.0.1", gateway.ws_port), PATIENCE)
+                opened.append(stack.enter_context(client))
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(handshake)
+            answers = [await asyncio.to_thread(answer, client) for client in opened]
+        assert set(answers) == {b"", b"HTTP/1.1 101", b"HTTP/1.1 429"}
+        assert answers.count(b"HTTP/1.1 101") == 2
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_a_dead_client_is_detected_by_pings(serve):
