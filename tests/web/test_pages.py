@@ -458,14 +458,16 @@ async def test_short_states_of_a_long_period_are_seen(house, page):
     await eventually(lambda: motion in recorded(house))
     period = {"observation": motion, "from": "-24h", "points": "all"}
     await eventually(lambda: len(house.get("/api/series", **period)["series"][0]["rows"]) == len(moved))
+    await page.evaluate("globalThis.earlier = true")
     await page.command("Page.reload")
+    await page.wait_for("globalThis.earlier === undefined")  # the reload returns before the page is another one
     heights = "[...document.querySelectorAll('[data-place$=porch] .sparkline path')].map(path =>"
     heights += " Math.max(0, ...[...path.getAttribute('d').matchAll(/v([0-9.]+)/g)].map(([, height]) => +height)))"
     await page.wait_for(f"{{ const [no, yes] = {heights}; no <= 2 && yes > 2 && yes < 10 }}")
     await page.evaluate(f"{{ {RECORD_BANDS} }}")
     await page.evaluate(f"location.hash = {device_address('urn:sepa-edge:senml:porch', motion)!r}")
     # Bands of both colours.
-    await page.wait_for("filled.length > 400 && new Set(filled).size === 2")
+    await eventually(lambda: page.evaluate("filled.length > 400 && new Set(filled).size === 2"))
 
 
 @pytest.mark.parametrize(
