@@ -51,8 +51,11 @@ class MappingFiles:
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
         self.reloads = 0
         """Number of changes since the start."""
+        self._unlogged: list[tuple[Path, MappingPack]] = []
+        """Files that were read, and are not in use yet."""
         self._read()
         self.mapper = self._mapper()
+        self._log_read()
 
     @property
     def watches(self) -> bool:
@@ -119,6 +122,7 @@ class MappingFiles:
         # After `changed`: the mapper's observations are declared before it maps a message.
         with self._replacing:
             self.mapper = mapper if announced is self._announced else self._mapper()
+        self._log_read()
         self.reloads += 1
         return True
 
@@ -171,10 +175,16 @@ class MappingFiles:
             )
             return False
         self._files[path] = _File(stamp, pack, None)
-        _log.info("mappings.file_read", extra={"file": str(path), "mappings": len(pack.mappings)})
-        for warning in pack.warnings:
-            _log.warning("mappings.doubtful", extra={"file": str(path), "reason": str(warning)})
+        self._unlogged.append((path, pack))
         return True
+
+    def _log_read(self) -> None:
+        """Log the files that were read. Only after the mapper is in use: operators wait for these lines."""
+        for path, pack in self._unlogged:
+            _log.info("mappings.file_read", extra={"file": str(path), "mappings": len(pack.mappings)})
+            for warning in pack.warnings:
+                _log.warning("mappings.doubtful", extra={"file": str(path), "reason": str(warning)})
+        self._unlogged.clear()
 
     def _stamps(self) -> dict[Path, Stamp] | None:
         """Return the existing files. None: the directory cannot be read, so its files are unknown."""
