@@ -1,7 +1,7 @@
 """Oxigraph behind a minimal HTTP server, as the baseline for the gateway's answers.
 
 `python -m edge.bench.endpoint` prints its address and serves until its standard input ends. It accepts only SPARQL by
-POST with a Content-Length, as `edge.bench.gateway.Publisher` sends it.
+POST with a Content-Length, as the benchmarks send it.
 """
 
 from __future__ import annotations

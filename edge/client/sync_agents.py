@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Self, overload
+from typing import overload
 
 from edge.client.answers import Scheduled, Updated
 from edge.client.backlog import Notification
 from edge.client.brokers import Agent, Brokers
 from edge.client.callback_thread import CallbackThread
+from edge.client.closing import Closing
 from edge.client.consumer import Consumer
 from edge.client.loop_thread import LoopThread
 from edge.client.options import Options
 from edge.client.producer import Producer
 from edge.client.rows import Row
+from edge.client.sync_iterator import SyncIterator, next_item
 from edge.jsap import Profile, Value
 
 
-class _SyncAgent:
-    """An agent on an event loop in a thread. Use it with `with`."""
+class _SyncAgent(Closing):
+    """An agent on an event loop in a thread."""
 
     def __init__(self, options: Options | None, host: str | None) -> None:
         self._callback_thread = CallbackThread()
         self._brokers = Brokers(self._callback_thread.with_callbacks(options or Options()), host=host)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def connected(self) -> bool:
@@ -89,7 +82,7 @@ class SyncProducer(_SyncAgent):
         return self._thread.run(self._producer.update(bindings, delay=delay, at=at, id=id, repeat=repeat))
 
 
-class SyncConsumer(_SyncAgent):
+class SyncConsumer(_SyncAgent, SyncIterator[Notification]):
     """Blocking `Consumer`: iterate over it. The constructor waits at most `timeout` seconds for the first result."""
 
     def __init__(
@@ -118,20 +111,7 @@ class SyncConsumer(_SyncAgent):
 
     def next(self, timeout: float | None = None) -> Notification | None:
         """Return the next notification; None when closed. Raises `TimeoutError` after `timeout` seconds, `Refused`."""
-        return self._thread.run(_next(self._consumer), timeout)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Notification:
-        notification = self.next()
-        if notification is None:
-            raise StopIteration
-        return notification
-
-
-async def _next(consumer: Consumer) -> Notification | None:
-    return await anext(consumer, None)
+        return self._thread.run(next_item(self._consumer), timeout)
 
 
 async def _results(consumer: Consumer) -> list[Row]:

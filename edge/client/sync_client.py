@@ -7,8 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import pyoxigraph as ox
 
@@ -16,6 +15,7 @@ from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.backlog import Notification
 from edge.client.callback_thread import CallbackThread
 from edge.client.client import Client, Graphs, Over
+from edge.client.closing import Closing
 from edge.client.endpoints import Endpoints
 from edge.client.errors import ClientError, Closed
 from edge.client.handlers import report
@@ -90,7 +90,7 @@ class SyncObservationFeed(SyncIterator[Observation]):
             self._thread.run(self._feed.close())
 
 
-class SyncClient:
+class SyncClient(Closing):
     """Blocking client. Use it with `with`, from any thread. Its connections live on its own thread.
 
     Each subscription has its own handler thread, so handlers may call the client and may block.
@@ -107,14 +107,6 @@ class SyncClient:
         self._client = Client(endpoints, over=over, options=self._callback_thread.with_callbacks(options or Options()))
         self._thread = LoopThread("edge-client")
         self._threads: list[threading.Thread] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close connections, subscriptions and threads. Waits for running handlers, except the calling one."""

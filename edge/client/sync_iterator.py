@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import Generic, Self, TypeVar
+
+from edge.client.closing import Closing
 
 T = TypeVar("T")
 
 
-class SyncIterator(ABC, Generic[T]):
+class SyncIterator(Closing, Generic[T]):
     """Blocking iterator that ends when it is closed. A `with` block closes it at its end."""
 
     @abstractmethod
     def next(self, timeout: float | None = None) -> T | None:
         """Return the next item; None when closed. Raises `TimeoutError` after `timeout` seconds."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the iteration, also in other threads."""
 
     def __iter__(self) -> Self:
         return self
@@ -29,14 +26,6 @@ class SyncIterator(ABC, Generic[T]):
         if item is None:
             raise StopIteration
         return item
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def next_item(items: AsyncIterator[T]) -> T | None:

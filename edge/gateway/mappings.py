@@ -46,7 +46,7 @@ class SerialPorts(actuation.Ports, Protocol):
 
 
 class Mappings:
-    """The mapping files and their users: the intake of messages, the actuators, and the serial ports."""
+    """The mapping files and their users: the handling of messages, the actuators, and the serial ports."""
 
     def __init__(self, settings: Settings, engine: Scheduler, observations: Observations) -> None:
         """Read the files. Raises `StartError`."""

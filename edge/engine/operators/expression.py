@@ -33,16 +33,7 @@ from edge.engine.operators.volatility import uses_now, volatile
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import SHORT, Dictionary, canonical
 from edge.protocol.results import Term
-from edge.sparql.algebra import (
-    Call,
-    Constant,
-    Exists,
-    Expression,
-    Node,
-    Parameter,
-    Reference,
-    Slot,
-)
+from edge.sparql.algebra import Call, Constant, Exists, Expression, Node, Parameter, Reference, Slot
 
 __all__ = [
     "ExpressionScope",

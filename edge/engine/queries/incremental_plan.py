@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from edge.engine.operators.aggregates import accumulator
-from edge.engine.operators.compiler import Compiler, Plan
+from edge.engine.operators.compiler import Compiler
 from edge.engine.operators.expression import Now, UnsupportedConstruct, uses_now, volatile
 from edge.engine.operators.layout import Frame, SlotLayout
 from edge.engine.operators.normal_form import alternatives, normal
 from edge.engine.operators.operators import Condition, Value
+from edge.engine.operators.plan import Plan
 from edge.engine.operators.stages import Ask, Columns, ConstructTemplate, DistinctStage, Grouping, Groups, Stage
 from edge.engine.operators.variables import expressions, has_exists
 from edge.engine.store.graph import LiveGraph

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pyoxigraph as ox
 
-from edge.engine.operators.compiler import STORE_DEFAULT
 from edge.engine.operators.expression import UnsupportedConstruct
+from edge.engine.operators.scope import STORE_DEFAULT
 from edge.engine.operators.variables import nodes
 from edge.engine.queries.oxigraph_queries import graphs
 from edge.engine.requests import Dataset

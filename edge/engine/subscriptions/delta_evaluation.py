@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edge.engine.operators.compiler import OptionalRightSide, Trigger
 from edge.engine.operators.layout import Frame
+from edge.engine.operators.plan import OptionalRightSide, Trigger
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import Quad

@@ -12,9 +12,9 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Generic, Protocol, TypeVar
 
-from edge.engine.operators.compiler import OptionalRightSide, Plan, Trigger
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.operators import same_term
+from edge.engine.operators.plan import OptionalRightSide, Plan, Trigger
+from edge.engine.operators.row_operators import same_term
 from edge.engine.operators.stages import Row, Weights, release, retain, row_bytes
 from edge.engine.queries.incremental_plan import QueryPlan
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
