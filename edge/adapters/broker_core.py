@@ -41,7 +41,7 @@ _REFUSED: Final = 0x80
 """Failure code of SUBACK."""
 
 
-class Delivery:
+class ClientDelivery:
     """Message delivery to one client; bounds the messages that wait for a slow one."""
 
     def __init__(self, handler: BrokerProtocolHandler) -> None:
@@ -119,9 +119,9 @@ class GuardedBroker(HookedBroker):
             yield
             await asyncio.sleep(time.perf_counter() - began)
 
-    def delivery(self, handler: BrokerProtocolHandler) -> Delivery:
+    def delivery(self, handler: BrokerProtocolHandler) -> ClientDelivery:
         """Return the bounded delivery to a client."""
-        return Delivery(handler)
+        return ClientDelivery(handler)
 
     def violated(self, handler: BrokerProtocolHandler) -> None:
         """Close the connection of a client that violates the protocol."""

@@ -66,7 +66,7 @@ def _after_properties(content: bytes, at: int) -> int:
     raise InvalidMessage("the broker sent a PUBLISH packet with invalid properties")
 
 
-class Inbox:
+class MessageQueue:
     """Bounded queue of messages for the engine. Thread-safe."""
 
     def __init__(self, limit: int, max_bytes: int) -> None:

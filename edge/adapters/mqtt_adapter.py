@@ -15,7 +15,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.adapters.connection_loop import ConnectionLoop
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import Inbox, MqttMessage, decode
+from edge.adapters.messages import MessageQueue, MqttMessage, decode
 from edge.adapters.paho_client import make_client, subscribe
 from edge.adapters.redelivery import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
@@ -80,7 +80,7 @@ class MqttAdapter:
         self._five = settings.version == "5"
         self._held: list[Packet] = []
         """Received packets that wait for room in the queue. Until they have it, the socket is not read."""
-        self._inbox = Inbox(settings.max_queued, settings.max_queued_bytes)
+        self._queue = MessageQueue(settings.max_queued, settings.max_queued_bytes)
         self._lock = threading.Lock()
         """Guards what the engine's writer thread uses too: receipts, pending messages, the current connection."""
         self._receipts = Receipts(receipts)
@@ -104,7 +104,7 @@ class MqttAdapter:
             settings, "mqtt", connect=self._connect, on_up=self._up, on_down=self._down, work=self._work
         )
         self._loop.attach(self._client)
-        self._writer = ReadingWriter(settings, ingest, self._inbox, "mqtt", done=self._finish, wake=self._loop.wake)
+        self._writer = ReadingWriter(settings, ingest, self._queue, "mqtt", done=self._finish, wake=self._loop.wake)
         self._drained = threading.Event()
         """Set when the queue is closed and all its messages are processed."""
         self.connected = False
@@ -129,7 +129,7 @@ class MqttAdapter:
     @property
     def queued(self) -> int:
         """Messages that wait in the adapter."""
-        return len(self._inbox)
+        return len(self._queue)
 
     def start(self) -> None:
         """Connect and stay connected. Returns at once; failures are logged, and the connection is retried."""
@@ -138,7 +138,7 @@ class MqttAdapter:
     def stop(self, timeout: float = 3.0) -> None:
         """Stop receiving, process waiting messages within `timeout` seconds, disconnect."""
         deadline = time.monotonic() + timeout
-        self._inbox.close()
+        self._queue.close()
         self._loop.wake()
         if self._loop.alive:
             # First the messages: their acknowledgements still need the connection.
@@ -164,7 +164,7 @@ class MqttAdapter:
             # Its turn comes when all messages of the previous session are processed. Until then no message of the new
             # one is read.
             self._forgetting = True
-            self._inbox.put(MqttMessage("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION))
+            self._queue.put(MqttMessage("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION))
         self._requested = False
         self.connected = True
         self._loop.works()
@@ -183,7 +183,7 @@ class MqttAdapter:
         if self._held:
             self._queue_held()
             pause = self._turn()
-        if self._inbox.closed and self._writer.idle:
+        if self._queue.closed and self._writer.idle:
             self._drained.set()
         if self.connected and not self._forgetting:
             if not self._requested:
@@ -252,7 +252,7 @@ class MqttAdapter:
         now = datetime.now(UTC)
         taken = 0
         confirmed: list[tuple[int, int]] = []
-        while taken < len(self._held) and not self._forgetting and not self._inbox.closed:
+        while taken < len(self._held) and not self._forgetting and not self._queue.closed:
             first, content = self._held[taken]
             message, again = decode(first, content, now, self._connection, five=self._five)
             if not self._take(message, again, confirmed):
@@ -277,7 +277,7 @@ class MqttAdapter:
             return True
         if not message.qos:
             # QoS 0 has no acknowledgement, so the broker cannot be slowed down: the message is dropped.
-            if not self._inbox.offer(message):
+            if not self._queue.offer(message):
                 self.dropped += 1
             return True
         message.receipt = receipt = receipt_of(message.mid, message.topic, message.payload)
@@ -292,7 +292,7 @@ class MqttAdapter:
                 return True
             if self._receipts.partial and self._receipts.continues(receipt, again=again, replaying=self._replaying):
                 message.committed = self._receipts.committed
-            if not self._inbox.offer(message):
+            if not self._queue.offer(message):
                 return False
             # The first message without DUP ends the repetition: the broker sends new messages from here on.
             self._replaying = self._replaying and again

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import Inbox, MqttMessage
+from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.serial_port import Port
 from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.adapters.writer import ReadingWriter
@@ -44,14 +44,14 @@ class SerialAdapter:
         self._actuation = actuation
         self._ingest = ingest
         self._up = up
-        self._inbox = Inbox(settings.max_queued, settings.max_queued * settings.max_frame)
+        self._queue = MessageQueue(settings.max_queued, settings.max_queued * settings.max_frame)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._ports: dict[str, Port] = {}
         self._wake_up = threading.Event()
         """Set when `_write` has something to do."""
         wake = self._wake_up.set
-        self._writer = ReadingWriter(settings, ingest, self._inbox, "serial", done=self._finish, wake=wake)
+        self._writer = ReadingWriter(settings, ingest, self._queue, "serial", done=self._finish, wake=wake)
         self._thread = threading.Thread(target=self._write, name="edge-serial-write", daemon=True)
         self.written = 0
         """Frames that were processed."""
@@ -69,7 +69,7 @@ class SerialAdapter:
     @property
     def queued(self) -> int:
         """Frames that wait in the adapter."""
-        return len(self._inbox)
+        return len(self._queue)
 
     def start(self) -> None:
         """Start the writer thread. Ports start with `follow`."""
@@ -79,7 +79,7 @@ class SerialAdapter:
         """Close all ports, and process waiting frames within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.follow(())
-        self._inbox.close()
+        self._queue.close()
         self._wake_up.set()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
@@ -122,7 +122,7 @@ class SerialAdapter:
         now = datetime.now(UTC)
         taken = 0
         for payload in payloads:
-            if not self._inbox.offer(MqttMessage(port.topic, payload, 0, False, 0, now, 0, b"")):
+            if not self._queue.offer(MqttMessage(port.topic, payload, 0, False, 0, now, 0, b"")):
                 break
             taken += 1
         self._wake_up.set()
@@ -136,7 +136,7 @@ class SerialAdapter:
         self.written += len(frames)
 
     def _write(self) -> None:
-        while not (self._stopping.is_set() or (self._inbox.closed and self._writer.idle)):
+        while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
             with together():
                 pause = self._writer.turn()
             self._wake_up.wait(min(pause, _LONGEST_WAIT))

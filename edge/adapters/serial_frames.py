@@ -17,7 +17,7 @@ _CRC: Final = "the checksum is wrong"
 
 
 @dataclass(slots=True)
-class Tally:
+class FrameStatistics:
     """Statistics of a byte stream."""
 
     frames: int = 0
@@ -41,7 +41,7 @@ class Tally:
 class Frames(Protocol):
     """Frame decoder of a port. Noise costs no more than a byte search in C."""
 
-    tally: Tally
+    tally: FrameStatistics
 
     def feed(self, data: bytes) -> list[bytes]:
         """Process the next bytes; return the payloads of completed frames."""
@@ -54,9 +54,9 @@ class Frames(Protocol):
         """Whether `silence` would change the state."""
 
 
-def frames(port: SerialPort, longest: int, tally: Tally | None = None) -> Frames:
+def frames(port: SerialPort, longest: int, tally: FrameStatistics | None = None) -> Frames:
     """Return the frame decoder of a port. `longest`: maximum frame length in bytes. `tally`: receives the counts."""
-    tally = Tally() if tally is None else tally
+    tally = FrameStatistics() if tally is None else tally
     if isinstance(port.framing, LengthPrefixed):
         return _LengthPrefixedFrames(port, port.framing, longest, tally)
     return _DelimitedFrames(port, port.framing, longest, tally)
@@ -106,7 +106,7 @@ def _wrapped(frame: bytes, framing: Delimited) -> bytes:
 class _DelimitedFrames:
     """Decoder for frames with an end delimiter; invalid data between two delimiters is dropped."""
 
-    def __init__(self, port: SerialPort, framing: Delimited, longest: int, tally: Tally) -> None:
+    def __init__(self, port: SerialPort, framing: Delimited, longest: int, tally: FrameStatistics) -> None:
         self.tally = tally
         self._framing = framing
         self._checksum = port.checksum
@@ -196,7 +196,7 @@ class _DelimitedFrames:
 class _LengthPrefixedFrames:
     """Decoder for frames with sync bytes and a length. After an invalid frame, it continues at the next byte."""
 
-    def __init__(self, port: SerialPort, framing: LengthPrefixed, longest: int, tally: Tally) -> None:
+    def __init__(self, port: SerialPort, framing: LengthPrefixed, longest: int, tally: FrameStatistics) -> None:
         self.tally = tally
         self._framing = framing
         self._checksum = port.checksum

@@ -16,7 +16,7 @@ from serial import Serial
 
 from edge.adapters.serial_commands import Commands
 from edge.adapters.serial_device import open_device, overruns
-from edge.adapters.serial_frames import Frames, Tally, frames
+from edge.adapters.serial_frames import Frames, FrameStatistics, frames
 from edge.adapters.settings import ActuationSettings, SerialSettings
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort
@@ -75,7 +75,7 @@ class Port:
         self._overruns = 0
         self._overruns_before = 0
         self._thread = threading.Thread(target=self._run, name=f"edge-serial-{port.name}", daemon=True)
-        self.tally = Tally()
+        self.tally = FrameStatistics()
         self.reason = "not tried yet"
         """Why the device is disconnected; empty if it is connected."""
         self.commands = Commands(port, actuation.rate, actuation.max_queued, self._refused)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from edge.adapters.ingest import Ingest
 from edge.adapters.message_batch import MessageBatch, divide
-from edge.adapters.messages import Inbox, MqttMessage
+from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.planner import Arrival, PlannedUpdates
 from edge.adapters.redelivery import IDENTIFIERS, NEW_SESSION, RECEIPT, part_of
 from edge.backoff import Backoff, Retry
@@ -61,7 +61,7 @@ class ReadingWriter:
         self,
         settings: WriterSettings,
         ingest: Ingest,
-        inbox: Inbox,
+        queue: MessageQueue,
         name: str,
         *,
         done: Callable[[Sequence[MqttMessage]], None],
@@ -71,7 +71,7 @@ class ReadingWriter:
         self._name = name
         self._settings = settings
         self._ingest = ingest
-        self._inbox = inbox
+        self._queue = queue
         self._done = done
         self._wake = wake
         self._taken: deque[MqttMessage] = deque()
@@ -101,7 +101,7 @@ class ReadingWriter:
 
     @property
     def _waits(self) -> bool:
-        return bool(self._failed or self._ready or self._taken or len(self._inbox))
+        return bool(self._failed or self._ready or self._taken or len(self._queue))
 
     def turn(self) -> float:
         """Map and submit waiting messages until a batch is under way.
@@ -144,9 +144,9 @@ class ReadingWriter:
     def _map_next(self) -> tuple[MqttMessage, list[Arrival]] | None:
         """Return the next message with its readings. None: none waits, or it shares no batch and is in `_ready`."""
         if not self._taken:
-            if not len(self._inbox):
+            if not len(self._queue):
                 return None
-            self._taken.extend(self._inbox.take(self._settings.max_batch))
+            self._taken.extend(self._queue.take(self._settings.max_batch))
         message = self._taken.popleft()
         if message.receipt == NEW_SESSION:
             self._ready.append(MessageBatch([message], [[]]))
@@ -209,7 +209,7 @@ class ReadingWriter:
         finally:
             self._busy = False
             # While `turn` submits, it looks itself.
-            if not self._submitting and (self._waits or self._inbox.closed):
+            if not self._submitting and (self._waits or self._queue.closed):
                 self._wake()
 
     def _complete(self, batch: MessageBatch, receipts: bytes, plan: PlannedUpdates | None) -> None:

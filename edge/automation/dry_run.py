@@ -19,7 +19,7 @@ import pyoxigraph as ox
 from edge.automation.rule import GRAPH, Rule, Solution
 from edge.automation.rule_actions import EngineActions
 from edge.automation.rules import Rules
-from edge.automation.runner import Listener, Tally
+from edge.automation.runner import RuleActivity, SituationListener
 from edge.automation.settings import AutomationSettings
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
@@ -145,7 +145,7 @@ class _DryRun:
             settings,
             clock,
             self._events.append,
-            listener=Listener(self._began, self._ended),
+            listener=SituationListener(self._began, self._ended),
         )
         self._going_on: dict[frozenset[tuple[str, Term]], Occurrence] = {}
         self._datatypes: dict[_Place, str] = {}
@@ -179,7 +179,7 @@ class _DryRun:
         self._rules.follow([rule], {rule.name})
         self._work()
 
-    def tally(self, rule: Rule) -> Tally:
+    def tally(self, rule: Rule) -> RuleActivity:
         """Return what the rule has done. Raises `InvalidRequest` if its query cannot be followed."""
         state = self._rules.states()[rule.name]
         if state.stopped:

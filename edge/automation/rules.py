@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from edge.automation.rule import END, SITUATIONS, Rule, iri_of, read_iri
 from edge.automation.rule_actions import EngineActions, UpdateEngine
-from edge.automation.runner import Listener, RuleRunner, Tally, prefix
+from edge.automation.runner import RuleActivity, RuleRunner, SituationListener, prefix
 from edge.automation.settings import AutomationSettings
 from edge.backoff import Backoff, Retry
 from edge.engine.clock import Clock
@@ -59,7 +59,7 @@ class RuleState:
 
     waiting: int
     active: int
-    tally: Tally
+    tally: RuleActivity
     stopped: str
     """Why it does not run; empty if it does."""
 
@@ -99,7 +99,7 @@ class Rules:
         clock: Clock,
         post: Callable[[Callable[[], None]], None],
         crowded: Callable[[], bool] = lambda: False,
-        listener: Listener | None = None,
+        listener: SituationListener | None = None,
     ) -> None:
         """`post` runs a function on the thread that owns the rules; `crowded`: whether too many wait there."""
         self._engine = engine

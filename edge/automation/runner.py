@@ -76,7 +76,7 @@ class _Situation:
 
 
 @dataclass(slots=True)
-class Tally:
+class RuleActivity:
     """Activity of a rule since the start of the gateway."""
 
     begun: int = 0
@@ -89,7 +89,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Listener:
+class SituationListener:
     """Receives the begin and the end of situations."""
 
     began: Callable[[Solution], None] = lambda _: None
@@ -108,7 +108,7 @@ class RuleRunner:
         steady: Callable[[], int],
         most: int,
         rate: float,
-        listener: Listener | None = None,
+        listener: SituationListener | None = None,
     ) -> None:
         """`wall`, `steady`: clocks in microseconds. `most`: situations at the same time. `rate`: updates a second.
 
@@ -116,7 +116,7 @@ class RuleRunner:
         `appeared` and `disappeared`.
         """
         self.rule = rule
-        self.tally = Tally()
+        self.tally = RuleActivity()
         self.stopped = ""
         """Why the rule does not run; empty if it does."""
         self._actions = actions
@@ -124,7 +124,7 @@ class RuleRunner:
         self._steady = steady
         self._most = most
         self._rate = rate
-        self._listener = listener or Listener()
+        self._listener = listener or SituationListener()
         self._rows: dict[str, Bag[Row]] = {}
         """Rows of the query by the digest of their key."""
         self._situations: dict[str, _Situation] = {}

@@ -51,7 +51,7 @@ class PageReplaced(BrowserError):
     """Another document replaced the one that a command was for."""
 
 
-class NoAnswer(BrowserError):
+class BrowserUnanswered(BrowserError):
     """A command was not answered in time."""
 
 
@@ -125,8 +125,8 @@ class Page:
         session = self.session
         try:
             message = await self._ask(session, method, parameters, within)
-        except NoAnswer as error:
-            raise NoAnswer(f"{error}: {await self._reason() if session else 'the browser hangs'}") from None
+        except BrowserUnanswered as error:
+            raise BrowserUnanswered(f"{error}: {await self._reason() if session else 'the browser hangs'}") from None
         if "error" in message:
             kind = PageReplaced if message["error"]["message"] in _REPLACED else BrowserError
             raise kind(f"{method}: {message['error']}")
@@ -148,7 +148,7 @@ class Page:
                 return await answer
         except TimeoutError:
             asked = f"{method} {json.dumps(parameters, ensure_ascii=False)}"
-            raise NoAnswer(f"no answer within {within:g} s to {asked[:_SHOWN]}") from None
+            raise BrowserUnanswered(f"no answer within {within:g} s to {asked[:_SHOWN]}") from None
         finally:
             del self._answers[number]
 

@@ -16,7 +16,7 @@ import pyoxigraph as ox
 from edge.client.answers import Scheduled, Timer, Updated, when
 from edge.client.authorization import check_encrypted
 from edge.client.connections import Connections
-from edge.client.discovery import Address, address_of, found_address, with_environment
+from edge.client.discovery import BrokerAddress, address_of, found_address, with_environment
 from edge.client.endpoints import Endpoints
 from edge.client.errors import (
     RETRY_LATER,
@@ -65,7 +65,7 @@ class Client:
         over: Over = "auto",
         options: Options | None = None,
         connections: Connections | None = None,
-        address: Address | None = None,
+        address: BrokerAddress | None = None,
     ) -> None:
         """`endpoints`: all addresses, the URL of a gateway (which returns the others), or a host with default ports.
 

@@ -6,7 +6,7 @@ import dataclasses
 from weakref import WeakSet
 
 from edge.client.authorization import Authorization
-from edge.client.discovery import Address
+from edge.client.discovery import BrokerAddress
 from edge.client.http_transport import Http
 from edge.client.options import Options
 from edge.client.report_feed import ReportFeed
@@ -26,7 +26,7 @@ class Connections:
         self._feeds: WeakSet[ReportFeed] = WeakSet()
         """All feeds, also those that are not connected."""
 
-    def socket(self, address: Address) -> ClientSubscriptions:
+    def socket(self, address: BrokerAddress) -> ClientSubscriptions:
         """Return the WebSocket for an address, open or not."""
         found = self._sockets.get(address.key)
         if found is None:
@@ -35,14 +35,14 @@ class Connections:
             found = self._sockets[address.key] = ClientSubscriptions(link, options, self.authorization)
         return found
 
-    def reports(self, address: Address, query: str) -> ReportFeed:
+    def reports(self, address: BrokerAddress, query: str) -> ReportFeed:
         """Return a new feed of the reports of a query."""
         url, options = address.endpoints().subscribe, self._located(address)
         feed = ReportFeed(query, url, options, self.authorization, self._running)
         self._feeds.add(feed)
         return feed
 
-    def _located(self, address: Address) -> Options:
+    def _located(self, address: BrokerAddress) -> Options:
         """Return the options, with the look-up of an address that may change."""
         if address.changes and self.options.locate is None:
             return dataclasses.replace(self.options, locate=address.subscribe_url)

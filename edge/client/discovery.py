@@ -34,7 +34,7 @@ _TIMEOUT: Final = 5.0
 _log = logging.getLogger("edge.client")
 
 
-class Address(Protocol):
+class BrokerAddress(Protocol):
     """Where a broker is."""
 
     @property
@@ -209,14 +209,14 @@ class LocalAddress:
             )
 
 
-def address_of(where: Endpoints | str, options: Options) -> Address:
+def address_of(where: Endpoints | str, options: Options) -> BrokerAddress:
     """Return the address for endpoints, for the URL of a gateway, or for a host name. Raises `ValueError`."""
     if isinstance(where, Endpoints):
         return FixedAddress(where)
     return UrlAddress(where, options.tls) if "://" in where else FixedAddress(Endpoints.at(where))
 
 
-def found_address(options: Options, default: Endpoints | None = None) -> Address:
+def found_address(options: Options, default: Endpoints | None = None) -> BrokerAddress:
     """Return the address of the gateway that the environment names, else of the one that runs on this machine.
 
     `EDGE_URL` is the URL. `EDGE__DATA_DIR` is the data directory of a gateway on this machine. Raises `ValueError`.

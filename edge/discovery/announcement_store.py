@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edge.discovery.announcement import BadAnnouncement
-from edge.discovery.mappings import Compiled
+from edge.discovery.mappings import CompiledAnnouncement
 
 
 class Limits(Protocol):
@@ -50,7 +50,7 @@ class StoredAnnouncement:
     text: str
     size: int
     """Bytes, with its topic."""
-    compiled: Compiled
+    compiled: CompiledAnnouncement
 
 
 class StoredAnnouncements:

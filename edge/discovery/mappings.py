@@ -52,7 +52,7 @@ class Availability:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledAnnouncement:
     """An announcement as mappings."""
 
     mappings: tuple[CompiledMapping, ...]
@@ -79,7 +79,7 @@ class AnnouncementCompiler:
         self._own_topics = own_topics
         self._prefix = prefix
 
-    def compile(self, announcement: Announcement) -> Compiled:
+    def compile(self, announcement: Announcement) -> CompiledAnnouncement:
         """Compile an announcement. Parts that cannot be used are faults, and the others are used."""
         faults = [*announcement.faults]
         notes: dict[str, None] = {}
@@ -94,7 +94,7 @@ class AnnouncementCompiler:
         if len(availability) > most:
             faults.append(f"availability: it has {len(availability)} topics, of which {most} are read")
         devices = frozenset(entity.device.id or entity.id for entity in announcement.entities)
-        return Compiled(
+        return CompiledAnnouncement(
             tuple(mappings),
             tuple(availability)[:most],
             tuple(faults),

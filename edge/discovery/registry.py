@@ -15,7 +15,7 @@ from typing import Final
 from edge import durable
 from edge.discovery.announcement import BadAnnouncement, clean, is_announcement, read_announcement
 from edge.discovery.announcement_store import Limits, StoredAnnouncement, StoredAnnouncements
-from edge.discovery.mappings import AnnouncementCompiler, Availability, Compiled
+from edge.discovery.mappings import AnnouncementCompiler, Availability, CompiledAnnouncement
 from edge.mapping.pack import MappingPack
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.settings import MappingLimits
@@ -246,7 +246,7 @@ class HomeAssistantDiscovery:
         self._faults.pop(topic, None)
         return self._stored.remove(topic)
 
-    def _is_own(self, compiled: Compiled) -> bool:
+    def _is_own(self, compiled: CompiledAnnouncement) -> bool:
         """Whether the gateway itself sends all values of an announcement."""
         topics = [mapping.topic.exact for mapping in compiled.mappings]
         return bool(topics) and all(topic is not None and self._sends_on(topic) for topic in topics)

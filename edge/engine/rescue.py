@@ -32,7 +32,7 @@ UNREADABLE: Final = (ValueError, TypeError, LookupError, MemoryError, struct.err
 _Row = tuple[Any, ...]
 
 
-class DamagedFile:
+class DamagedJournal:
     """A damaged journal file, open for reading only. It returns the graph commit by commit."""
 
     def __init__(self, path: Path) -> None:
@@ -148,7 +148,7 @@ def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
-        damaged = DamagedFile(path)
+        damaged = DamagedJournal(path)
         try:
             report = _rebuild(damaged, draft / sqlite_schema.FILE_NAME)
         finally:
@@ -212,7 +212,7 @@ def _exchange(path: Path, new: Path, suffix: str) -> Path:
     return copy
 
 
-def _rebuild(damaged: DamagedFile, new: Path) -> RescueReport:
+def _rebuild(damaged: DamagedJournal, new: Path) -> RescueReport:
     """Build a file from the readable content."""
     report = RescueReport()
     quads: set[ox.Quad] = set()
@@ -236,7 +236,7 @@ def _pairs(rows: Iterator[_Row]) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in rows if isinstance(name, str) and isinstance(value, str))
 
 
-def _copy_graph(damaged: DamagedFile, connection: sqlite3.Connection) -> None:
+def _copy_graph(damaged: DamagedJournal, connection: sqlite3.Connection) -> None:
     with contextlib.suppress(*UNREADABLE):
         ((sequence, chunks, receipts, crc),) = damaged.connection.execute("SELECT * FROM snapshot")
         if checksum(receipts, sequence, chunks) == crc:
@@ -246,7 +246,7 @@ def _copy_graph(damaged: DamagedFile, connection: sqlite3.Connection) -> None:
     _copy(damaged, connection, "commits", "first", damaged.commits)
 
 
-def _copy(damaged: DamagedFile, connection: sqlite3.Connection, table: str, order: str, count: int) -> None:
+def _copy(damaged: DamagedJournal, connection: sqlite3.Connection, table: str, order: str, count: int) -> None:
     """Copy the first rows of a table. Without the limit, SQLite could read the damaged page after them."""
     query = f"SELECT * FROM {table} ORDER BY {order} LIMIT {count}"  # noqa: S608 - constants and a number
     for row in damaged.connection.execute(query) if count else ():
@@ -254,7 +254,7 @@ def _copy(damaged: DamagedFile, connection: sqlite3.Connection, table: str, orde
 
 
 def _copy_others(
-    damaged: DamagedFile, connection: sqlite3.Connection, meta: dict[str, str], report: RescueReport
+    damaged: DamagedJournal, connection: sqlite3.Connection, meta: dict[str, str], report: RescueReport
 ) -> None:
     rows = {table: list(damaged.rows(table)) for table in TABLES}
     good: dict[str, list[_Row]] = {

@@ -16,7 +16,7 @@ from edge.engine.journal.data_directory import DataDamaged, DirectoryLock
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.ledger import Ledger
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.rescue import UNREADABLE, DamagedFile
+from edge.engine.rescue import UNREADABLE, DamagedJournal
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.scheduling.work import Rights
 from edge.engine.settings import EngineSettings
@@ -115,7 +115,7 @@ def _open_damaged(directory: Path, settings: EngineSettings, clock: Clock, damag
     """
     lock = DirectoryLock(directory)
     try:
-        file = DamagedFile(directory / sqlite_schema.FILE_NAME)
+        file = DamagedJournal(directory / sqlite_schema.FILE_NAME)
         engine = make_engine(settings, _no_loader)
         try:
             for entries in file.units():

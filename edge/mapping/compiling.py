@@ -22,7 +22,7 @@ from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.reading_compiler import ReadingCompiler, first_key, is_own
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rule_warnings import shared_observation
-from edge.mapping.rules import CompiledMapping, Condition, Rule
+from edge.mapping.rules import CompiledMapping, Condition, ReadingRule
 from edge.mapping.settings import MappingLimits
 from edge.mapping.topics import TopicPattern, parse_topic
 from edge.mapping.unused_keys import idle_conditions, idle_in_all
@@ -85,7 +85,7 @@ class MappingCompiler:
         _warn(spec, found, faults)
         absolute, local = parted(when or ())
         fixed, moving = parted_captures(found)
-        rules: tuple[Rule, ...] = ()
+        rules: tuple[ReadingRule, ...] = ()
         if spec.ignore:
             attempt(lambda: _only_routing_keys(spec, local))
         else:
@@ -117,13 +117,13 @@ class MappingCompiler:
 
     def _rules(
         self, spec: MappingSpec, common: CommonParts, faults: FaultsOfTable, *, complete: bool
-    ) -> tuple[Rule, ...]:
+    ) -> tuple[ReadingRule, ...]:
         if spec.readings is None:
             keys = InheritedKeys(spec, spec, self._defaults)
             rule = self._reading.compile(keys, common, faults, only=True, complete=complete)
             return () if rule is None else (rule,)
         _check_keys_beside_readings(spec, faults)
-        rules: list[Rule] = []
+        rules: list[ReadingRule] = []
         observations: dict[object, int] = {}
         for index, reading in enumerate(spec.readings):
             own = FaultsOfTable()

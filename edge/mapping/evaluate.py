@@ -16,7 +16,7 @@ from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.payload_position import DOCUMENTS, NAME
 from edge.mapping.reading import Event, Reading
 from edge.mapping.regexes import group_value, named_groups
-from edge.mapping.rules import CompiledMapping, EventRule, Rule, Terms, TimeRule
+from edge.mapping.rules import CompiledMapping, EventRule, ReadingRule, Terms, TimeRule
 from edge.mapping.senml import SenmlRecord, records
 from edge.mapping.template import CaptureError
 from edge.mapping.times import BadTimeError
@@ -29,7 +29,7 @@ FIRST_NUMBER: Final = re.compile(
 _FIRST_COMMA_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.,])[-+]?[0-9]+(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _UNREAD: Final = object()
 
-RenderTerms = Callable[[Rule, dict[str, str]], Terms]
+RenderTerms = Callable[[ReadingRule, dict[str, str]], Terms]
 """Renders the terms of a rule that needs captures from the payload; remembers them. Raises `CaptureError`."""
 
 
@@ -37,7 +37,7 @@ RenderTerms = Callable[[Rule, dict[str, str]], Terms]
 class BoundRule:
     """A rule with the captures of one topic."""
 
-    rule: Rule
+    rule: ReadingRule
     captures: dict[str, str]
     terms: Terms | None
     """The terms, if the topic alone determines them."""
@@ -53,7 +53,7 @@ class BoundMapping:
     rules: list[BoundRule]
     members: dict[str, list[BoundRule]] = field(default_factory=dict)
     """Rules for one member of a JSON object, by member name. `CompiledMapping.members` finds the others."""
-    required: list[tuple[Rule, JsonPath]] = field(default_factory=list)
+    required: list[tuple[ReadingRule, JsonPath]] = field(default_factory=list)
     """Rules for values that JSON must have, with their paths."""
     defaults: list[tuple[BoundRule, JsonPath]] = field(default_factory=list)
     """Rules with a value for JSON that lacks it, with their paths."""
@@ -209,7 +209,7 @@ class MessageEvaluation:
         event = self._event(rule, rule.event, rule.event.path, parent) if rule.event and rule.event.path else None
         self._emit(ready, value, captures, unit_code, time, convert=convert, event=event)
 
-    def _event(self, rule: Rule, given: EventRule, path: JsonPath, parent: object) -> Event:
+    def _event(self, rule: ReadingRule, given: EventRule, path: JsonPath, parent: object) -> Event:
         """Return the event with its id, if the payload has one."""
         found = path.first(self._start(path, parent))
         if found is None or isinstance(found, dict | list):
@@ -217,7 +217,7 @@ class MessageEvaluation:
             return given.event
         return given.event._replace(id=plain_text(found))
 
-    def _scaled(self, rule: Rule, parent: object) -> Converter | None:
+    def _scaled(self, rule: ReadingRule, parent: object) -> Converter | None:
         """Return the converter with the factors in the payload; None if one is missing."""
         scale = rule.convert.scale or Decimal(1)
         for path, power in rule.factors:
@@ -229,7 +229,7 @@ class MessageEvaluation:
             scale = EXACT.multiply(scale, factor)
         return replace(rule.convert, scale=scale)
 
-    def _captures_of(self, rule: Rule, parent: object) -> dict[str, str] | None:
+    def _captures_of(self, rule: ReadingRule, parent: object) -> dict[str, str] | None:
         """Return the captures from the object that contains the value; None if it lacks one."""
         found: dict[str, str] = {}
         for name, path in rule.local_captures:
@@ -240,7 +240,7 @@ class MessageEvaluation:
             found[name] = plain_text(value)
         return found
 
-    def _json_time(self, rule: Rule, time: TimeRule, parent: object) -> datetime | None:
+    def _json_time(self, rule: ReadingRule, time: TimeRule, parent: object) -> datetime | None:
         path = time.path
         if path is None:
             return None
@@ -251,7 +251,7 @@ class MessageEvaluation:
             self._times[time] = self._parse_time(rule, time, path.first(self._start(path, parent)))
         return self._times[time]
 
-    def _parse_time(self, rule: Rule, time: TimeRule, raw: object) -> datetime | None:
+    def _parse_time(self, rule: ReadingRule, time: TimeRule, raw: object) -> datetime | None:
         try:
             return time.format.parse(raw)
         except BadTimeError as error:
@@ -276,7 +276,7 @@ class MessageEvaluation:
                 time = self._parse_time(rule, rule.time, groups.get(rule.time.group))
             self._emit(ready, group_value(match), named_groups(match), groups.get("unit"), time)
 
-    def _default_text(self, rule: Rule, text: str) -> str:
+    def _default_text(self, rule: ReadingRule, text: str) -> str:
         convert = rule.convert
         if convert.table is not None or convert.kind in ("string", "boolean", "auto"):
             return text
@@ -285,7 +285,7 @@ class MessageEvaluation:
         match = regex.search(text, 0, self.out.limits.regex_text)
         return match.group() if match is not None else text
 
-    def _search(self, rule: Rule, text: str) -> re.Match[str] | None:
+    def _search(self, rule: ReadingRule, text: str) -> re.Match[str] | None:
         if len(text) > self.out.limits.regex_text:
             limit = self.out.limits.regex_text
             self.out.problem(
@@ -374,7 +374,7 @@ class MessageEvaluation:
             rule.mapping,
         )
 
-    def _unit(self, rule: Rule, code: object, fallback: str | None) -> str | None:
+    def _unit(self, rule: ReadingRule, code: object, fallback: str | None) -> str | None:
         unit = rule.units.get(code, _UNREAD) if isinstance(code, str) else _UNREAD
         if unit is _UNREAD:
             self.out.problem(
@@ -384,7 +384,7 @@ class MessageEvaluation:
         return unit if isinstance(unit, str) else fallback
 
 
-def _record_names(rule: Rule, record: SenmlRecord) -> dict[str, str] | None:
+def _record_names(rule: ReadingRule, record: SenmlRecord) -> dict[str, str] | None:
     names = rule.record.match(record.name)
     units = rule.record_unit.match(record.unit or "")
     return None if names is None or units is None else {**names, **units}

@@ -17,7 +17,7 @@ from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.payload_position import DOCUMENTS
 from edge.mapping.reading import Reading
-from edge.mapping.rules import Rule
+from edge.mapping.rules import ReadingRule
 from edge.mapping.suggestion import suggest
 
 _MOST_OTHERS: Final = 5
@@ -155,7 +155,7 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
                 yield f'{mapping.name}, {rule.what}: the payload has nothing at "{path.text}" ({key})'
 
 
-def _reason(rule: Rule, message: PayloadMessage, hits: Sequence[Hit]) -> str:
+def _reason(rule: ReadingRule, message: PayloadMessage, hits: Sequence[Hit]) -> str:
     if rule.terms is None:
         return "it is ignored"
     if reason := failed(rule.when, message):

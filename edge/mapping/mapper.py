@@ -11,7 +11,7 @@ from edge.mapping.evaluate import BoundMapping, BoundRule, MessageEvaluation, bi
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
 from edge.mapping.payload import PayloadMessage
-from edge.mapping.rules import CompiledMapping, Rule, Terms
+from edge.mapping.rules import CompiledMapping, ReadingRule, Terms
 from edge.mapping.setter import Setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import CaptureError
@@ -121,7 +121,7 @@ class Mapper:
         self._routes[topic] = routes
         return routes
 
-    def _render(self, rule: Rule, captures: dict[str, str]) -> Terms:
+    def _render(self, rule: ReadingRule, captures: dict[str, str]) -> Terms:
         templates = rule.terms
         if templates is None:
             raise CaptureError("nothing is yielded")

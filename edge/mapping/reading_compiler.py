@@ -16,7 +16,7 @@ from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import ReadingSpec
 from edge.mapping.payload_position import PayloadPosition, find_position
 from edge.mapping.rule_warnings import first_of_several, several_values
-from edge.mapping.rules import Rule, TermTemplates
+from edge.mapping.rules import ReadingRule, TermTemplates
 from edge.mapping.setter import Setter, compile_setter
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import Template, iri_template, text_template
@@ -40,7 +40,7 @@ class ReadingCompiler:
 
     def compile(
         self, keys: InheritedKeys, common: CommonParts, faults: FaultsOfTable, *, only: bool, complete: bool
-    ) -> Rule | None:
+    ) -> ReadingRule | None:
         """Compile one reading. Adds all its faults to `faults`, and returns None if it cannot be used.
 
         `only`: whether its mapping has no other; `complete`: whether all captures of the mapping are known.
@@ -65,7 +65,7 @@ class ReadingCompiler:
         if faults.fatal or place is None or convert is None or when is None or not complete:
             return None
         absolute, local = parted(when)
-        rule = Rule(
+        rule = ReadingRule(
             mapping=common.name,
             what=reading.path or reading.record or "value",
             terms=terms,
@@ -143,7 +143,7 @@ class ReadingCompiler:
         available = {*common.names} - {TOPIC, *from_payload} | terms.observation.names
         return compile_setter(setter, convert, available, self._limits.payload)
 
-    def _warn(self, rule: Rule, keys: InheritedKeys, common: CommonParts, faults: FaultsOfTable) -> None:
+    def _warn(self, rule: ReadingRule, keys: InheritedKeys, common: CommonParts, faults: FaultsOfTable) -> None:
         """Add warnings, and note which keys have no effect and which keys of [defaults] have one."""
         if several := several_values(rule, common):
             faults.warn(BadKeyError(several, key="observation"))

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 from edge.mapping.common_parts import CommonParts
 from edge.mapping.jsonpath import MEMBER
-from edge.mapping.rules import Rule
+from edge.mapping.rules import ReadingRule
 
 
-def shared_observation(rule: Rule, names: Collection[str]) -> object:
+def shared_observation(rule: ReadingRule, names: Collection[str]) -> object:
     """Return what tells the observation of a rule from others, if all its values of a topic go into one.
 
     None if they do not. `names`: captures that the topic, or the whole message, determines.
@@ -23,7 +23,7 @@ def shared_observation(rule: Rule, names: Collection[str]) -> object:
     return observation.parts, member if MEMBER in observation.names else None
 
 
-def several_values(rule: Rule, common: CommonParts) -> str | None:
+def several_values(rule: ReadingRule, common: CommonParts) -> str | None:
     """Return the warning about a rule that puts several values of a message into one observation."""
     if rule.terms is None or rule.local_when:
         return None
@@ -42,7 +42,7 @@ def several_values(rule: Rule, common: CommonParts) -> str | None:
     return None
 
 
-def first_of_several(rule: Rule) -> Iterator[tuple[str, str]]:
+def first_of_several(rule: ReadingRule) -> Iterator[tuple[str, str]]:
     """Yield the keys with a path that leads to several values, of which only the first is used, and the warnings."""
     paths = [("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)]
     paths.append(("event.id", rule.event.path if rule.event is not None else None))

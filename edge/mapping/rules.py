@@ -125,7 +125,7 @@ class EventRule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class ReadingRule:
     """One reading of a mapping."""
 
     mapping: str
@@ -209,7 +209,7 @@ class CompiledMapping:
     pick: Pick | None
     """Selects one of these items; None: all."""
     decode: Decoder | None
-    rules: tuple[Rule, ...]
+    rules: tuple[ReadingRule, ...]
     announced: bool = False
     """Whether a device has announced it: files and packs take precedence."""
     members: MemberPaths = field(init=False)

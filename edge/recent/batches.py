@@ -51,7 +51,7 @@ class Batch(NamedTuple):
         return _BATCH + _ENTRY * len(self.numbers)
 
 
-class Section(NamedTuple):
+class LogSection(NamedTuple):
     """All samples of one log in a buffer or file."""
 
     log: int
@@ -82,14 +82,14 @@ def new_identity() -> int:
     return secrets.randbelow(2**_IDENTITY_BITS - 1) + 1
 
 
-def sections(batches: Iterable[Batch]) -> list[Section]:
+def sections(batches: Iterable[Batch]) -> list[LogSection]:
     """Return the sections of the event stream in batches, in order."""
-    found: dict[int, Section] = {}
+    found: dict[int, LogSection] = {}
     for batch in batches:
         if batch.log:
             known = found.get(batch.log)
             begins, first = (batch.published, batch.first) if known is None else (known.begins, known.first)
-            found[batch.log] = Section(batch.log, first, batch.end, begins, batch.published)
+            found[batch.log] = LogSection(batch.log, first, batch.end, begins, batch.published)
     return list(found.values())
 
 

@@ -18,7 +18,7 @@ from edge.engine.clock import Clock
 from edge.protocol.errors import Gone, NotFound, NotReady, RequestTimeout
 from edge.protocol.event_stream import PAGE_SIZE, Link, Member, NodeName, StreamNode
 from edge.protocol.series import Value
-from edge.recent.batches import Batch, Part, Section, parts, sections
+from edge.recent.batches import Batch, LogSection, Part, parts, sections
 from edge.recent.block_file import Samples
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.series import MICROSECONDS, Kind, SeriesKey
@@ -71,7 +71,7 @@ class EventStreamReader:
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[Path, list[Section]] = {}
+        self._known: dict[Path, list[LogSection]] = {}
         """Sections of the raw files."""
         self.retention = int(settings.raw_hours * 3600)
         self.interval = max(1, round(settings.flush_interval))
@@ -81,7 +81,7 @@ class EventStreamReader:
 
         Raises `NotReady`, `RequestTimeout`.
         """
-        found: list[Section] = []
+        found: list[LogSection] = []
         for file in snapshot.files:
             self._check_time(deadline)
             found += self._sections(file)
@@ -121,7 +121,7 @@ class EventStreamReader:
                     return self._from_file(file, section, name, readable, deadline)
         raise problem or _gone()
 
-    def _sections(self, file: StoredFile) -> list[Section]:
+    def _sections(self, file: StoredFile) -> list[LogSection]:
         with self._lock:
             known = self._known.get(file.path)
         if known is None:
@@ -142,7 +142,7 @@ class EventStreamReader:
                 del self._known[path]
 
     def _from_file(
-        self, file: StoredFile, section: Section, name: NodeName, readable: Readable, deadline: float
+        self, file: StoredFile, section: LogSection, name: NodeName, readable: Readable, deadline: float
     ) -> StreamNode:
         with _reading():
             series, batches = self._store.batches(file)
@@ -193,18 +193,18 @@ def _positions(page: int) -> tuple[int, int]:
     return page * PAGE_SIZE, (page + 1) * PAGE_SIZE
 
 
-def _is_full(section: Section, page: int) -> bool:
+def _is_full(section: LogSection, page: int) -> bool:
     return section.end >= (page + 1) * PAGE_SIZE
 
 
-def _check_page(section: Section, page: int, *, closed: bool) -> None:
+def _check_page(section: LogSection, page: int, *, closed: bool) -> None:
     if page * PAGE_SIZE >= section.end and not closed:
         raise NotFound("The event stream has no such page yet; follow the links of its nodes")
     if page not in _pages(section):
         raise _gone()
 
 
-def _pages(section: Section) -> range:
+def _pages(section: LogSection) -> range:
     return range(section.first // PAGE_SIZE, -(-section.end // PAGE_SIZE))
 
 
@@ -218,7 +218,7 @@ def _link(name: NodeName, begins: int, ends: int, complete: bool) -> Link:
     return Link(name, begins * MICROSECONDS, ends * MICROSECONDS if complete else None)
 
 
-def _section(section: Section, batches: Iterable[Batch], *, closed: bool) -> StreamNode:
+def _section(section: LogSection, batches: Iterable[Batch], *, closed: bool) -> StreamNode:
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
     for batch in batches:

@@ -20,7 +20,7 @@ PER_HOST: Final = 4
 """Requests to one host at the same time."""
 
 
-class ObserverState(IntEnum):
+class AttemptState(IntEnum):
     """What the last attempt for an observer tells about the next one. The order is that of precedence."""
 
     ANSWERING = 0
@@ -41,8 +41,8 @@ class _Host:
         self.active = 0
         self.silent = 0
         """Observers in a row that were answered before and now were not."""
-        self.ready: tuple[deque[str], ...] = tuple(deque() for _ in ObserverState)
-        self.queued = [False for _ in ObserverState]
+        self.ready: tuple[deque[str], ...] = tuple(deque() for _ in AttemptState)
+        self.queued = [False for _ in AttemptState]
         """Whether it waits for a turn, for each state."""
 
 
@@ -52,7 +52,7 @@ class _Observer:
     def __init__(self, key: str, host: _Host) -> None:
         self.key = key
         self.host = host
-        self.state = ObserverState.NEW
+        self.state = AttemptState.NEW
         self.active: bool | None = None
         """Whether its running request is counted as one of an answering host; None: it has none."""
 
@@ -68,7 +68,7 @@ class CallbackOrder:
         self._active = {True: 0, False: 0}
         self._hosts: dict[str, _Host] = {}
         self._observers: dict[str, _Observer] = {}
-        self._queues: tuple[deque[_Host], ...] = tuple(deque() for _ in ObserverState)
+        self._queues: tuple[deque[_Host], ...] = tuple(deque() for _ in AttemptState)
 
     @property
     def active(self) -> int:
@@ -95,7 +95,7 @@ class CallbackOrder:
         """
         known = self._observers[observer]
         if is_first:
-            known.state = max(known.state, ObserverState.NEW)
+            known.state = max(known.state, AttemptState.NEW)
         if known.key != host:
             self._leave(known)
             known.key, known.host = host, self._enter(host)
@@ -104,15 +104,15 @@ class CallbackOrder:
         """Let an observer wait for a turn. It must neither wait nor have one already."""
         known = self._observers[observer]
         state = known.state
-        if state is ObserverState.ANSWERING and self._is_down(known.host):
-            state = ObserverState.SILENT
+        if state is AttemptState.ANSWERING and self._is_down(known.host):
+            state = AttemptState.SILENT
         known.host.ready[state].append(observer)
         self._queue(known.host, state)
 
     def take(self) -> str | None:
         """Return the observer that has its turn now; None: no one waits, or no slot is free."""
-        for state, queue in zip(ObserverState, self._queues, strict=True):
-            answering = state is ObserverState.ANSWERING
+        for state, queue in zip(AttemptState, self._queues, strict=True):
+            answering = state is AttemptState.ANSWERING
             # Checked in each round, because a host at its limit leaves the queue without a turn.
             while queue and self.active < self._slots and self._active[answering] < self._most[answering]:
                 host = queue.popleft()
@@ -132,14 +132,14 @@ class CallbackOrder:
         # Observers that were silent before tell nothing new: one URL that hangs must not slow down its whole host.
         if answered:
             host.silent = 0
-        elif known.state is ObserverState.ANSWERING:
+        elif known.state is AttemptState.ANSWERING:
             host.silent += 1
-        known.state = ObserverState.ANSWERING if answered else ObserverState.SILENT
+        known.state = AttemptState.ANSWERING if answered else AttemptState.SILENT
         if self._is_down(host):
-            waiting = host.ready[ObserverState.ANSWERING]
-            host.ready[ObserverState.SILENT].extend(waiting)
+            waiting = host.ready[AttemptState.ANSWERING]
+            host.ready[AttemptState.SILENT].extend(waiting)
             waiting.clear()
-            self._queue(host, ObserverState.SILENT)
+            self._queue(host, AttemptState.SILENT)
 
     def found(self, observer: str) -> None:
         """Note that a host answered a request of another kind, such as a discovery. The state stays."""
@@ -159,10 +159,10 @@ class CallbackOrder:
         """Return whether the host seems to be down, so that the others of its observers need not find that out too."""
         return host.silent >= self._per_host
 
-    def _begin(self, host: _Host, state: ObserverState) -> str:
+    def _begin(self, host: _Host, state: AttemptState) -> str:
         observer = host.ready[state].popleft()
         known = self._observers[observer]
-        known.active = state is ObserverState.ANSWERING
+        known.active = state is AttemptState.ANSWERING
         self._active[known.active] += 1
         host.active += 1
         self._queue(host, state)
@@ -174,10 +174,10 @@ class CallbackOrder:
         self._active[known.active] -= 1
         known.active = None
         known.host.active -= 1
-        for state in ObserverState:
+        for state in AttemptState:
             self._queue(known.host, state)
 
-    def _queue(self, host: _Host, state: ObserverState) -> None:
+    def _queue(self, host: _Host, state: AttemptState) -> None:
         if host.ready[state] and not host.queued[state] and host.active < self._per_host:
             host.queued[state] = True
             self._queues[state].append(host)

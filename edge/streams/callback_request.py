@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 import httptools
 
 from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, literal
-from edge.streams.observer import Answer
+from edge.streams.observer import CallbackAnswer
 
 LONGEST_ANSWER: Final = 64 * 1024
 """Bytes of an answer that are read, headers included."""
@@ -35,7 +35,7 @@ _SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 Addresses: TypeAlias = Sequence[tuple[socket.AddressFamily, _SocketAddress]]
 
 
-class NoAnswer(Exception):
+class CallbackUnanswered(Exception):
     """No valid answer came. The text is the reason."""
 
 
@@ -51,7 +51,7 @@ class Deadlines(NamedTuple):
 class Document(NamedTuple):
     """Answer to a GET request."""
 
-    answer: Answer
+    answer: CallbackAnswer
     links: tuple[str, ...]
     """Values of the headers `Link`."""
     content_type: str
@@ -77,8 +77,8 @@ class CallbackClient:
         self._resolver = resolver
         self._deadlines = deadlines
 
-    async def post(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one report. Raises `NoAnswer`."""
+    async def post(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> CallbackAnswer:
+        """Send one report. Raises `CallbackUnanswered`."""
         parsed = _ParsedAnswer(LONGEST_ANSWER)
         async with self._sent("POST", target, {**headers, "Content-Length": str(len(body))}, body) as reader:
             await self._read_head(reader, parsed)
@@ -93,7 +93,7 @@ class CallbackClient:
     ) -> Document:
         """Read a document. `wants_body` gets it without the body, which is read only if it is wanted.
 
-        Raises `NoAnswer`.
+        Raises `CallbackUnanswered`.
         """
         parsed = _ParsedAnswer(LONGEST_ANSWER)
         async with self._sent("GET", target, headers) as reader:
@@ -110,12 +110,12 @@ class CallbackClient:
     async def _sent(
         self, method: str, target: CallbackTarget, headers: Mapping[str, str], body: bytes = b""
     ) -> AsyncIterator[asyncio.StreamReader]:
-        """Send a request. Yields the reader of the answer. Raises `NoAnswer`."""
+        """Send a request. Yields the reader of the answer. Raises `CallbackUnanswered`."""
         addresses = self._allowed(target, await self._resolve(target))
         try:
             reader, writer = await self._connect(target, addresses)
         except TimeoutError:
-            raise NoAnswer(f"no connection within {self._deadlines.connect:g} s") from None
+            raise CallbackUnanswered(f"no connection within {self._deadlines.connect:g} s") from None
         try:
             writer.write(_head(method, target, headers) + body)
             yield reader
@@ -133,7 +133,7 @@ class CallbackClient:
             # The resolver has deadlines of its own.
             return await loop.run_in_executor(self._resolver, _lookup, target.host, target.port)
         except (OSError, UnicodeError) as error:
-            raise NoAnswer(f"the name {target.host} cannot be resolved: {_reason(error)}") from None
+            raise CallbackUnanswered(f"the name {target.host} cannot be resolved: {_reason(error)}") from None
 
     def _allowed(self, target: CallbackTarget, addresses: Addresses) -> Addresses:
         allowed = [
@@ -142,7 +142,7 @@ class CallbackClient:
             if self._hosts.permits(target.host, target.port, ipaddress.ip_address(address[0].partition("%")[0]))
         ]
         if not allowed:
-            raise NoAnswer(
+            raise CallbackUnanswered(
                 f"{target.host} has an address to which reports may not be sent: add it to streams.callback_hosts"
             )
         return allowed[:_MAX_ADDRESSES]
@@ -150,7 +150,7 @@ class CallbackClient:
     async def _connect(
         self, target: CallbackTarget, addresses: Addresses
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the first address that accepts one. Raises `NoAnswer`, `TimeoutError`."""
+        """Return a connection to the first address that accepts one. Raises `CallbackUnanswered`, `TimeoutError`."""
         loop = asyncio.get_running_loop()
         failure: Exception | None = None
         end = loop.time() + self._deadlines.connect
@@ -164,7 +164,7 @@ class CallbackClient:
                 failure = error
         if isinstance(failure, TimeoutError):
             raise failure
-        raise NoAnswer(f"{target.authority} cannot be reached: {_reason(failure)}") from None
+        raise CallbackUnanswered(f"{target.authority} cannot be reached: {_reason(failure)}") from None
 
     async def _open(
         self, target: CallbackTarget, family: socket.AddressFamily, address: _SocketAddress
@@ -182,33 +182,35 @@ class CallbackClient:
         return await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=target.host if secure else None)
 
     async def _read_head(self, reader: asyncio.StreamReader, parsed: _ParsedAnswer) -> None:
-        """Read an answer until its headers have come. Raises `NoAnswer`."""
+        """Read an answer until its headers have come. Raises `CallbackUnanswered`."""
         try:
             async with asyncio.timeout(self._deadlines.answer):
                 await _read(reader, parsed, lambda: parsed.has_headers)
         except TimeoutError:
-            raise NoAnswer(f"no answer within {self._deadlines.answer:g} s") from None
+            raise CallbackUnanswered(f"no answer within {self._deadlines.answer:g} s") from None
         except (OSError, httptools.HttpParserError) as error:
             if not parsed.has_headers:  # the rest of the answer may be damaged
-                raise NoAnswer(f"no valid answer: {_reason(error)}") from None
+                raise CallbackUnanswered(f"no valid answer: {_reason(error)}") from None
         if not parsed.has_headers:
             long = parsed.is_too_long
-            raise NoAnswer("the headers of the answer are too long" if long else "the connection ended without answer")
+            raise CallbackUnanswered(
+                "the headers of the answer are too long" if long else "the connection ended without answer"
+            )
 
     async def _body(self, reader: asyncio.StreamReader, parsed: _ParsedAnswer) -> bytes:
-        """Read the rest of an answer, and return its whole body. Raises `NoAnswer`."""
+        """Read the rest of an answer, and return its whole body. Raises `CallbackUnanswered`."""
         try:
             async with asyncio.timeout(self._deadlines.answer):
                 await _read(reader, parsed, lambda: parsed.is_complete)
         except TimeoutError:
-            raise NoAnswer(f"no complete answer within {self._deadlines.answer:g} s") from None
+            raise CallbackUnanswered(f"no complete answer within {self._deadlines.answer:g} s") from None
         except (OSError, httptools.HttpParserError) as error:
-            raise NoAnswer(f"no valid answer: {_reason(error)}") from None
+            raise CallbackUnanswered(f"no valid answer: {_reason(error)}") from None
         if parsed.is_complete or (parsed.ends_with_connection and not parsed.is_too_long):
             return bytes(parsed.body)
         if parsed.is_too_long:
-            raise NoAnswer(f"the answer has more than {LONGEST_DOCUMENT:,} bytes")
-        raise NoAnswer("the connection ended before the end of the answer")
+            raise CallbackUnanswered(f"the answer has more than {LONGEST_DOCUMENT:,} bytes")
+        raise CallbackUnanswered("the connection ended before the end of the answer")
 
 
 class _ParsedAnswer:
@@ -231,9 +233,9 @@ class _ParsedAnswer:
         self._parser.feed_data(data)
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> CallbackAnswer:
         """The answer without its body."""
-        return Answer(self.status, next(iter(self.values("retry-after")), None))
+        return CallbackAnswer(self.status, next(iter(self.values("retry-after")), None))
 
     @property
     def is_too_long(self) -> bool:
@@ -286,7 +288,7 @@ def _head(method: str, target: CallbackTarget, headers: Mapping[str, str]) -> by
     fields = {"Host": target.authority, **headers, "Connection": "close"}
     lines = [f"{name}: {value}" for name, value in fields.items()]
     if any("\r" in line or "\n" in line for line in lines):
-        raise NoAnswer("a header of the report has a line break")
+        raise CallbackUnanswered("a header of the report has a line break")
     return "\r\n".join([f"{method} {target.path} HTTP/1.1", *lines, "", ""]).encode("latin-1", "replace")
 
 

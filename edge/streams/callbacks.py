@@ -24,19 +24,19 @@ from edge.protocol.errors import EdgeError
 from edge.protocol.trust import trusting
 from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, target_of
 from edge.streams.callback_order import PER_HOST, SLOTS, CallbackOrder
-from edge.streams.callback_request import CallbackClient, Deadlines, NoAnswer
+from edge.streams.callback_request import CallbackClient, CallbackUnanswered, Deadlines
 from edge.streams.kept_notifications import KeptNotifications
 from edge.streams.observer import (
     BACKOFF,
     REFUSALS,
-    Answer,
+    CallbackAnswer,
     Next,
     ObserverState,
     ObserverStatus,
     StoredReport,
     report_headers,
 )
-from edge.streams.target_inbox import NoInbox, Run, TargetInbox
+from edge.streams.target_inbox import NoInbox, RunInThread, TargetInbox
 
 __all__ = ["CallbackLimits", "Callbacks", "Destination", "StoredReport", "WaitingReports"]
 
@@ -255,7 +255,7 @@ class Callbacks:
         try:
             headers["User-Agent"] = _USER_AGENT
             answer = await self._answer(observer, headers, report)
-        except NoAnswer as error:
+        except CallbackUnanswered as error:
             answered = isinstance(error, NoInbox)
             following = state.unanswered(str(error), self._loop.time())
         else:
@@ -268,10 +268,12 @@ class Callbacks:
         _log_change(observer, before, lost)
         return following
 
-    async def _answer(self, observer: _Observer, headers: dict[str, str], report: StoredReport) -> Answer | None:
+    async def _answer(
+        self, observer: _Observer, headers: dict[str, str], report: StoredReport
+    ) -> CallbackAnswer | None:
         """Return the answer to one request; None: it has discovered an inbox, which gets the report next.
 
-        Raises `NoAnswer`.
+        Raises `CallbackUnanswered`.
         """
         if observer.inbox is None:
             return await self._client.post(observer.target, headers, report.body)
@@ -281,7 +283,7 @@ class Callbacks:
         return await observer.inbox.send(destination.observer_id, destination.query, headers, report)
 
     def _inbox(self, target: str) -> TargetInbox:
-        def running_in(executor: Executor) -> Run:
+        def running_in(executor: Executor) -> RunInThread:
             async def run(function: Callable[..., T], *arguments: object) -> T:
                 return await self._loop.run_in_executor(executor, function, *arguments)
 

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from edge.engine.requests import SubscribeFailed, SubscriberNotification
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
-from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
 from edge.streams.running_query import RunningQuery
 from edge.streams.slide import Window
 from edge.streams.stream import Stream
@@ -26,7 +26,7 @@ from edge.streams.windows import affected, make_window
 MOST: Final = 1_000
 """Reports of a query that are corrected at once: the latest ones."""
 _GRAPHS: Final = f"{GRAPHS}past:"
-_BY_ARRIVAL: Final = (Kind.COUNT, Kind.TRIPLES)
+_BY_ARRIVAL: Final = (WindowKind.COUNT, WindowKind.TRIPLES)
 
 
 class Late:
@@ -88,7 +88,7 @@ def _span(query: RunningQuery, late: Late, until: int) -> tuple[int, int] | None
         if definition.stream != late.stream.iri:
             continue
         for element in late.elements:
-            if definition.kind is Kind.SESSION and definition.report is not ReportPolicy.CHANGE:
+            if definition.kind is WindowKind.SESSION and definition.report is not ReportPolicy.CHANGE:
                 begins.append(element.time + 1)
                 ends.append(until)
             elif times := affected(definition, element, window.begin, until):
@@ -244,9 +244,9 @@ class _Replay:
 
 def _earliest(definition: WindowDefinition, begin: int) -> int | None:
     """Return the time of the first element that a window needs from `begin` on; None: all that are kept."""
-    if definition.kind is Kind.LANDMARK:
+    if definition.kind is WindowKind.LANDMARK:
         return definition.start
-    if definition.kind is Kind.SESSION:
+    if definition.kind is WindowKind.SESSION:
         return None
     step = 0 if definition.report is ReportPolicy.CHANGE else distance(definition)
     return begin - step - definition.size

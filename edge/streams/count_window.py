@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from edge.streams.model import Element, Kind, WindowDefinition
+from edge.streams.model import Element, WindowDefinition, WindowKind
 from edge.streams.slide import Slide
 
 
 class LastElements:
     """The shortest sequence of last elements that counts at least `size`, or all if they count less."""
 
-    def __init__(self, kind: Kind, size: int) -> None:
+    def __init__(self, kind: WindowKind, size: int) -> None:
         """`kind`: COUNT counts elements, TRIPLES counts their triples. An element without triples counts 0."""
-        self._counts_triples = kind is Kind.TRIPLES
+        self._counts_triples = kind is WindowKind.TRIPLES
         self._size = size
         self._sum = 0
         self.elements: deque[Element] = deque()

@@ -1,4 +1,4 @@
-"""Reader of the header `Link` (RFC 8288)."""
+"""Reader of the header `HeaderLink` (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARAMETER: Final = re.compile(r'\s*;\s*([^\s=;,"]*)\s*(?:=\s*(?:"((?:[^"\\]|\\.
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
-class Link(NamedTuple):
+class HeaderLink(NamedTuple):
     """A link to another resource."""
 
     target: str
@@ -28,7 +28,7 @@ class Link(NamedTuple):
     """Absolute URL of the resource that has the link."""
 
 
-def read_links(values: Iterable[str], url: str, relation: str = "") -> Iterator[Link]:
+def read_links(values: Iterable[str], url: str, relation: str = "") -> Iterator[HeaderLink]:
     """Yield the links in the values of the headers of an answer.
 
     `url`: that of the request. `relation`: only links with this relation type; empty for all. The rest of a value that
@@ -36,7 +36,7 @@ def read_links(values: Iterable[str], url: str, relation: str = "") -> Iterator[
     """
     for target, relations, anchor in _references(values, relation):
         with suppress(ValueError):
-            yield Link(urljoin(url, target), relations, urljoin(url, anchor))
+            yield HeaderLink(urljoin(url, target), relations, urljoin(url, anchor))
 
 
 def linked(values: Iterable[str], url: str, relation: str, context: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 
-class Kind(StrEnum):
+class WindowKind(StrEnum):
     """Kind of a window."""
 
     TIME = "time"
@@ -56,7 +56,7 @@ class WindowDefinition:
 
     stream: str
     """IRI of the stream."""
-    kind: Kind
+    kind: WindowKind
     size: int
     """Span of a time window, elements or triples of a count window, pause that ends a session; 0 for a landmark."""
     step: int

@@ -52,7 +52,7 @@ class StoredReport(NamedTuple):
     """Whether it corrects the report of an earlier time, which is its own time."""
 
 
-class Answer(NamedTuple):
+class CallbackAnswer(NamedTuple):
     """Answer of a callback URL."""
 
     status: int
@@ -115,7 +115,7 @@ class ObserverState:
         """The state now."""
         return ObserverStatus(self.delivered, self.lost, self._retry.failures, self.problem, self.ended)
 
-    def answered(self, report: StoredReport, answer: Answer, now: float, date: float) -> Next:
+    def answered(self, report: StoredReport, answer: CallbackAnswer, now: float, date: float) -> Next:
         """Count an answer. `now`: monotonic. `date`: seconds since 1970, for dates in `Retry-After`."""
         if answer.status in OK:
             return self._delivered(report)

@@ -20,7 +20,7 @@ from edge.protocol.access import Access
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 from edge.streams.live_data import Pattern, is_limited, reads_live_default
-from edge.streams.model import ContinuousQuery, Kind, QueryForm, StreamOperator
+from edge.streams.model import ContinuousQuery, QueryForm, StreamOperator, WindowKind
 from edge.streams.names import stream_iri
 from edge.streams.report import Report
 from edge.streams.stored_rows import StoredQuery
@@ -174,7 +174,7 @@ class RunningQuery:
         for window in self.windows:
             definition = window.definition
             needed = window.needed_from()
-            if definition.kind is Kind.SESSION:
+            if definition.kind is WindowKind.SESSION:
                 # A late element may start a session before all others.
                 needed = min(time if needed is None else needed, time - self.lateness - definition.size)
             if needed is not None:

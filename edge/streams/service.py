@@ -27,9 +27,9 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotReady
+from edge.streams.action_queue import Action, ActionQueue
 from edge.streams.delivery import Delivery
 from edge.streams.followed_reports import FollowedReports, stored
-from edge.streams.inbox import Action, Inbox
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
@@ -86,7 +86,7 @@ class StreamService:
         self._own_stream = own_stream
         self._past = past
         self._starting = threading.Lock()
-        self._inbox = Inbox(clock)
+        self._actions = ActionQueue(clock)
         self._thread: threading.Thread | None = None
         self._broken: EdgeError | None = None
         """Why no request can be served; None: they can."""
@@ -104,7 +104,7 @@ class StreamService:
     def start(self) -> None:
         """Open the store and start the thread. Does nothing if it runs already. Raises `StorageFailed`, `NotReady`."""
         with self._starting:
-            if self._inbox.is_closed:
+            if self._actions.is_closed:
                 raise NotReady("The gateway is stopping")
             if self._thread is not None:
                 return
@@ -143,14 +143,14 @@ class StreamService:
     def fault(self) -> str:
         """Why requests or reports are not served; empty if they are."""
         thread = self._thread
-        if thread is not None and not thread.is_alive() and not self._inbox.is_closed:
+        if thread is not None and not thread.is_alive() and not self._actions.is_closed:
             return "The thread of the streams has ended; restart the gateway"
         return self.failing
 
     def close(self, timeout: float) -> bool:
         """Store what has happened, and end the thread. Returns whether it has ended in time."""
         with self._starting:
-            self._inbox.close()
+            self._actions.close()
             thread = self._thread
         if thread is not None:
             thread.join(timeout)
@@ -178,7 +178,7 @@ class StreamService:
 
         try:
             self.start()
-            self._inbox.put(run)
+            self._actions.put(run)
         except EdgeError as error:
             future.set_exception(error)
         return future
@@ -278,17 +278,17 @@ class StreamService:
 
     def _put_change(self, action: Callable[[], None]) -> None:
         """Pass a change of live data to the thread."""
-        self._inbox.put(lambda _arrival: None if self._broken is not None else action())
+        self._actions.put(lambda _arrival: None if self._broken is not None else action())
 
     def _run(self, store: StreamStore) -> None:
         retry = Retry(_RETRY)
         try:
             self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
-            while (actions := self._inbox.take(self._pause(retry))) is not None:
+            while (actions := self._actions.take(self._pause(retry))) is not None:
                 self._work(actions, retry)
             self._store_reports(retry)
         finally:
-            if not self._inbox.is_closed:
+            if not self._actions.is_closed:
                 self._break("streams.failed", RuntimeError("its thread has ended"))
             self._refuse()
             self._processor.close()
@@ -330,7 +330,7 @@ class StreamService:
             # An element counts at the time at which it came, however long the actions before it take.
             self._advance(action.arrival)
             self._guarded("streams.failed", partial(action.run, action.arrival))
-        self._advance(self._inbox.time())
+        self._advance(self._actions.time())
         if self._broken is None and processor.time - self._reviewed > _REVIEW:
             self._reviewed = processor.time
             self._guarded("streams.failed", processor.review)
@@ -357,8 +357,8 @@ class StreamService:
         self.failing = self._delivery.deliver(reports) or self._processor.problem
 
     def _refuse(self) -> None:
-        self._inbox.close()
-        for action in self._inbox.take(0) or ():
+        self._actions.close()
+        for action in self._actions.take(0) or ():
             action.run(action.arrival)
 
 

@@ -16,7 +16,7 @@ _last = attrgetter("last")
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class ElementSession:
     """Elements without a pause between them."""
 
     first: int
@@ -27,7 +27,7 @@ class Session:
     """Its elements that are not in the content."""
 
 
-class Sessions:
+class ElementSessions:
     """Sessions in the order of time, and one of them that is the content, or was when it had fewer elements.
 
     Sessions only grow: an element joins a session, or starts one, or makes two sessions one.
@@ -36,8 +36,8 @@ class Sessions:
     def __init__(self, pause: int) -> None:
         """`pause`: shortest span without an element that ends a session, in microseconds."""
         self._pause = pause
-        self._sessions: list[Session] = []
-        self._shown: Session | None = None
+        self._sessions: list[ElementSession] = []
+        self._shown: ElementSession | None = None
         self._inside: dict[int, Element] = {}
 
     @property
@@ -45,7 +45,7 @@ class Sessions:
         """Elements in the content, in the order in which they entered."""
         return self._inside.values()
 
-    def end(self, session: Session) -> int:
+    def end(self, session: ElementSession) -> int:
         """Return the time at which a session ends, unless a further element arrives."""
         return session.last + self._pause
 
@@ -62,9 +62,9 @@ class Sessions:
             session.waiting.append(element)
             session.first, session.last = min(session.first, time), max(session.last, time)
         else:
-            sessions.insert(index, Session(time, time, [element]))
+            sessions.insert(index, ElementSession(time, time, [element]))
 
-    def _join(self, before: Session, after: Session) -> Session:
+    def _join(self, before: ElementSession, after: ElementSession) -> ElementSession:
         """Make two sessions one. Costs the shorter of the lists of waiting elements."""
         if len(before.waiting) < len(after.waiting):
             before.waiting, after.waiting = after.waiting, before.waiting
@@ -74,7 +74,7 @@ class Sessions:
             self._shown = before
         return before
 
-    def show(self, session: Session | None) -> tuple[list[Element], list[Element]]:
+    def show(self, session: ElementSession | None) -> tuple[list[Element], list[Element]]:
         """Make a session the content, and return the elements that enter and those that leave."""
         leaving: list[Element] = []
         if session is not self._shown:
@@ -90,16 +90,16 @@ class Sessions:
         self._inside.update((element.number, element) for element in entering)
         return entering, leaving
 
-    def is_shown(self, session: Session | None) -> bool:
+    def is_shown(self, session: ElementSession | None) -> bool:
         """Whether a session is the content, with all its elements. None: whether the content is empty."""
         return session is self._shown and not (session and session.waiting)
 
-    def ending_after(self, time: int) -> Session | None:
+    def ending_after(self, time: int) -> ElementSession | None:
         """Return the first session that ends after `time`, if any."""
         index = bisect_right(self._sessions, time - self._pause, key=_last)
         return self._sessions[index] if index < len(self._sessions) else None
 
-    def ended(self, time: int) -> Session | None:
+    def ended(self, time: int) -> ElementSession | None:
         """Return the last session that ended at or before `time`, if any."""
         index = bisect_right(self._sessions, time - self._pause, key=_last)
         return self._sessions[index - 1] if index else None
@@ -123,7 +123,7 @@ class SessionContent:
         """`end`: the first end, to which the first move is made. `lateness`: span for which ended sessions are kept,
         because a late element may extend them, in microseconds.
         """
-        self._sessions = Sessions(pause)
+        self._sessions = ElementSessions(pause)
         self._end = end
         self._lateness = lateness
         self._pending = ElementQueue()
@@ -149,7 +149,7 @@ class SessionContent:
         self._sessions.forget(end - 1 - self._lateness)
         return change
 
-    def _open(self) -> Session | None:
+    def _open(self) -> ElementSession | None:
         """Return the session that is open just before the end."""
         return self._sessions.ending_after(self._end - 1)
 
@@ -182,7 +182,7 @@ class SessionWindow:
         `history`: elements that arrived until `begin`.
         """
         self.definition = definition
-        self._sessions = Sessions(definition.size)
+        self._sessions = ElementSessions(definition.size)
         self._time = begin
         self._lateness = lateness
         for element in history:

@@ -78,7 +78,7 @@ class Window(Protocol):
         ...
 
 
-class Content(Protocol):
+class WindowContent(Protocol):
     """Elements in a window that depend on time alone, not on the reports."""
 
     @property

@@ -15,11 +15,11 @@ import pyoxigraph as ox
 from edge.protocol.errors import EdgeError, InvalidRequest
 from edge.protocol.parsed_quads import bounded, document_fault
 from edge.streams.callback_hosts import CallbackHosts, CallbackTarget, target_of
-from edge.streams.callback_request import CallbackClient, Document, NoAnswer
+from edge.streams.callback_request import CallbackClient, CallbackUnanswered, Document
 from edge.streams.kept_notifications import KeptNotifications
 from edge.streams.link_header import linked
 from edge.streams.notification import JSON_LD, notification
-from edge.streams.observer import OK, TRY_AGAIN, Answer, StoredReport
+from edge.streams.observer import OK, TRY_AGAIN, CallbackAnswer, StoredReport
 
 T = TypeVar("T")
 
@@ -33,11 +33,11 @@ _LONGEST_STRINGS: Final = 10_000_000
 _URL: Final = "URL of the target"
 
 
-class NoInbox(NoAnswer):
+class NoInbox(CallbackUnanswered):
     """The target has answered, and it has no inbox that can be used."""
 
 
-class Run(Protocol):
+class RunInThread(Protocol):
     """Calls a function in a thread."""
 
     def __call__(self, function: Callable[..., T], *arguments: object) -> Coroutine[Any, Any, T]:
@@ -49,7 +49,9 @@ class TargetInbox:
 
     __slots__ = ("_client", "_encode", "_kept", "_read", "_target", "url")
 
-    def __init__(self, target: str, client: CallbackClient, read: Run, encode: Run, kept: KeptNotifications) -> None:
+    def __init__(
+        self, target: str, client: CallbackClient, read: RunInThread, encode: RunInThread, kept: KeptNotifications
+    ) -> None:
         """`target`: absolute URL. `read` is for documents, and `encode` for reports: both may be long. `kept`:
         notifications of all targets.
         """
@@ -66,15 +68,15 @@ class TargetInbox:
         """Where the next request goes: to the inbox, or to the target if the inbox is not known."""
         return target_of(self.url or self._target)
 
-    async def send(self, observer: str, query: str, headers: dict[str, str], report: StoredReport) -> Answer:
-        """Send a report as a notification to the inbox, which is known. Raises `NoAnswer`."""
+    async def send(self, observer: str, query: str, headers: dict[str, str], report: StoredReport) -> CallbackAnswer:
+        """Send a report as a notification to the inbox, which is known. Raises `CallbackUnanswered`."""
         body = self._kept.find(observer, report)
         if body is None:
             body = await self._encode(notification, observer, query, self._target, report)
         self._kept.keep(observer, report, body)
         try:
             answer = await self._client.post(self.destination, {**headers, "Content-Type": JSON_LD}, body)
-        except NoAnswer:
+        except CallbackUnanswered:
             self.url = ""
             raise
         # The inbox may have moved. It is discovered again before the next attempt.
@@ -84,8 +86,8 @@ class TargetInbox:
         status = 404 if answer.status == 410 else answer.status
         return answer._replace(status=status, by="inbox")
 
-    async def discover(self, user_agent: str) -> Answer | None:
-        """Discover the inbox. Returns the answer of the target if it is not a success. Raises `NoAnswer`."""
+    async def discover(self, user_agent: str) -> CallbackAnswer | None:
+        """Discover the inbox. Returns the answer of the target if it is not a success. Raises `CallbackUnanswered`."""
         asked = {"Accept": _ACCEPT, "Accept-Encoding": "identity", "User-Agent": user_agent}
         found = ""
 

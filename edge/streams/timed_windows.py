@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from edge.streams.model import Element, ReportPolicy, WindowDefinition
-from edge.streams.slide import Content, Slide
+from edge.streams.slide import Slide, WindowContent
 
 
 class AlignedWindow:
     """A window that slides at times of equal distance."""
 
-    def __init__(self, definition: WindowDefinition, content: Content, first: int, step: int) -> None:
+    def __init__(self, definition: WindowDefinition, content: WindowContent, first: int, step: int) -> None:
         """`first`: time of the first slide. `step`: distance of the slides, in microseconds."""
         self.definition = definition
         self._content = content
@@ -80,7 +80,7 @@ class AlignedWindow:
 class ChangingWindow:
     """A window that slides and reports when its content changes. All changes of one instant are one slide."""
 
-    def __init__(self, definition: WindowDefinition, content: Content, begin: int) -> None:
+    def __init__(self, definition: WindowDefinition, content: WindowContent, begin: int) -> None:
         """`begin`: time from which it reports. The content is that of this time."""
         self.definition = definition
         self._content = content

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
 from edge.streams.slide import Window
 
 GRAPHS: Final = "urn:edge:window:"
@@ -92,7 +92,7 @@ class WindowGraph(ElementGraph):
 
     def refuses(self, element: Element, missing: int) -> bool:
         """Return whether an element came so late that the sessions that it could extend are forgotten."""
-        if self.definition.kind is not Kind.SESSION or not missing:
+        if self.definition.kind is not WindowKind.SESSION or not missing:
             return False
         return element.time <= missing - self.lateness - self.definition.size
 
@@ -135,19 +135,19 @@ class WindowGraph(ElementGraph):
 
     @property
     def _counts_elements(self) -> bool:
-        return self.definition.kind in (Kind.COUNT, Kind.TRIPLES)
+        return self.definition.kind in (WindowKind.COUNT, WindowKind.TRIPLES)
 
 
 def ends_sessions(definition: WindowDefinition) -> bool:
     """Return whether a window reports the sessions that have ended."""
-    return definition.kind is Kind.SESSION and definition.report in (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY)
+    return definition.kind is WindowKind.SESSION and definition.report in (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY)
 
 
 def is_aligned(definition: WindowDefinition) -> bool:
     """Return whether a window reports at times of equal distance."""
     if definition.report is ReportPolicy.PERIODIC:
         return True
-    return definition.kind in (Kind.TIME, Kind.LANDMARK) and definition.report is not ReportPolicy.CHANGE
+    return definition.kind in (WindowKind.TIME, WindowKind.LANDMARK) and definition.report is not ReportPolicy.CHANGE
 
 
 def distance(definition: WindowDefinition) -> int:

@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edge.streams.count_window import CountContent, CountWindow
-from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
 from edge.streams.session_window import SessionContent, SessionWindow
-from edge.streams.slide import Content, Slide, Window
+from edge.streams.slide import Slide, Window, WindowContent
 from edge.streams.time_window import LandmarkContent, TimeContent
 from edge.streams.timed_windows import AlignedWindow, ChangingWindow
 
 __all__ = ["Slide", "Window", "affected", "make_window"]
 
-_BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
+_BY_ARRIVAL = (WindowKind.COUNT, WindowKind.TRIPLES)
 
 
 def make_window(definition: WindowDefinition, begin: int, lateness: int = 0, history: Iterable[Element] = ()) -> Window:
@@ -46,23 +46,23 @@ def make_window(definition: WindowDefinition, begin: int, lateness: int = 0, his
     if definition.report in (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY):
         if definition.kind in _BY_ARRIVAL:
             return CountWindow(definition, begin, history)
-        if definition.kind is Kind.SESSION:
+        if definition.kind is WindowKind.SESSION:
             return SessionWindow(definition, begin, lateness, history)
     if definition.report is ReportPolicy.CHANGE:
         return ChangingWindow(definition, _content(definition, begin + 1, lateness, history), begin)
     last, step = _last_end(definition, begin), _distance(definition)
-    first = max(last, definition.start) + step if definition.kind is Kind.LANDMARK else last + step
+    first = max(last, definition.start) + step if definition.kind is WindowKind.LANDMARK else last + step
     return AlignedWindow(definition, _content(definition, last, lateness, history), first, step)
 
 
 def _check(definition: WindowDefinition) -> None:
     """Raise ValueError if a span that the window needs is not positive."""
-    needs_step = definition.kind is not Kind.SESSION and definition.report in (
+    needs_step = definition.kind is not WindowKind.SESSION and definition.report in (
         ReportPolicy.CLOSE,
         ReportPolicy.NON_EMPTY,
     )
     needed = {
-        "size": definition.kind is not Kind.LANDMARK,
+        "size": definition.kind is not WindowKind.LANDMARK,
         "step": needs_step,
         "period": definition.report is ReportPolicy.PERIODIC,
     }
@@ -82,14 +82,14 @@ def _last_end(definition: WindowDefinition, time: int) -> int:
     return definition.start + (time - definition.start) // step * step
 
 
-def _content(definition: WindowDefinition, end: int, lateness: int, history: Iterable[Element]) -> Content:
+def _content(definition: WindowDefinition, end: int, lateness: int, history: Iterable[Element]) -> WindowContent:
     """Return the content of a window just before `end`."""
-    content: Content
-    if definition.kind is Kind.TIME:
+    content: WindowContent
+    if definition.kind is WindowKind.TIME:
         content = TimeContent(definition.size, end)
-    elif definition.kind is Kind.LANDMARK:
+    elif definition.kind is WindowKind.LANDMARK:
         content = LandmarkContent(definition.start)
-    elif definition.kind is Kind.SESSION:
+    elif definition.kind is WindowKind.SESSION:
         content = SessionContent(definition.size, end, lateness)
     else:
         content = CountContent(definition, end)
@@ -105,10 +105,10 @@ def affected(definition: WindowDefinition, element: Element, begin: int, until: 
     Empty for other windows: for those that count by arrival no element is late, and the reports of sessions depend on
     other elements. Empty for CHANGE: a late element enters at once, and past reports stay as they are.
     """
-    if definition.kind not in (Kind.TIME, Kind.LANDMARK) or definition.report is ReportPolicy.CHANGE:
+    if definition.kind not in (WindowKind.TIME, WindowKind.LANDMARK) or definition.report is ReportPolicy.CHANGE:
         return range(0)
-    if definition.kind is Kind.LANDMARK and element.time < definition.start:
+    if definition.kind is WindowKind.LANDMARK and element.time < definition.start:
         return range(0)
-    last = until if definition.kind is Kind.LANDMARK else min(until, element.time + definition.size)
+    last = until if definition.kind is WindowKind.LANDMARK else min(until, element.time + definition.size)
     step = _distance(definition)
     return range(_last_end(definition, max(begin, element.time)) + step, last + 1, step)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from edge.adapters.messages import Inbox, InvalidMessage, MqttMessage, decode
+from edge.adapters.messages import InvalidMessage, MessageQueue, MqttMessage, decode
 from edge.adapters.redelivery import receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
 
@@ -16,7 +16,7 @@ def message(mid: int = 1) -> MqttMessage:
 
 
 def test_an_inbox_returns_messages_in_order_up_to_the_requested_number():
-    inbox = Inbox(10, 1000)
+    inbox = MessageQueue(10, 1000)
     sent = [message(mid) for mid in range(5)]
     assert all(inbox.offer(each) for each in sent)
     assert inbox.take(3) == sent[:3]
@@ -24,7 +24,7 @@ def test_an_inbox_returns_messages_in_order_up_to_the_requested_number():
 
 
 def test_a_full_inbox_refuses_messages_but_not_those_that_must_be_processed():
-    inbox = Inbox(1, 1000)
+    inbox = MessageQueue(1, 1000)
     first, second, third = message(1), message(2), message(3)
     assert inbox.offer(first)
     assert not inbox.offer(second)
@@ -33,7 +33,7 @@ def test_a_full_inbox_refuses_messages_but_not_those_that_must_be_processed():
 
 
 def test_an_inbox_is_full_by_bytes_too_unless_it_is_empty():
-    inbox = Inbox(10, 3)
+    inbox = MessageQueue(10, 3)
     large = MqttMessage("topic", b"larger than the limit", 0, False, 0, NOW, 1, b"")
     assert inbox.offer(large)
     assert not inbox.offer(message(1))
@@ -45,7 +45,7 @@ def test_an_inbox_is_full_by_bytes_too_unless_it_is_empty():
 
 
 def test_a_closed_inbox_returns_the_rest_and_takes_nothing():
-    inbox = Inbox(10, 1000)
+    inbox = MessageQueue(10, 1000)
     inbox.offer(message(1))
     inbox.close()
     assert not inbox.offer(message(2))

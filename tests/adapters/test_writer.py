@@ -12,7 +12,7 @@ import pytest
 from adapter_parts import MAPPINGS, Values, value_of
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import Inbox, MqttMessage
+from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.observations import Observations
 from edge.adapters.redelivery import NEW_SESSION, part_of, receipt_of
 from edge.adapters.writer import ReadingWriter
@@ -46,7 +46,7 @@ class Writing:
         observations.start()
         mapper = Mapper([load_pack(MAPPINGS, "test")])
         self.ingest = Ingest(lambda: mapper, observations)
-        self.inbox = Inbox(1000, 1_000_000)
+        self.inbox = MessageQueue(1000, 1_000_000)
         self.done: list[list[str]] = []
         self.wakes = 0
         self.writer = ReadingWriter(

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from edge.bench.chromium import BrowserError, NoAnswer, Page
+from edge.bench.chromium import BrowserError, BrowserUnanswered, Page
 
 
 class DevTools:
@@ -76,7 +76,7 @@ async def test_answers_in_another_order_reach_their_requests(tools: DevTools, pa
 
 
 async def test_a_late_answer_is_neither_an_event_nor_another_answer(tools: DevTools, page: Page):
-    with pytest.raises(NoAnswer):
+    with pytest.raises(BrowserUnanswered):
         await page.command("Runtime.evaluate", within=0.01, expression="slow")
     late = await tools.received.get()
     asked = asyncio.create_task(page.evaluate("next"))
@@ -92,7 +92,9 @@ async def test_a_late_answer_is_neither_an_event_nor_another_answer(tools: DevTo
 async def test_a_command_without_an_answer_is_named(tools: DevTools, page: Page, monkeypatch, hangs, reason):
     monkeypatch.setattr("edge.bench.chromium._ALIVE", 0.2 if hangs else 20.0)
     tools.hangs = hangs
-    with pytest.raises(NoAnswer, match=rf"no answer within 0\.01 s to Runtime\.evaluate .*forever.*: {reason}"):
+    with pytest.raises(
+        BrowserUnanswered, match=rf"no answer within 0\.01 s to Runtime\.evaluate .*forever.*: {reason}"
+    ):
         await page.command("Runtime.evaluate", within=0.01, expression="forever()")
 
 

@@ -14,7 +14,7 @@ from unspecified_results import Groups, open_columns, settled
 
 from edge.engine.engine import Engine
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.queries.query_plans import Member, QueryPlans
+from edge.engine.queries.query_plans import PlanMember, QueryPlans
 from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
     Dataset,
@@ -272,7 +272,7 @@ class World:
 
     def _groups(self, query: Query, variables: Sequence[str]) -> Groups | None:
         """A group that is re-evaluated as a whole may be reported in another order without a change."""
-        moved = bool(query.inputs) and isinstance(self._plans.find(_request(query)), Member)
+        moved = bool(query.inputs) and isinstance(self._plans.find(_request(query)), PlanMember)
         return Groups.of(self.naive, query, variables) if moved else None
 
     def _check_delta(self, each: Watched) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from edge.engine.queries import query_plans
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.queries.query_plans import Member, QueryPlans
+from edge.engine.queries.query_plans import PlanMember, QueryPlans
 from edge.engine.requests import QueryRequest
 from edge.engine.store.graph import LiveGraph
 
@@ -17,9 +17,9 @@ def test_a_shape_is_compiled_once_and_again_for_equal_constants(monkeypatch: pyt
     monkeypatch.setattr(query_plans, "compile_query", lambda *given: compiled.append(given) or compile_query(*given))
     plans = QueryPlans(LiveGraph(), QueryRules())
 
-    def find(first: int, second: int) -> Member:
+    def find(first: int, second: int) -> PlanMember:
         member = plans.find(QueryRequest(f"SELECT ?s {{ ?s <urn:p> {first} ; <urn:q> {second} }}"))
-        assert isinstance(member, Member)
+        assert isinstance(member, PlanMember)
         return member
 
     member = find(1, 2)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 from window_oracle import WindowOracle
 
-from edge.streams.model import Element, Kind, NamedWindow, ReportPolicy, StreamOperator
+from edge.streams.model import Element, NamedWindow, ReportPolicy, StreamOperator, WindowKind
 
 
 class Arrival(NamedTuple):
@@ -43,7 +43,9 @@ class Content:
     def __init__(self, window, begin, lateness):
         self.window = window
         self.lateness = lateness
-        self.is_by_arrival = window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is ReportPolicy.CHANGE
+        self.is_by_arrival = (
+            window.kind in (WindowKind.COUNT, WindowKind.TRIPLES) or window.report is ReportPolicy.CHANGE
+        )
         self.oracle = WindowOracle(window, begin)
         self.elements = {}
 
@@ -54,7 +56,7 @@ class Content:
         element, lateness = arrival.element, self.lateness
         # The session is forgotten that it could extend.
         forgotten = element.time <= arrival.now - lateness - self.window.size and element.time < arrival.now - lateness
-        if arrival.stream == self.window.stream and not (self.window.kind is Kind.SESSION and forgotten):
+        if arrival.stream == self.window.stream and not (self.window.kind is WindowKind.SESSION and forgotten):
             self.elements[element.number] = element
             self.oracle.take(element)
 
@@ -119,7 +121,7 @@ def evaluate(question, contents, live):
 def in_seconds(window):
     """Return a definition whose microseconds are seconds."""
     second = 1_000_000
-    counts = window.kind in (Kind.COUNT, Kind.TRIPLES)
+    counts = window.kind in (WindowKind.COUNT, WindowKind.TRIPLES)
     return replace(
         window,
         size=window.size if counts else window.size // second,

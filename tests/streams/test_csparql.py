@@ -7,7 +7,7 @@ import pytest
 from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.sparql.query import read_query
 from edge.streams.language import MAX_TEXT, parse
-from edge.streams.model import Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
+from edge.streams.model import NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition, WindowKind
 
 MS = 1000
 S = 1_000_000
@@ -52,7 +52,7 @@ FROM STREAM <http://streams.org/gates.trdf> [RANGE 30m STEP 10m]
 WHERE { ?gate t:registers ?car . ?district c:contains ?gate }
 GROUP BY ?district"""
     query = parse(text)
-    stream = WindowDefinition("http://streams.org/gates.trdf", Kind.TIME, 30 * M, 10 * M)
+    stream = WindowDefinition("http://streams.org/gates.trdf", WindowKind.TIME, 30 * M, 10 * M)
     assert query.windows == (NamedWindow("", stream),)
     assert (query.name, query.language, query.text) == ("CarsEnteringCityCenterPerDistrict", "C-SPARQL", text)
     assert (query.form, query.operator, query.is_stream) == (QueryForm.SELECT, StreamOperator.RSTREAM, False)
@@ -86,18 +86,18 @@ def test_time_windows(brackets, size, step):
         with pytest.raises(ParsingFailed, match="is not a duration"):
             definition(brackets)
         return
-    assert definition(brackets, t0=7) == WindowDefinition("urn:s", Kind.TIME, size, step, 7)
+    assert definition(brackets, t0=7) == WindowDefinition("urn:s", WindowKind.TIME, size, step, 7)
 
 
 @pytest.mark.parametrize(
     ("brackets", "kind", "size", "step"),
     [
-        ("[RANGE TRIPLES 10]", Kind.TRIPLES, 10, 1),
-        ("[TRIPLES 10]", Kind.TRIPLES, 10, 1),
-        ("[RANGE TRIPLES 10 STEP 5]", Kind.TRIPLES, 10, 5),
-        ("[TRIPLES 10 STEP 5]", Kind.TRIPLES, 10, 5),
-        ("[RANGE TRIPLES 10 TUMBLING]", Kind.TRIPLES, 10, 10),
-        ("[ELEMENTS 1000000 STEP 1000000]", Kind.COUNT, 1_000_000, 1_000_000),
+        ("[RANGE TRIPLES 10]", WindowKind.TRIPLES, 10, 1),
+        ("[TRIPLES 10]", WindowKind.TRIPLES, 10, 1),
+        ("[RANGE TRIPLES 10 STEP 5]", WindowKind.TRIPLES, 10, 5),
+        ("[TRIPLES 10 STEP 5]", WindowKind.TRIPLES, 10, 5),
+        ("[RANGE TRIPLES 10 TUMBLING]", WindowKind.TRIPLES, 10, 10),
+        ("[ELEMENTS 1000000 STEP 1000000]", WindowKind.COUNT, 1_000_000, 1_000_000),
     ],
 )
 def test_windows_that_count_have_no_alignment(brackets, kind, size, step):
@@ -200,7 +200,7 @@ def test_keywords_in_strings_comments_and_names_are_no_clauses():
         "FROM STREAM # ]\n<urn:s> [RANGE # 5s ]\n1s] WHERE { ?s FROM:STREAM 'WINDOW <w>' }"
     )
     query = parse(text)
-    assert [window.definition for window in query.windows] == [WindowDefinition("urn:s", Kind.TIME, S, S)]
+    assert [window.definition for window in query.windows] == [WindowDefinition("urn:s", WindowKind.TIME, S, S)]
     assert query.sparql.count("\n") == text.count("\n")
     assert "# FROM STREAM <urn:y> [RANGE 1s]" in query.sparql
     assert "5s" not in query.sparql

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edge.streams import link_header
-from edge.streams.link_header import MOST_LINKS, Link, linked, read_links
+from edge.streams.link_header import MOST_LINKS, HeaderLink, linked, read_links
 
 URL = "http://example.org/a/b?c"
 
@@ -45,8 +45,8 @@ def test_links_with_one_relation():
 def test_an_anchor_is_the_context():
     values = ['<x>; rel=one; anchor="#me"', "<x>; rel=one; anchor=http://other.org/"]
     assert list(read_links(values, URL)) == [
-        Link("http://example.org/a/x", ("one",), f"{URL}#me"),
-        Link("http://example.org/a/x", ("one",), "http://other.org/"),
+        HeaderLink("http://example.org/a/x", ("one",), f"{URL}#me"),
+        HeaderLink("http://example.org/a/x", ("one",), "http://other.org/"),
     ]
 
 

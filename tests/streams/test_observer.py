@@ -8,7 +8,7 @@ from edge.backoff import Retry
 from edge.streams.observer import (
     BACKOFF,
     LONGEST_RETRY_AFTER,
-    Answer,
+    CallbackAnswer,
     Next,
     ObserverState,
     StoredReport,
@@ -34,7 +34,7 @@ REPORT = rows(7, "a")
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
 def test_any_success_delivers_the_report(status: int) -> None:
     state = longest()
-    assert state.answered(REPORT, Answer(status), 5.0, 0.0) is Next.ADVANCE
+    assert state.answered(REPORT, CallbackAnswer(status), 5.0, 0.0) is Next.ADVANCE
     assert state.status == (1, 0, 0, "", False)
     assert state.due <= 5.0
 
@@ -44,14 +44,14 @@ def test_a_failing_observer_is_tried_forever_with_longer_waits(status: int) -> N
     state, now = longest(), 100.0
     waits = []
     for _ in range(40):
-        assert state.answered(REPORT, Answer(status), now, 0.0) is Next.RETRY
+        assert state.answered(REPORT, CallbackAnswer(status), now, 0.0) is Next.RETRY
         waits.append(state.due - now)
         now = state.due
     assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
     assert max(waits) == waits[-1] == 300.0
     assert state.status.lost == 0
     assert f"answered {status}" in state.problem
-    assert state.answered(REPORT, Answer(200), now, 0.0) is Next.ADVANCE
+    assert state.answered(REPORT, CallbackAnswer(200), now, 0.0) is Next.ADVANCE
     assert (state.status.failures, state.problem) == (0, "")
 
 
@@ -59,7 +59,7 @@ def test_a_failing_observer_is_tried_forever_with_longer_waits(status: int) -> N
 def test_a_refused_report_is_lost_after_some_tries(status: int) -> None:
     state = longest()
     reports = [rows(7, "a")] * 5 + [rows(10, "b")._replace(merged=3)] * 5
-    steps = [state.answered(report, Answer(status), 0.0, 0.0) for report in reports]
+    steps = [state.answered(report, CallbackAnswer(status), 0.0, 0.0) for report in reports]
     assert steps == ([Next.RETRY] * 4 + [Next.ADVANCE]) * 2
     assert state.status.lost == 4  # merged reports count as the ones that they stand for
     assert state.due == BACKOFF.longest(9)  # the waits go on growing over the next report
@@ -67,15 +67,15 @@ def test_a_refused_report_is_lost_after_some_tries(status: int) -> None:
 
 def test_failures_between_refusals_do_not_count_as_refusals() -> None:
     state = longest()
-    steps = [state.answered(REPORT, Answer(status), 0.0, 0.0) for status in (400, 500) * 4]
+    steps = [state.answered(REPORT, CallbackAnswer(status), 0.0, 0.0) for status in (400, 500) * 4]
     assert steps == [Next.RETRY] * 8
     state.unanswered("refused", 0.0)
-    assert state.answered(REPORT, Answer(400), 0.0, 0.0) is Next.ADVANCE
+    assert state.answered(REPORT, CallbackAnswer(400), 0.0, 0.0) is Next.ADVANCE
 
 
 def test_gone_ends_the_observer() -> None:
     state = longest()
-    assert state.answered(REPORT, Answer(410), 0.0, 0.0) is Next.END
+    assert state.answered(REPORT, CallbackAnswer(410), 0.0, 0.0) is Next.END
     assert state.status.ended
 
 
@@ -87,11 +87,11 @@ def test_no_answer_keeps_the_report() -> None:
 
 def test_retry_after_prolongs_the_wait_within_bounds() -> None:
     state = longest()
-    state.answered(REPORT, Answer(503, "120"), 10.0, 0.0)
+    state.answered(REPORT, CallbackAnswer(503, "120"), 10.0, 0.0)
     assert state.due == 130.0
-    state.answered(REPORT, Answer(503, "0"), 10.0, 0.0)
+    state.answered(REPORT, CallbackAnswer(503, "0"), 10.0, 0.0)
     assert state.due == 12.0  # never less than the back-off
-    state.answered(REPORT, Answer(429, "999999999"), 10.0, 0.0)
+    state.answered(REPORT, CallbackAnswer(429, "999999999"), 10.0, 0.0)
     assert state.due == 10.0 + LONGEST_RETRY_AFTER
 
 
@@ -139,7 +139,9 @@ def test_percent_signs_of_names_are_encoded_so_that_keys_differ() -> None:
 
 def test_dropped_reports_count_as_lost() -> None:
     state = ObserverState(lost=1, last=3)
-    state.answered(rows(4, "a"), Answer(200), 0.0, 0.0)
-    state.answered(rows(20, "a")._replace(merged=10), Answer(200), 0.0, 0.0)  # 5 to 10 are missing
-    state.answered(rows(22, "a")._replace(merged=9), Answer(200), 0.0, 0.0)  # it covers some that were delivered
+    state.answered(rows(4, "a"), CallbackAnswer(200), 0.0, 0.0)
+    state.answered(rows(20, "a")._replace(merged=10), CallbackAnswer(200), 0.0, 0.0)  # 5 to 10 are missing
+    state.answered(
+        rows(22, "a")._replace(merged=9), CallbackAnswer(200), 0.0, 0.0
+    )  # it covers some that were delivered
     assert (state.delivered, state.lost) == (13, 7)

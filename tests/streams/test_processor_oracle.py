@@ -18,7 +18,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
 from edge.streams.language import parse
-from edge.streams.model import Element, Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator
+from edge.streams.model import Element, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowKind
 from edge.streams.names import stream_iri
 from edge.streams.processor import NewElement, Processor
 from edge.streams.settings import StreamSettings
@@ -55,8 +55,14 @@ TWO = [
     "SELECT ?s ?v WHERE { A[ ?s <urn:v> ?v ] FILTER NOT EXISTS { B[ ?s <urn:v> ?x FILTER(?x > ?v) ] } }",
 ]
 NODES = [ox.NamedNode("urn:a"), ox.NamedNode("urn:b"), ox.BlankNode("x"), ox.BlankNode("y")]
-KINDS = [Kind.TIME] * 4 + [Kind.LANDMARK, Kind.SESSION, Kind.SESSION, Kind.COUNT, Kind.TRIPLES]
-ALIGNED = (Kind.TIME, Kind.LANDMARK)
+KINDS = [WindowKind.TIME] * 4 + [
+    WindowKind.LANDMARK,
+    WindowKind.SESSION,
+    WindowKind.SESSION,
+    WindowKind.COUNT,
+    WindowKind.TRIPLES,
+]
+ALIGNED = (WindowKind.TIME, WindowKind.LANDMARK)
 
 
 class Live:
@@ -126,13 +132,13 @@ class Story:
         size, step = rng.randint(1, 12), rng.randint(1, 8)
         stream = rng.choice(["s", "s", "t"]) if place else "s"
         text = {
-            Kind.TIME: f"[RANGE PT{size}S STEP PT{step}S]",
-            Kind.LANDMARK: f'[LANDMARK "1970-01-12T13:46:4{rng.randint(0, 9)}Z" STEP PT{step}S]',
-            Kind.SESSION: f"[SESSION PT{min(size, 5)}S]",
-            Kind.COUNT: f"[ELEMENTS {size} STEP {step}]",
-            Kind.TRIPLES: f"[TRIPLES {size} STEP {step}]",
+            WindowKind.TIME: f"[RANGE PT{size}S STEP PT{step}S]",
+            WindowKind.LANDMARK: f'[LANDMARK "1970-01-12T13:46:4{rng.randint(0, 9)}Z" STEP PT{step}S]',
+            WindowKind.SESSION: f"[SESSION PT{min(size, 5)}S]",
+            WindowKind.COUNT: f"[ELEMENTS {size} STEP {step}]",
+            WindowKind.TRIPLES: f"[TRIPLES {size} STEP {step}]",
         }[kind]
-        if kind is Kind.TIME and rng.random() < 0.3:
+        if kind is WindowKind.TIME and rng.random() < 0.3:
             text = f'[RANGE PT{size}S STEP PT{step}S START "1970-01-12T13:46:4{rng.randint(0, 9)}Z"]'
         self.brackets = [*getattr(self, "brackets", ()), text]
         every = f" EVERY PT{rng.randint(1, 6)}S" if report is ReportPolicy.PERIODIC else ""
@@ -191,13 +197,14 @@ class Story:
     def is_exact(self):
         """Whether late elements make exact corrections."""
         # The content of a session window between its reports is not kept for so long.
-        has_session = any(window.kind is Kind.SESSION for window in self.windows)
+        has_session = any(window.kind is WindowKind.SESSION for window in self.windows)
         return len(self.windows) == 1 or not (self._is_by_arrival or has_session)
 
     @property
     def _is_by_arrival(self):
         return any(
-            window.kind in (Kind.COUNT, Kind.TRIPLES) or window.report is ReportPolicy.CHANGE for window in self.windows
+            window.kind in (WindowKind.COUNT, WindowKind.TRIPLES) or window.report is ReportPolicy.CHANGE
+            for window in self.windows
         )
 
     def run(self):

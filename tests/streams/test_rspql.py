@@ -7,7 +7,7 @@ import pytest
 from edge.protocol.errors import ParsingFailed
 from edge.sparql.query import read_query
 from edge.streams.language import describe, parse
-from edge.streams.model import Kind, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
+from edge.streams.model import NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition, WindowKind
 
 S = 1_000_000
 M = 60 * S
@@ -51,8 +51,8 @@ WHERE {
     query = parse(text)
     readings = "http://e/readings"
     assert query.windows == (
-        NamedWindow("http://e/now", WindowDefinition(readings, Kind.TIME, 10 * S, 5 * S)),
-        NamedWindow("http://e/day", WindowDefinition(readings, Kind.TIME, D, 3600 * S)),
+        NamedWindow("http://e/now", WindowDefinition(readings, WindowKind.TIME, 10 * S, 5 * S)),
+        NamedWindow("http://e/day", WindowDefinition(readings, WindowKind.TIME, D, 3600 * S)),
     )
     assert (query.name, query.language, query.form) == ("http://e/out", "RSP-QL", QueryForm.CONSTRUCT)
     assert (query.operator, query.is_stream) == (StreamOperator.ISTREAM, True)
@@ -74,28 +74,28 @@ def test_operators_and_forms(operator, form):
 @pytest.mark.parametrize(
     ("brackets", "expected"),
     [
-        ("[RANGE PT10S STEP PT5S]", WindowDefinition("urn:s", Kind.TIME, 10 * S, 5 * S, 3)),
-        ("[RANGE PT10S]", WindowDefinition("urn:s", Kind.TIME, 10 * S, 10 * S, 3)),
-        ("[RANGE pt10s TUMBLING]", WindowDefinition("urn:s", Kind.TIME, 10 * S, 10 * S, 3)),
-        ("[RANGE 10s STEP 500ms]", WindowDefinition("urn:s", Kind.TIME, 10 * S, S // 2, 3)),
-        ("[RANGE PT0.001S STEP P3653D]", WindowDefinition("urn:s", Kind.TIME, 1000, 3653 * D, 3)),
-        ("[RANGE P1DT2H3M4.5678901S]", WindowDefinition("urn:s", Kind.TIME, *[93_784_567_890] * 2, 3)),
-        ("[RANGE P2W STEP P1D]", WindowDefinition("urn:s", Kind.TIME, 14 * D, D, 3)),
+        ("[RANGE PT10S STEP PT5S]", WindowDefinition("urn:s", WindowKind.TIME, 10 * S, 5 * S, 3)),
+        ("[RANGE PT10S]", WindowDefinition("urn:s", WindowKind.TIME, 10 * S, 10 * S, 3)),
+        ("[RANGE pt10s TUMBLING]", WindowDefinition("urn:s", WindowKind.TIME, 10 * S, 10 * S, 3)),
+        ("[RANGE 10s STEP 500ms]", WindowDefinition("urn:s", WindowKind.TIME, 10 * S, S // 2, 3)),
+        ("[RANGE PT0.001S STEP P3653D]", WindowDefinition("urn:s", WindowKind.TIME, 1000, 3653 * D, 3)),
+        ("[RANGE P1DT2H3M4.5678901S]", WindowDefinition("urn:s", WindowKind.TIME, *[93_784_567_890] * 2, 3)),
+        ("[RANGE P2W STEP P1D]", WindowDefinition("urn:s", WindowKind.TIME, 14 * D, D, 3)),
         (
             '[RANGE PT10S STEP PT5S START "2026-01-01T00:00:00Z"]',
-            WindowDefinition("urn:s", Kind.TIME, 10 * S, 5 * S, NEW_YEAR),
+            WindowDefinition("urn:s", WindowKind.TIME, 10 * S, 5 * S, NEW_YEAR),
         ),
         (
             "[RANGE PT1M START '2026-01-01T01:00:00.5+01:00'^^<http://www.w3.org/2001/XMLSchema#dateTime>]",
-            WindowDefinition("urn:s", Kind.TIME, M, M, NEW_YEAR + S // 2),
+            WindowDefinition("urn:s", WindowKind.TIME, M, M, NEW_YEAR + S // 2),
         ),
-        ("[ELEMENTS 10 STEP 5]", WindowDefinition("urn:s", Kind.COUNT, 10, 5)),
-        ("[ELEMENTS 10]", WindowDefinition("urn:s", Kind.COUNT, 10, 1)),
-        ("[TRIPLES 10 STEP 5]", WindowDefinition("urn:s", Kind.TRIPLES, 10, 5)),
-        ("[TRIPLES 10 TUMBLING]", WindowDefinition("urn:s", Kind.TRIPLES, 10, 10)),
-        ('[LANDMARK "2026-01-01T00:00:00Z" STEP PT1M]', WindowDefinition("urn:s", Kind.LANDMARK, 0, M, NEW_YEAR)),
-        ("[LANDMARK NOW STEP PT1M]", WindowDefinition("urn:s", Kind.LANDMARK, 0, M, 5)),
-        ("[SESSION PT30S]", WindowDefinition("urn:s", Kind.SESSION, 30 * S, 0)),
+        ("[ELEMENTS 10 STEP 5]", WindowDefinition("urn:s", WindowKind.COUNT, 10, 5)),
+        ("[ELEMENTS 10]", WindowDefinition("urn:s", WindowKind.COUNT, 10, 1)),
+        ("[TRIPLES 10 STEP 5]", WindowDefinition("urn:s", WindowKind.TRIPLES, 10, 5)),
+        ("[TRIPLES 10 TUMBLING]", WindowDefinition("urn:s", WindowKind.TRIPLES, 10, 10)),
+        ('[LANDMARK "2026-01-01T00:00:00Z" STEP PT1M]', WindowDefinition("urn:s", WindowKind.LANDMARK, 0, M, NEW_YEAR)),
+        ("[LANDMARK NOW STEP PT1M]", WindowDefinition("urn:s", WindowKind.LANDMARK, 0, M, 5)),
+        ("[SESSION PT30S]", WindowDefinition("urn:s", WindowKind.SESSION, 30 * S, 0)),
     ],
     ids=str,
 )

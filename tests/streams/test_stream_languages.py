@@ -23,7 +23,7 @@ from edge.streams.language.durations import (
     read_time,
     time_text,
 )
-from edge.streams.model import Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import ReportPolicy, WindowDefinition, WindowKind
 
 WORDS = (
     *(
@@ -226,10 +226,12 @@ spans = st.integers(SHORTEST, LONGEST) | st.sampled_from([SHORTEST, LONGEST, 1_0
 times = st.integers(0, 253_402_300_799_999_999)
 counts = st.integers(1, 1_000_000)
 brackets = st.one_of(
-    st.builds(WindowDefinition, st.just("urn:s"), st.just(Kind.TIME), spans, spans, times),
-    st.builds(WindowDefinition, st.just("urn:s"), st.sampled_from([Kind.COUNT, Kind.TRIPLES]), counts, counts),
-    st.builds(WindowDefinition, st.just("urn:s"), st.just(Kind.LANDMARK), st.just(0), spans, times),
-    st.builds(WindowDefinition, st.just("urn:s"), st.just(Kind.SESSION), spans, st.just(0)),
+    st.builds(WindowDefinition, st.just("urn:s"), st.just(WindowKind.TIME), spans, spans, times),
+    st.builds(
+        WindowDefinition, st.just("urn:s"), st.sampled_from([WindowKind.COUNT, WindowKind.TRIPLES]), counts, counts
+    ),
+    st.builds(WindowDefinition, st.just("urn:s"), st.just(WindowKind.LANDMARK), st.just(0), spans, times),
+    st.builds(WindowDefinition, st.just("urn:s"), st.just(WindowKind.SESSION), spans, st.just(0)),
 )
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
-from edge.streams.model import Element, Kind, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition
+from edge.streams.model import Element, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition, WindowKind
 from edge.streams.processor import NewElement, Processor
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
@@ -91,7 +91,9 @@ def test_windows_are_those_of_the_oracle_at_every_alignment(step, report):
     policy, period = REPORTS[report]
     for offset in range(period // SECOND or step):
         for size, operator in ((3, "RSTREAM"), (7, "ISTREAM")):
-            window = WindowDefinition(STREAM, Kind.TIME, size * SECOND, step * SECOND, offset * SECOND, policy, period)
+            window = WindowDefinition(
+                STREAM, WindowKind.TIME, size * SECOND, step * SECOND, offset * SECOND, policy, period
+            )
             found = reported(processor(text_of(offset)), query(f"[RANGE PT{size}S STEP PT{step}S]", report, operator))
             assert found == expected(window, operator), (size, offset)
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from window_oracle import CLOSES, WindowOracle, numbers
 
-from edge.streams.model import Element, Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
 from edge.streams.windows import affected, make_window
 
 TRIPLE = ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal("o"))
-BY_ARRIVAL = (Kind.COUNT, Kind.TRIPLES)
-KINDS_AND_REPORTS = [(kind, report) for kind in Kind for report in ReportPolicy]
+BY_ARRIVAL = (WindowKind.COUNT, WindowKind.TRIPLES)
+KINDS_AND_REPORTS = [(kind, report) for kind in WindowKind for report in ReportPolicy]
 all_windows = pytest.mark.parametrize(("kind", "report"), KINDS_AND_REPORTS)
 
 
@@ -45,7 +45,7 @@ class Story:
         self.begin = rng.randint(-5, 5)
         # Windows other than sessions do without the lateness, so for these an element may be late by more than that.
         self.lateness = rng.choice([0, 0, 4, 15])
-        too_late = 0 if kind is Kind.SESSION else rng.choice([0, 30])
+        too_late = 0 if kind is WindowKind.SESSION else rng.choice([0, 30])
         in_order, future = rng.random() < 0.3, rng.choice([0, 2, 10])
         self.calls = []
         """Elements to take, and times of slides."""
@@ -193,7 +193,7 @@ def test_a_window_goes_on_from_the_elements_that_it_needs(kind, report):
 
 
 @pytest.mark.parametrize("report", [ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY, ReportPolicy.PERIODIC])
-@pytest.mark.parametrize("kind", [Kind.TIME, Kind.LANDMARK])
+@pytest.mark.parametrize("kind", [WindowKind.TIME, WindowKind.LANDMARK])
 def test_affected_reports_are_those_whose_content_has_the_element(kind, report):
     for story in stories(kind, report, 100):
         for each in (call for call in story.calls if isinstance(call, Element)):
@@ -231,7 +231,7 @@ class CountedElement(Element):
 
 def operations_of_slides(kind, report, count, out_of_order):
     """Return the operations of each slide of a window with `count` elements, and the elements that it moves."""
-    window = make_window(define(kind, report, 2 if kind is Kind.SESSION else count, 5, period=5), 0)
+    window = make_window(define(kind, report, 2 if kind is WindowKind.SESSION else count, 5, period=5), 0)
     slides, number, rng = [], 0, random.Random(count)
     for now in range(2 * count):
         arriving = [now, now, now, now + 3, now - 1] if out_of_order else [now]

@@ -5,7 +5,7 @@ Shares no code with the product except the dataclasses of the model.
 
 from __future__ import annotations
 
-from edge.streams.model import Kind, ReportPolicy
+from edge.streams.model import ReportPolicy, WindowKind
 
 CLOSES = (ReportPolicy.CLOSE, ReportPolicy.NON_EMPTY)
 
@@ -25,7 +25,7 @@ class WindowOracle:
         self.reported = 0
 
     def take(self, element):
-        if self.definition.kind is Kind.TRIPLES and not element.triples:
+        if self.definition.kind is WindowKind.TRIPLES and not element.triples:
             return
         self.elements.append(element)
         self.arrivals.append(max(element.time, self.now, *self.arrivals[-1:]))
@@ -53,9 +53,9 @@ class WindowOracle:
         elif report is ReportPolicy.PERIODIC:
             if is_new and self.is_end(time, self.definition.period):
                 yield self.just_before(time)
-        elif kind in (Kind.COUNT, Kind.TRIPLES):
+        elif kind in (WindowKind.COUNT, WindowKind.TRIPLES):
             yield from self._count_reports(time)
-        elif kind is Kind.SESSION:
+        elif kind is WindowKind.SESSION:
             for session in self.sessions(self.elements):
                 if is_new and session[-1].time + self.definition.size == time:
                     yield numbers(session)
@@ -64,7 +64,7 @@ class WindowOracle:
 
     def is_end(self, time, distance):
         span = time - self.definition.start
-        return span % distance == 0 and (span > 0 or self.definition.kind is not Kind.LANDMARK)
+        return span % distance == 0 and (span > 0 or self.definition.kind is not WindowKind.LANDMARK)
 
     def _count_reports(self, time):
         for position in range(self.reported, len(self.elements)):
@@ -79,11 +79,11 @@ class WindowOracle:
     def just_before(self, end):
         """Return the content of the elements before `end`."""
         kind, size, start = self.definition.kind, self.definition.size, self.definition.start
-        if kind is Kind.TIME:
+        if kind is WindowKind.TIME:
             return numbers(element for element in self.elements if end - size <= element.time < end)
-        if kind is Kind.LANDMARK:
+        if kind is WindowKind.LANDMARK:
             return numbers(element for element in self.elements if start <= element.time < end)
-        if kind is Kind.SESSION:
+        if kind is WindowKind.SESSION:
             sessions = self.sessions(element for element in self.elements if element.time < end)
             return numbers(sessions[-1]) if sessions and sessions[-1][-1].time + size >= end else ()
         return self.last(
@@ -99,7 +99,7 @@ class WindowOracle:
         return numbers(elements[position:])
 
     def weight(self, element):
-        return len(element.triples) if self.definition.kind is Kind.TRIPLES else 1
+        return len(element.triples) if self.definition.kind is WindowKind.TRIPLES else 1
 
     def sessions(self, elements):
         """Return the elements, divided at each pause."""

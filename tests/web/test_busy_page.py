@@ -6,7 +6,7 @@ import pytest
 from house import House, names
 from test_rule_form import fill, open_form
 
-from edge.bench.chromium import NoAnswer
+from edge.bench.chromium import BrowserUnanswered
 
 UPDATE = "document.querySelector('#rule .editor').shadowRoot.querySelector('.cm-content')"
 BRIGHTNESS = "urn:sepa-edge:zigbee2mqtt:spot/brightness"
@@ -33,5 +33,7 @@ async def test_the_last_of_three_inputs_before_a_frame_counts(house: House, page
 
 
 async def test_a_page_that_hangs_is_named(browser):
-    with pytest.raises(NoAnswer, match=r"for \(;;\);.*: its renderer is busy or hangs, and the browser answers"):
+    with pytest.raises(
+        BrowserUnanswered, match=r"for \(;;\);.*: its renderer is busy or hangs, and the browser answers"
+    ):
         await browser.evaluate("for (;;);", within=0.5)

@@ -33,7 +33,7 @@ _PARTITIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PlanMember:
     """A query with incremental evaluation: a plan and its constants, in the order of the layout's parameters."""
 
     plan: QueryPlan
@@ -58,13 +58,13 @@ class QueryPlans:
         self._rules = rules
         self._templates: PlanCache[Dataset, _TextTemplate] = PlanCache(self._compile, _TEMPLATES)
 
-    def find(self, request: QueryRequest) -> Member | Singular:
+    def find(self, request: QueryRequest) -> PlanMember | Singular:
         """Decide how the engine evaluates a query. Raises `ParsingFailed`, `Forbidden`."""
         template, constants = self._templates.get(request.sparql, request.dataset)
         if isinstance(template.plan, str):
             return Singular(request, template.plan)
         plan = template.for_constants(constants)
-        return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
+        return PlanMember(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
 
     def evaluator(self, query: Singular) -> Evaluator:
         """Return the evaluator of a query without an incremental plan."""

@@ -7,7 +7,7 @@ from edge.engine.faults import Incidents, contained
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
-from edge.engine.queries.query_plans import Member
+from edge.engine.queries.query_plans import PlanMember
 from edge.engine.requests import ActiveSubscription, Delta
 from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult, evaluate
 from edge.engine.subscriptions.delivery import NotificationDelivery
@@ -33,7 +33,7 @@ class FirstResultDelivery:
         self.first_results = FirstResults(self._begin_outside, self._take_piece)
         """First results off the writer thread."""
 
-    def join(self, query: Member, pending: PendingSubscriber) -> None:
+    def join(self, query: PlanMember, pending: PendingSubscriber) -> None:
         """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
         group, open_ = self._registry.group(query)
         spu, steps = group.members.get(open_), self.first_results.steps
@@ -62,7 +62,7 @@ class FirstResultDelivery:
         # After sequence 0: gates take the first notification for the answer.
         pending.ready(ActiveSubscription(pending.subscriber.spuid, pending.subscriber.alias))
 
-    def resume(self, query: Member, subscriber: Subscriber) -> None:
+    def resume(self, query: PlanMember, subscriber: Subscriber) -> None:
         """Add a subscriber that has the result already. Raises `ResultTooLarge`."""
         group, open_ = self._registry.group(query)
         spu = group.members.get(open_) or self._create(query, group, open_, None)[0]
@@ -70,7 +70,7 @@ class FirstResultDelivery:
         spu.account(check=False)
 
     def _create(
-        self, query: Member, group: PlanGroup[IncrementalSpu], open_: Row, steps: int | None
+        self, query: PlanMember, group: PlanGroup[IncrementalSpu], open_: Row, steps: int | None
     ) -> tuple[IncrementalSpu, Weights]:
         """Return a new SPU and its whole result. `steps`: step budget. Raises `ResultTooLarge`."""
         spu: IncrementalSpu | None = None

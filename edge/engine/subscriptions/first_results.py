@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from edge.engine.admission.evaluation_queue import EvaluationQueue
 from edge.engine.faults import contained, without_frames
 from edge.engine.queries.forked_evaluation import Child
-from edge.engine.queries.query_plans import Member
+from edge.engine.queries.query_plans import PlanMember
 from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
@@ -45,7 +45,7 @@ Submit = Callable[[str, Callable[[], None]], None]
 class PendingFirstResult:
     """A first result that waits for its evaluation."""
 
-    query: Member
+    query: PlanMember
     pending: PendingSubscriber
 
     @property

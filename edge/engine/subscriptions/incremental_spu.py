@@ -8,7 +8,7 @@ from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, flow, long_texts, release, retain
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import too_long, too_many
-from edge.engine.queries.query_plans import Member
+from edge.engine.queries.query_plans import PlanMember
 from edge.engine.requests import Delta
 from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult
 from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
@@ -25,7 +25,7 @@ class IncrementalSpu(Spu):
     __slots__ = ("_stages", "_stateful", "begun", "deferred_results", "ended", "group", "open", "query")
 
     def __init__(
-        self, group: PlanGroup[IncrementalSpu], open_: Row, world: World, query: Member, quota: ByteQuota
+        self, group: PlanGroup[IncrementalSpu], open_: Row, world: World, query: PlanMember, quota: ByteQuota
     ) -> None:
         """`open_`: the constants that distinguish the members of the group. The SPU starts with `begin`."""
         super().__init__(quota)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.queries.evaluator import Evaluator, World
-from edge.engine.queries.query_plans import Member, Singular
+from edge.engine.queries.query_plans import PlanMember, Singular
 from edge.engine.queries.subscription_index import Dependencies, Key
 from edge.engine.subscriptions.known_result import KnownResult
 from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
@@ -45,7 +45,7 @@ class ReevaluatedSpu(Spu):
         super().__init__(quota)
         self.query = query
         self.evaluator = evaluator
-        self.demoted: Member | None = None
+        self.demoted: PlanMember | None = None
         """The query with its incremental plan before the demotion; None if it never had one."""
         self.known = KnownResult(evaluator)
         self.depends = Dependencies((), graph_names=False)

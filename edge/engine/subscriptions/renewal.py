@@ -12,7 +12,7 @@ from typing import Final
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.queries.evaluator import World
-from edge.engine.queries.query_plans import Member
+from edge.engine.queries.query_plans import PlanMember
 from edge.engine.subscriptions.spu import Spu
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
@@ -26,7 +26,7 @@ class Renewal(Spu):
 
     __slots__ = ("query", "since")
 
-    def __init__(self, query: Member, quota: ByteQuota) -> None:
+    def __init__(self, query: PlanMember, quota: ByteQuota) -> None:
         super().__init__(quota)
         self.query = query
         self.since: Bag[Row] = Bag()

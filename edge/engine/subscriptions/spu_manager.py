@@ -14,7 +14,7 @@ from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.faults import Incidents, contained
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.queries.evaluator import Evaluator, World
-from edge.engine.queries.query_plans import Member, QueryPlans, Singular
+from edge.engine.queries.query_plans import PlanMember, QueryPlans, Singular
 from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.activation import Activation
@@ -40,7 +40,7 @@ from edge.protocol.errors import EdgeError, ResultTooLarge
 class PreparedQuery:
     """A legal query, with its plan or evaluator."""
 
-    found: Member | Singular
+    found: PlanMember | Singular
     evaluator: Evaluator | None
     """Evaluator of a re-evaluated query."""
 

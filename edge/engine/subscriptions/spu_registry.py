@@ -7,7 +7,7 @@ from collections import Counter
 from edge.engine.operators.stages import Row
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.incremental_plan import QueryPlan
-from edge.engine.queries.query_plans import Member, Singular
+from edge.engine.queries.query_plans import PlanMember, Singular
 from edge.engine.queries.subscription_index import Dependencies, SubscriptionIndex
 from edge.engine.requests import Sink
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
@@ -122,11 +122,11 @@ class SpuRegistry:
         spu.end(self._world)
         self.count -= 1
 
-    def demoted(self, query: Member) -> ReevaluatedSpu | None:
+    def demoted(self, query: PlanMember) -> ReevaluatedSpu | None:
         """Return the demoted SPU of a query with an incremental plan."""
         return self._demoted.get(_key(query)) if self._demoted else None
 
-    def group(self, found: Member) -> tuple[PlanGroup[IncrementalSpu], Row]:
+    def group(self, found: PlanMember) -> tuple[PlanGroup[IncrementalSpu], Row]:
         """Return the plan group of a query, or a new one, and the open constants of the query."""
         plan = found.plan
         intern = self._world.graph.dictionary.intern
@@ -205,5 +205,5 @@ class SpuRegistry:
         renewal.end(self._world)
 
 
-def _key(query: Member) -> tuple[QueryPlan, tuple[Term, ...]]:
+def _key(query: PlanMember) -> tuple[QueryPlan, tuple[Term, ...]]:
     return query.plan, tuple(query.constants)

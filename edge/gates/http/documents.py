@@ -46,7 +46,7 @@ class Documents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DocumentKind:
     """A kind of documents."""
 
     path: str
@@ -63,7 +63,7 @@ class DocumentResources:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: DocumentKind,
         documents: Callable[[], Documents | None],
         settings: HttpGateSettings,
         by: Callable[[Request], Access],

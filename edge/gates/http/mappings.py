@@ -9,12 +9,12 @@ from typing import Final, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edge.gates.http.documents import DocumentResources, Documents, Endpoint, Kind, read_members, to_json
+from edge.gates.http.documents import DocumentKind, DocumentResources, Documents, Endpoint, read_members, to_json
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.access import Access
 from edge.protocol.errors import InvalidRequest, NotReady
 
-_KIND: Final = Kind(
+_KIND: Final = DocumentKind(
     "/api/mappings",
     "text/plain",
     ("", "text/plain"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from edge.gates.http.documents import Kind
+from edge.gates.http.documents import DocumentKind
 
-QUERIES: Final = Kind(
+QUERIES: Final = DocumentKind(
     "/api/queries",
     "application/sparql-query",
     ("application/sparql-query",),

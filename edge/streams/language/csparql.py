@@ -10,7 +10,7 @@ from edge.sparql.tokens import Token, named_calls
 from edge.streams.language.body import Body
 from edge.streams.language.durations import short
 from edge.streams.language.reader import Reader, local_name, resolved
-from edge.streams.language.registration import Registration, read_as
+from edge.streams.language.registration import RegistrationHeader, read_as
 from edge.streams.language.window_clause import Times, WindowClause, read_brackets
 from edge.streams.model import Language, StreamOperator
 
@@ -20,7 +20,7 @@ _NO_TIMESTAMP: Final = "Let the elements state their time, for example with sosa
 _NO_AGGREGATE: Final = "Use the aggregates of SPARQL 1.1: SELECT (COUNT(?x) AS ?n) ... GROUP BY ?y."
 
 
-def read_registration(reader: Reader, times: Times) -> Registration:
+def read_registration(reader: Reader, times: Times) -> RegistrationHeader:
     """Read a registration after REGISTER, up to AS. Raises `SparqlError`."""
     is_stream = reader.advance().word() == "STREAM"
     name = _read_name(reader)
@@ -41,7 +41,7 @@ def read_registration(reader: Reader, times: Times) -> Registration:
             problem = f"REGISTER STREAM with {form.word()}: the elements of a stream are graphs"
             raise SparqlError(problem, form.start, "Use CONSTRUCT, or REGISTER QUERY.")
 
-    return Registration(
+    return RegistrationHeader(
         Language.CSPARQL, name, StreamOperator.RSTREAM, is_stream, read_clause, _check, check_form, every
     )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.streams.language.durations import duration_text, time_text
 from edge.streams.language.window_clause import brackets_text, report_text
-from edge.streams.model import ContinuousQuery, Kind, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition
+from edge.streams.model import ContinuousQuery, NamedWindow, ReportPolicy, StreamOperator, WindowDefinition, WindowKind
 
 _OPERATORS: Final = {
     StreamOperator.RSTREAM: "each report has all rows of the result",
@@ -41,18 +41,18 @@ def _window(window: NamedWindow) -> Iterator[str]:
 
 def _content(window: WindowDefinition) -> str:
     size, step = duration_text(window.size), duration_text(window.step)
-    if window.kind is Kind.TIME:
+    if window.kind is WindowKind.TIME:
         aligned = f"one of its ends is {time_text(window.start)}"
         if window.step == window.size:
             return f"the elements of {size}, without overlap (tumbling); {aligned}"
         if window.step < window.size:
             return f"the elements of the last {size}, moved by {step} (sliding); {aligned}"
         return f"the elements of the last {size}, moved by {step}, which leaves out those between; {aligned}"
-    if window.kind is Kind.COUNT:
+    if window.kind is WindowKind.COUNT:
         return f"the last {_number(window.size, 'element')}"
-    if window.kind is Kind.TRIPLES:
+    if window.kind is WindowKind.TRIPLES:
         return f"the last elements that have at least {_number(window.size, 'triple')}"
-    if window.kind is Kind.LANDMARK:
+    if window.kind is WindowKind.LANDMARK:
         return f"all elements since {time_text(window.start)}"
     return f"the elements of a session, which ends after {size} without an element"
 
@@ -63,10 +63,10 @@ def _reports(window: WindowDefinition) -> str:
     if window.report is ReportPolicy.CHANGE:
         return "at each change of the content"
     only = ", unless it is empty" if window.report is ReportPolicy.NON_EMPTY else ""
-    if window.kind is Kind.SESSION:
+    if window.kind is WindowKind.SESSION:
         return f"at the end of each session{only}"
-    if window.kind in (Kind.COUNT, Kind.TRIPLES):
-        unit = "element" if window.kind is Kind.COUNT else "triple"
+    if window.kind in (WindowKind.COUNT, WindowKind.TRIPLES):
+        unit = "element" if window.kind is WindowKind.COUNT else "triple"
         return f"after {_number(window.step, unit)}{only}"
     return f"every {duration_text(window.step)}{only}"
 

@@ -16,7 +16,7 @@ from edge.sparql.tokens import Token, read_prologue
 from edge.streams.language import csparql, rspql
 from edge.streams.language.body import Body, read_body, sparql_text
 from edge.streams.language.reader import Reader, resolved
-from edge.streams.language.registration import Registration, read_form
+from edge.streams.language.registration import RegistrationHeader, read_form
 from edge.streams.language.validation import check_grammar, check_prologue, check_rules
 from edge.streams.language.window_clause import Times, WindowClause
 from edge.streams.model import ContinuousQuery, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowDefinition
@@ -111,7 +111,9 @@ def _parsed(text: str, tokens: Sequence[Token], times: Times, base: str) -> Cont
     )
 
 
-def _read_registration(reader: Reader, text: str, tokens: Sequence[Token], times: Times) -> tuple[int, Registration]:
+def _read_registration(
+    reader: Reader, text: str, tokens: Sequence[Token], times: Times
+) -> tuple[int, RegistrationHeader]:
     """Read the registration up to AS. Returns the index of REGISTER, too."""
     _, begin = read_prologue(text, tokens, 0)
     check_prologue(text, tokens[:begin])

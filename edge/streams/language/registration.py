@@ -16,7 +16,7 @@ _FORMS: Final = frozenset(QueryForm)
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegistrationHeader:
     """A registration up to AS, and the rules of its language for the query."""
 
     language: Language

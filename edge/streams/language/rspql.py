@@ -11,14 +11,14 @@ from edge.sparql.tokens import Token
 from edge.streams.language.body import Body
 from edge.streams.language.durations import short
 from edge.streams.language.reader import Reader, resolved
-from edge.streams.language.registration import Registration, read_as
+from edge.streams.language.registration import RegistrationHeader, read_as
 from edge.streams.language.window_clause import Times, WindowClause, read_brackets, read_report
 from edge.streams.model import Language, StreamOperator
 
 _EXAMPLE: Final = "Write for example FROM NAMED WINDOW <urn:w> ON <urn:s> [RANGE PT10S STEP PT5S]."
 
 
-def read_registration(reader: Reader, times: Times) -> Registration:
+def read_registration(reader: Reader, times: Times) -> RegistrationHeader:
     """Read a registration after REGISTER, up to AS. Raises `SparqlError`."""
     operator = StreamOperator(reader.advance().word())
     name = reader.iri_token("The IRI of the output stream", f"Write for example REGISTER {operator} <urn:out> AS.")
@@ -39,7 +39,7 @@ def read_registration(reader: Reader, times: Times) -> Registration:
             remedy = f"Write REGISTER {following.word()} {short(name.text)} AS {form.word()}."
             raise SparqlError(problem, following.start, remedy)
 
-    return Registration(Language.RSPQL, name, operator, True, read_clause, _check, check_form, with_windows=True)
+    return RegistrationHeader(Language.RSPQL, name, operator, True, read_clause, _check, check_form, with_windows=True)
 
 
 def _read_clause(reader: Reader, named: bool, times: Times) -> WindowClause | None:

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from edge.sparql.tokens import Token
 from edge.streams.language.durations import duration_text, time_text
 from edge.streams.language.reader import Reader
-from edge.streams.model import Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import ReportPolicy, WindowDefinition, WindowKind
 
 _KINDS: Final = "RANGE, TRIPLES, ELEMENTS, LANDMARK or SESSION"
 _REPORTS: Final = "Write ON CLOSE, ON CHANGE, NON EMPTY or EVERY and a duration."
-_COUNTS: Final = {"ELEMENTS": Kind.COUNT, "TRIPLES": Kind.TRIPLES}
+_COUNTS: Final = {"ELEMENTS": WindowKind.COUNT, "TRIPLES": WindowKind.TRIPLES}
 
 
 class Times(NamedTuple):
@@ -49,11 +49,11 @@ def _content(reader: Reader, times: Times) -> WindowDefinition:
     if reader.accept_word("LANDMARK"):
         return _landmark(reader, times.now)
     if reader.accept_word("SESSION"):
-        return WindowDefinition("", Kind.SESSION, reader.duration(), 0)
+        return WindowDefinition("", WindowKind.SESSION, reader.duration(), 0)
     is_range = reader.accept_word("RANGE")
     kind = _COUNTS.get(reader.token.word())
     # C-SPARQL writes RANGE TRIPLES 10.
-    if kind is not None and not (is_range and kind is Kind.COUNT):
+    if kind is not None and not (is_range and kind is WindowKind.COUNT):
         reader.advance()
         size = reader.count()
         return WindowDefinition("", kind, size, _count_step(reader, size))
@@ -66,7 +66,7 @@ def _content(reader: Reader, times: Times) -> WindowDefinition:
     else:
         reader.accept_word("TUMBLING")
     start = reader.time() if reader.accept_word("START") else times.t0
-    return WindowDefinition("", Kind.TIME, size, step, start)
+    return WindowDefinition("", WindowKind.TIME, size, step, start)
 
 
 def _count_step(reader: Reader, size: int) -> int:
@@ -79,7 +79,7 @@ def _landmark(reader: Reader, now: int) -> WindowDefinition:
     start = now if reader.accept_word("NOW") else reader.time()
     if not reader.accept_word("STEP"):
         reader.expected("STEP", "Write for example STEP PT1M: the distance of the reports.")
-    return WindowDefinition("", Kind.LANDMARK, 0, reader.duration(), start)
+    return WindowDefinition("", WindowKind.LANDMARK, 0, reader.duration(), start)
 
 
 def read_report(reader: Reader) -> tuple[ReportPolicy, int]:
@@ -105,14 +105,14 @@ def read_report(reader: Reader) -> tuple[ReportPolicy, int]:
 
 def brackets_text(window: WindowDefinition) -> str:
     """Return the brackets of a window in RSP-QL, as `read_brackets` reads them."""
-    if window.kind is Kind.LANDMARK:
+    if window.kind is WindowKind.LANDMARK:
         return f'[LANDMARK "{time_text(window.start)}" STEP {duration_text(window.step)}]'
-    if window.kind is Kind.SESSION:
+    if window.kind is WindowKind.SESSION:
         return f"[SESSION {duration_text(window.size)}]"
-    if window.kind is Kind.TIME:
+    if window.kind is WindowKind.TIME:
         start = f' START "{time_text(window.start)}"' if window.start else ""
         return f"[RANGE {duration_text(window.size)} STEP {duration_text(window.step)}{start}]"
-    keyword = "TRIPLES" if window.kind is Kind.TRIPLES else "ELEMENTS"
+    keyword = "TRIPLES" if window.kind is WindowKind.TRIPLES else "ELEMENTS"
     return f"[{keyword} {window.size} STEP {window.step}]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from edge.streams.model import Kind, WindowDefinition
+from edge.streams.model import WindowDefinition, WindowKind
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_users import WindowUsers
@@ -80,7 +80,7 @@ def _awaited_from(stream: Stream, late: Sequence[WindowDefinition], time: int) -
     Time windows begin with the content of their last slide. Without a limit, late queries could hold elements until all
     streams are full. Other windows and corrections can need any element.
     """
-    if stream.lateness or any(each.kind is not Kind.TIME for each in late):
+    if stream.lateness or any(each.kind is not WindowKind.TIME for each in late):
         return _ALL
     return min(time - each.size - max(each.step, each.period) for each in late)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.streams.model import Element, Kind, ReportPolicy
+from edge.streams.model import Element, ReportPolicy, WindowKind
 from edge.streams.stored_rows import TO_CORRECT
 from edge.streams.stream import Stream
 from edge.streams.window_graph import WindowGraph
@@ -19,10 +19,10 @@ def missing(stream: Stream, element: Element, time: int) -> int:
 def _lacks(stream: Stream, window: WindowGraph, element: Element, time: int) -> bool:
     """Return whether a report of a window that was made would have contained an element, or would be another."""
     definition = window.definition
-    if definition.kind is Kind.SESSION and definition.report is ReportPolicy.CHANGE:
+    if definition.kind is WindowKind.SESSION and definition.report is ReportPolicy.CHANGE:
         # It enters at once, unless the sessions are forgotten that it could extend.
         return element.time <= time - stream.lateness - definition.size
-    if definition.kind is not Kind.SESSION:
+    if definition.kind is not WindowKind.SESSION:
         return bool(affected(definition, element, window.begin, time))
     if definition.report is ReportPolicy.PERIODIC or element.time + definition.size <= time:
         return True

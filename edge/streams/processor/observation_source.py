@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edge.protocol.errors import EdgeError
 from edge.streams.encoding import serialized
-from edge.streams.model import Element, Kind, WindowDefinition
+from edge.streams.model import Element, WindowDefinition, WindowKind
 from edge.streams.observations import Elements as NewObservations
 from edge.streams.observations import Observations
 from edge.streams.processor.element_limits import NewElement
@@ -91,7 +91,7 @@ class ObservationSource:
 
         Returns the begin of the window.
         """
-        if self._observations is None or definition.kind is not Kind.TIME:
+        if self._observations is None or definition.kind is not WindowKind.TIME:
             return {}
         time = self._clock.time
         kept = [element.time for element in stream.elements]

@@ -25,7 +25,7 @@ from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.query_windows import QueryWindows
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.registration import Registration
+from edge.streams.processor.registration import QueryRegistration
 from edge.streams.processor.rights import check_writes
 from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
@@ -74,7 +74,7 @@ class Processor:
         live_data = LiveData(live, windows.change_for)
         self._running = running = QueryWindows(store, windows, live_data, streams, users, source, clock)
         self._continuation = Continuation(store, windows, queries, running, rights, settings.origin)
-        self._registration = Registration(
+        self._registration = QueryRegistration(
             settings, store, windows, queries, streams, users, running, committer, self._window_advance, clock
         )
 
@@ -149,15 +149,15 @@ class Processor:
     # Queries
 
     def register(self, name: str, text: str, access: Access, now: int) -> RunningQuery:
-        """Register a query and start it. See `Registration.register`."""
+        """Register a query and start it. See `QueryRegistration.register`."""
         return self._registration.register(name, text, access, now)
 
     def unregister(self, name: str, access: Access) -> None:
-        """End a query, with its stream and its observers. See `Registration.unregister`."""
+        """End a query, with its stream and its observers. See `QueryRegistration.unregister`."""
         self._registration.unregister(name, access)
 
     def subscribe(self, text: str, access: Access, now: int) -> tuple[RunningQuery, Delta]:
-        """Start a query for one subscriber, and return its first result. See `Registration.subscribe`."""
+        """Start a query for one subscriber, and return its first result. See `QueryRegistration.subscribe`."""
         return self._registration.subscribe(text, access, now)
 
     def unsubscribe(self, name: str) -> None:

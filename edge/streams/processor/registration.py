@@ -29,7 +29,7 @@ from edge.streams.window_engine import WindowEngine
 from edge.streams.window_graph import GRAPHS
 
 
-class Registration:
+class QueryRegistration:
     """Adds queries and removes them."""
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge.streams.model import Kind, ReportPolicy, WindowDefinition
+from edge.streams.model import ReportPolicy, WindowDefinition, WindowKind
 from edge.streams.stream import Stream
 from edge.streams.window_graph import WindowGraph, ends_sessions, has_slid
 from edge.streams.windows import make_window
@@ -16,7 +16,7 @@ def begin_window(
     """Make a window that begins now, or with the elements that it had in an earlier process."""
     lateness = stream.lateness
     # For a pause longer than the lateness, sessions that elements can extend are known. See `WindowGraph.refuses`.
-    kept = lateness + definition.size if definition.kind is Kind.SESSION else lateness
+    kept = lateness + definition.size if definition.kind is WindowKind.SESSION else lateness
     probe = WindowGraph(make_window(definition, now, kept), number, now, stream.number + 1, lateness)
     earlier = begins.get(probe.key)
     if earlier is None:
@@ -28,7 +28,7 @@ def begin_window(
         if element.number >= first and not probe.refuses(element, stream.missing.get(element.number, 0))
     ]
     taken = [element for element in elements if element.number <= stream.taken]
-    counts = definition.kind in (Kind.COUNT, Kind.TRIPLES) and definition.report in (
+    counts = definition.kind in (WindowKind.COUNT, WindowKind.TRIPLES) and definition.report in (
         ReportPolicy.CLOSE,
         ReportPolicy.NON_EMPTY,
     )

@@ -19,7 +19,7 @@ class Action(NamedTuple):
     """Gets that time."""
 
 
-class Inbox:
+class ActionQueue:
     """A queue of actions that can be closed. All threads may use it."""
 
     def __init__(self, clock: Clock) -> None:
@@ -29,7 +29,7 @@ class Inbox:
         self.is_closed = False
 
     def put(self, run: Callable[[int], None]) -> None:
-        """Add an action. Raises `NotReady` if the inbox is closed."""
+        """Add an action. Raises `NotReady` if the queue is closed."""
         with self._condition:
             if self.is_closed:
                 raise NotReady("The gateway is stopping")
@@ -37,7 +37,7 @@ class Inbox:
             self._condition.notify()
 
     def take(self, seconds: float) -> Sequence[Action] | None:
-        """Wait for actions at most so long, and return all of them; None: the inbox is closed and empty."""
+        """Wait for actions at most so long, and return all of them; None: the queue is closed and empty."""
         with self._condition:
             if not self._actions and not self.is_closed and seconds:
                 self._condition.wait(seconds)
