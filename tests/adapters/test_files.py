@@ -1,5 +1,6 @@
 """Mapping files apply when they change. A broken file leaves the previous mappings in force."""
 
+import logging
 import os
 from dataclasses import replace
 
@@ -51,6 +52,21 @@ def test_files_are_read_replaced_and_removed(folder):
     assert files.look()
     assert observed(files, "a") == []
     assert files.reloads == len(received) == 3
+
+
+def test_a_file_is_in_use_when_its_reading_is_logged(folder, caplog, monkeypatch):
+    files = MappingFiles(MappingsSettings(dir=folder, packs=()))
+    in_use = []
+
+    def emit(record):
+        if record.getMessage() == "mappings.file_read":
+            in_use.append(observed(files, "a"))
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(caplog.handler, "emit", emit)
+    write(folder / "one.toml", "a", "one")
+    assert files.look()
+    assert in_use == [["http://example.org/one"]]
 
 
 def test_a_change_that_keeps_size_and_time_is_seen_by_its_inode(folder):
