@@ -89,7 +89,7 @@ class DryRunResult:
 @dataclass(slots=True)
 class _Clock:
     at: int
-    boot: str = "trial"
+    boot: str = "dry run"
 
     def wall(self) -> int:
         return self.at
@@ -117,7 +117,7 @@ def dry_run_rule(
     """
     if len(graph) > MOST_QUADS:
         raise ResultTooLarge(
-            f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a trial makes a copy"
+            f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a dry run makes a copy"
         )
     with closing(_DryRun(_Clock(begin), engine_settings, settings)) as run:
         run.load(graph, {(each.observation, each.graph) for each in values})

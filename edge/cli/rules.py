@@ -1,4 +1,4 @@
-"""`edge rules`: the rules of the gateway, and their trial on recent values."""
+"""`edge rules`: the rules of the gateway, and their dry run on recent values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_(as_json: bool, url: str | None, data_dir: Path | None, timeout: float)
     epilog="""\b
     Exit codes:
       0  tried
-      1  the gateway refused the trial, or an update of the rule failed
+      1  the gateway refused the dry run, or an update of the rule failed
       2  wrong command line, or a faulty rule
       3  the gateway is unreachable
     """

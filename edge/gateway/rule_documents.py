@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from edge.automation.dry_run import DryRunResult, PastValue
 
 _MOST_OBSERVATIONS: Final = 1_000
-"""Observations whose values a trial plays."""
+"""Observations whose values a dry run plays."""
 _MOST_OCCURRENCES: Final = 1_000
-"""Situations in the answer of a trial."""
+"""Situations in the answer of a dry run."""
 _HOUR: Final = 3_600_000_000
 """Microseconds."""
 _SAMPLE: Final = ox.NamedNode("urn:sepa-edge:sample")
@@ -105,7 +105,7 @@ class RuleDocuments:
     def test(self, name: str, text: str, hours: float) -> Mapping[str, object]:
         """Return what a rule would have done in the last hours: `faults` of the text, or its situations.
 
-        Raises `EdgeError` if there are too many values, or the trial takes too long.
+        Raises `EdgeError` if there are too many values, or the dry run takes too long.
         """
         from edge.automation.dry_run import dry_run_rule  # not every gateway has rules
 
@@ -162,7 +162,7 @@ class RuleDocuments:
         observations = self._observations(rule, recent, seconds)
         if len(observations) > _MOST_OBSERVATIONS:
             raise InvalidRequest(
-                f"The rule watches {len(observations):,} observations, and a trial plays the values of at most "
+                f"The rule watches {len(observations):,} observations, and a dry run plays the values of at most "
                 f"{_MOST_OBSERVATIONS:,}; try it with one observation or place"
             )
         try:

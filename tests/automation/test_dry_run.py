@@ -1,4 +1,4 @@
-"""The trial of a rule equals what the rule does live."""
+"""The dry run of a rule equals what the rule does live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def box():
 def tried(
     box: RuleWorld, text: str, *values: tuple[float, str, bool | float | str], end: float = 10_000
 ) -> DryRunResult:
-    """The trial of a rule with values given as seconds, name and value."""
+    """The dry run of a rule with values given as seconds, name and value."""
     past = [PastValue(START + int(at * SECOND), f"urn:{name}", "", value) for at, name, value in values]
 
     end_at = START + int(end * SECOND)
@@ -101,7 +101,7 @@ def test_values_keep_their_datatype_and_graph(box):
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
-    """The engines of all trials."""
+    """The engines of all dry runs."""
     opened: list[Scheduler] = []
 
     def opening(*given: object, **options: object) -> Scheduler:
@@ -120,7 +120,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
     ],
     ids=["result", "refused"],
 )
-def test_a_trial_leaves_nothing_open(box, engines, text):
+def test_a_dry_run_leaves_nothing_open(box, engines, text):
     with suppress(InvalidRequest):
         tried(box, text, (0, "a", 31), end=30)  # the situation has not begun yet: its timer waits
     (engine,) = engines
@@ -144,7 +144,7 @@ def test_an_engine_without_a_thread_refuses_waiting_requests_when_it_is_closed()
     st.sampled_from([0, 45, 115]),
     st.sampled_from([0, 45, 115]),
 )
-def test_a_trial_equals_the_rule_itself(steps, lasts, end):
+def test_a_dry_run_equals_the_rule_itself(steps, lasts, end):
     text = f'property = "urn:p"\nabove = 30\nfor = "PT{lasts}S"\nend_for = "PT{end}S"\n'
     live = RuleWorld(None, rule(text + f"update = '{logging('began')}'\nend_update = '{logging('ended')}'"))
     try:

@@ -151,7 +151,7 @@ def test_a_rule_is_tried_on_the_recent_values(ruled):
     assert ruled.http.get("/api/rules").json() == []
 
 
-def test_a_trial_reports_faults_with_their_lines(ruled):
+def test_a_dry_run_reports_faults_with_their_lines(ruled):
     result = ruled.test(text=RULE.replace("above = 70", "above = 'much'")).json()
     assert result == {"faults": [{"line": 3, "text": "line 3: above: It must be a number."}]}
     result = ruled.test(text=RULE.replace("INSERT { ?obs", "INSERTT { ?obs")).json()
@@ -213,7 +213,7 @@ def test_the_last_rule_deleted_while_the_gateway_is_stopped_ends(ruled):
     wait_for(lambda: ruled.ask(SITUATIONS) == [])
 
 
-def test_a_slow_trial_holds_up_neither_the_list_nor_another_one(ruled):
+def test_a_slow_dry_run_holds_up_neither_the_list_nor_another_one(ruled):
     endless = (
         'query = "SELECT ?n { <urn:c> <urn:n> ?n }"\n'
         'update = "DELETE { <urn:c> <urn:n> ?n } INSERT { <urn:c> <urn:n> ?m } WHERE { BIND(?n + 1 AS ?m) }"'
@@ -221,7 +221,7 @@ def test_a_slow_trial_holds_up_neither_the_list_nor_another_one(ruled):
     ruled.http.post("/update", data={"update": "INSERT DATA { <urn:c> <urn:n> 1 }"}).raise_for_status()
 
     def slow() -> int:
-        """Wait for a trial that takes seconds; begin again while another one runs."""
+        """Wait for a dry run that takes seconds; begin again while another one runs."""
         while True:
             url, body = f"{ruled.http.base_url}/api/rule-test", {"text": endless, "hours": 0.3}
             answer = httpx.post(url, json=body, timeout=60)

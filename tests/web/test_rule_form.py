@@ -47,7 +47,7 @@ async def test_a_rule_is_made_tried_and_seen_at_work(house: House, page, no_rule
     await page.evaluate("document.getElementById('try').click()")
     await page.wait_for("document.getElementById('verdict') !== null")
     assert "It would have begun 3 times." in await page.evaluate(names("#verdict"))
-    assert await page.evaluate("document.querySelectorAll('#trial tbody tr').length") == 3
+    assert await page.evaluate("document.querySelectorAll('#dry-run tbody tr').length") == 3
     await save(page)
     (listed,) = house.get("/api/rules")
     assert (listed["name"], listed["keys"]) == (
@@ -125,7 +125,7 @@ async def test_a_mistake_in_the_text_is_marked_at_its_line(house: House, page, n
     await page.wait_for(f"{editor}.querySelector('.cm-content').textContent.includes('abov')")
     await page.evaluate("document.getElementById('try').click()")
     await page.wait_for(f"{editor}.querySelector('.fault')?.textContent.includes('abov')")
-    assert "Did you mean above?" in await page.evaluate(names("#trial"))
+    assert "Did you mean above?" in await page.evaluate(names("#dry-run"))
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for(f"{names('#rule .problem')}.includes('Did you mean above?')")
     assert house.get("/api/rules") == []
@@ -189,7 +189,7 @@ async def test_each_template_makes_a_rule_that_the_gateway_accepts(house: House,
         )
         await page.evaluate(f"document.getElementById('try').click(); {FRAMES}")
         await page.wait_for("document.getElementById('verdict') !== null")
-        assert await page.evaluate(names("#trial .problem")) == ""
+        assert await page.evaluate(names("#dry-run .problem")) == ""
 
 
 @pytest.mark.parametrize("choice", ["replace", "take"])

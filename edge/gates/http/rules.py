@@ -1,4 +1,4 @@
-"""Resources of the rules, and a trial of a rule with the recent values."""
+"""Resources of the rules, and the dry run of a rule with the recent values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RuleResources:
             raise InvalidRequest(f"Send a JSON object, for example {_EXAMPLE}")
         if not 0 < hours <= _MOST_HOURS:
             raise InvalidRequest(f'"hours" can be up to {_MOST_HOURS}, and more than 0')
-        self._files.check(request)  # a trial reads all graphs
+        self._files.check(request)  # a dry run reads all graphs
         documents = self._documents()
         if documents is None:
             raise NotReady("The gateway is starting or stopping; try again in a few seconds")

@@ -19,7 +19,7 @@ import { useConflict } from "../parts/conflict.js";
 import { Editor, focusEditor } from "../parts/editor.js";
 import { Setting } from "../parts/setting.js";
 import { SparqlEditor } from "../parts/sparql_editor.js";
-import { Trial } from "../parts/trial.js";
+import { DryRun } from "../parts/dry_run.js";
 import { useUnsaved } from "../parts/unsaved.js";
 
 /** `name` is that of the rule; empty: a new one. */
@@ -97,7 +97,7 @@ function Form({ name, text: stored, tag, draft: begun, previous, focus, again })
       <${Editor} mode=${toml} text=${text} label=${t("rule.toml")} change=${(written) => { if (written !== text) byHand.value = written; }} run=${save} marks=${marks.value} />
       ${begun && byHand.value !== undefined && html`<button type="button" onClick=${() => { byHand.value = undefined; }}>${t("new.form")}</button>`}
     </details>
-    <${Trial} name=${id} text=${text} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} />
+    <${DryRun} name=${id} text=${text} tested=${({ faults }) => { marks.value = faults.filter(({ line }) => line); }} />
     <section class="panel wide">
       ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label>
         <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${id} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>`}
