@@ -291,14 +291,15 @@ class Client:
         query = selection(property, sensor, place)
         return ObservationFeed(lambda: self.subscribe(query))
 
-    def reports(self, query: str) -> ReportFeed:
+    def reports(self, query: str, *, after: int | None = None) -> ReportFeed:
         """Return an iterator of the reports of a registered continuous query of a gateway, by its name.
 
-        Use `async with` to end it. It follows the query from the next report on; see `ReportFeed`.
+        `after`: number of the last report that the application has. Those since then come first, as far as the gateway
+        keeps them. Without it, the next report is the first. Use `async with` to end the iterator; see `ReportFeed`.
         """
         if self._closed:
             raise Closed("the client was closed")
-        return self._connections.reports(self._address, query)
+        return self._connections.reports(self._address, query, after)
 
     async def publish(
         self,

@@ -33,15 +33,18 @@ from edge.client.reports import Report
 
 _PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 """Statuses after which a later attempt may succeed, in addition to 5xx."""
+_NUMBERS: Final = 10**18
+"""Bound of the numbers of reports."""
 _log = logging.getLogger("edge.client")
 
 
 class ReportFeed:
-    """Asynchronous iterator of the reports of a query, from the next one on.
+    """Asynchronous iterator of the reports of a query, from the next one on, or those after a number.
 
     It connects with the first iteration, or at the begin of `async with`, which also ends it. It reconnects with
-    back-off. Reports that are made meanwhile are missing: `Report.missed` counts them. If more than `Options.waiting`
-    reports wait for the application, the oldest ones are dropped, and count as missing too.
+    back-off, and gets the reports that were made meanwhile, as far as the gateway keeps them. `Report.missed` counts
+    the others. If more than `Options.waiting` reports wait for the application, the oldest ones are dropped, and count
+    as missing too.
     """
 
     def __init__(
@@ -51,12 +54,15 @@ class ReportFeed:
         options: Options,
         authorization: Authorization,
         running: set[ReportFeed],
+        after: int | None = None,
     ) -> None:
-        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected.
+        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected. `after`:
+        see `Client.reports`.
 
-        Raises `TypeError` or `ValueError` if the name is not text.
+        Raises `TypeError` or `ValueError` if the name is not text, or the number is not that of a report.
         """
         self.query = _checked(name)
+        self._after = _checked_number(after)
         self._options = options
         self._authorization = authorization
         self._opening = Opening(url, options, authorization)
@@ -184,7 +190,9 @@ class ReportFeed:
         opening, connected = self._opening, False
         await opening.locate()
         self._sent = await opening.authorization()
-        url = _url(opening.url, self.query)
+        # From the second connection on, the gateway sends what was reported since the connection before.
+        begun = self._first is not None and self._first.done()
+        url = _url(opening.url, self.query, self._last if begun else self._after)
         try:
             async with opening.connect(url, self._sent) as socket:
                 connected = True
@@ -263,8 +271,20 @@ def _checked(name: object) -> str:
     return name
 
 
-def _url(subscribe: str, name: str) -> str:
-    """Return the URL of the reports of a query. `subscribe`: that of subscriptions."""
+def _checked_number(number: object) -> int | None:
+    """Return the number of a report. Raises `TypeError` or `ValueError` if it is none."""
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"the number of a report is an int, not {type(number).__name__}")
+    if not 0 <= number < _NUMBERS:
+        raise ValueError(f"{number} is not the number of a report")
+    return number
+
+
+def _url(subscribe: str, name: str, after: int | None) -> str:
+    """Return the URL of the reports of a query. `subscribe`: that of subscriptions. `after`: see `Client.reports`."""
     parts = urlsplit(subscribe)
     base = parts.path.removesuffix("/subscribe").removesuffix("/secure")
-    return f"{parts.scheme}://{parts.netloc}{base}/queries/{quote(name, safe='')}"
+    url = f"{parts.scheme}://{parts.netloc}{base}/queries/{quote(name, safe='')}"
+    return url if after is None else f"{url}?after={after}"

@@ -261,9 +261,9 @@ class SyncClient(Closing):
         self._thread.run(feed.start(), timeout)
         return SyncObservationFeed(self._thread, feed)
 
-    def reports(self, query: str, *, timeout: float | None = None) -> SyncReportFeed:
+    def reports(self, query: str, *, after: int | None = None, timeout: float | None = None) -> SyncReportFeed:
         """See `Client.reports`. Raises `TimeoutError` if the gateway does not answer within `timeout` seconds."""
-        feed = self._client.reports(query)
+        feed = self._client.reports(query, after=after)
         self._thread.run(feed.__aenter__(), timeout)  # ends the feed if it does not begin in time
         return SyncReportFeed(self._thread, feed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from edge.engine.admission.byte_quota import Charge
@@ -11,8 +11,10 @@ from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, ResultTooLarge
 
+_DIGITS: Final = 18
+"""Most digits of the number of a report."""
 REPORT: Final = '{"report":{'
 """Beginning of the message of each report."""
 
@@ -20,6 +22,19 @@ REPORT: Final = '{"report":{'
 def no_streams() -> NotFound:
     """Return the error of requests for streams and registered queries without them."""
     return NotFound("The gateway has no streams: the setting streams.enabled is false, or it runs in rescue mode")
+
+
+def read_after(values: Sequence[str]) -> int | None:
+    """Return the number of the last report that a client has, from the values of the parameter `after`; None without.
+
+    Raises `InvalidRequest`.
+    """
+    if not values:
+        return None
+    text = values[0]
+    if len(values) > 1 or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
+        raise InvalidRequest('"after" is the number of the last report that the client has received, such as after=41')
+    return int(text)
 
 
 class FollowedQuery(Protocol):
@@ -53,11 +68,18 @@ class ReportSource(Protocol):
         """Return a description of a query. Raises `EdgeError`."""
 
     async def follow(
-        self, name: str, access: Access, charge: Charge, wake: Callable[[], object], largest: int | None = None
+        self,
+        name: str,
+        access: Access,
+        charge: Charge,
+        wake: Callable[[], object],
+        largest: int | None = None,
+        after: int | None = None,
     ) -> FollowedQuery:
-        """Follow a query of the client from its next report on. `charge` counts the reports that wait. `wake` is called
-        on the event loop when there are some, or no more follow. `largest`: bytes beyond which waiting reports are not
-        added up to one; None: the default. Raises `EdgeError`.
+        """Follow a query of the client. `charge` counts the reports that wait. `wake` is called on the event loop when
+        there are some, or no more follow. `largest`: bytes beyond which waiting reports are not added up to one; None:
+        the default. `after`: number of the last report that the client has; those since then come first, as far as
+        they are kept; None: the next report is the first. Raises `EdgeError`.
         """
 
 
@@ -100,9 +122,9 @@ class ReportFollowing:
         self._who = client_of(self._access, self._peer)
         return self._who
 
-    async def begin(self, name: str) -> dict[str, object]:
-        """Follow a query; `admit` is called first if it was not. Returns the name of the query and the number of its
-        last report. Raises `EdgeError`.
+    async def begin(self, name: str, after: int | None = None) -> dict[str, object]:
+        """Follow a query; `admit` is called first if it was not. `after`: see `ReportSource.follow`. Returns the name
+        of the query and the number of the last report before those that follow. Raises `EdgeError`.
         """
         shared = self._shared
         if self._access is None:
@@ -117,7 +139,7 @@ class ReportFollowing:
         shared.rate_limit.subscribe(self._who)
         try:
             charge = shared.rate_limit.bytes.charge(self._who)
-            followed = self._followed = await streams.follow(name, access, charge, self._wake, largest)
+            followed = self._followed = await streams.follow(name, access, charge, self._wake, largest, after)
         except BaseException:
             shared.rate_limit.unsubscribe(self._who)
             raise

@@ -212,16 +212,22 @@ class RunningStreams:
         self._callbacks.remove(observer)
 
     async def follow(
-        self, name: str, access: Access, charge: Charge, wake: Callable[[], object], largest: int | None = None
+        self,
+        name: str,
+        access: Access,
+        charge: Charge,
+        wake: Callable[[], object],
+        largest: int | None = None,
+        after: int | None = None,
     ) -> FollowedReports:
-        """Follow a query of the client from its next report on."""
+        """See `StreamService.follow`."""
         loop = asyncio.get_running_loop()
 
         def wake_loop() -> None:
             with suppress(RuntimeError):  # the loop is closed: the gateway has stopped
                 loop.call_soon_threadsafe(wake)
 
-        future = self._service.follow(name, access, charge, wake_loop, largest)
+        future = self._service.follow(name, access, charge, wake_loop, largest, after)
         try:
             return await self._wait(future)
         except asyncio.CancelledError:

@@ -180,6 +180,8 @@ class FollowMessage(_Message):
     kind: ClassVar = "follow"
 
     query: QueryName
+    after: int | None = Field(default=None, ge=0)
+    """Number of the last report that the client has received; None: the next report is the first."""
 
 
 class UnfollowMessage(_Message):

@@ -36,14 +36,18 @@ class Delivery:
         clock: Clock,
         notify: Callable[[str], None],
         own_stream: Callable[[str], str | None],
+        keep: Callable[[RunningQuery, Report], None],
     ) -> None:
-        """`most`: greatest number of observers. `notify` and `own_stream`: see `StreamService`."""
+        """`most`: greatest number of observers. `notify` and `own_stream`: see `StreamService`. `keep` is called with
+        each report, before the followers get it.
+        """
         self._processor = processor
         self._waiting = waiting
         self._most = most
         self._clock = clock
         self._notify = notify
         self._own_stream = own_stream
+        self._keep = keep
 
     def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
@@ -96,7 +100,10 @@ class Delivery:
         failure = ""
         for report in reports:
             query = find(report.query)
-            for follower in list(query.followers.values()) if query is not None else ():
+            if query is None:
+                continue
+            self._keep(query, report)
+            for follower in list(query.followers.values()):
                 try:
                     follower.report(report)
                 except Exception:  # noqa: BLE001  one follower must not keep reports from the others

@@ -34,8 +34,9 @@ from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
 from edge.streams.processor import Processor
+from edge.streams.recent_reports import RecentReports
 from edge.streams.report import Report
-from edge.streams.running_query import Follower
+from edge.streams.running_query import Follower, RunningQuery
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 from edge.streams.stored_rows import StoredObserver
@@ -95,6 +96,7 @@ class StreamService:
         """Names of the queries of subscriptions, by spuid."""
         self._followed: tuple[Report, StoredReport] | None = None
         """The last report that a follower got, in both forms."""
+        self._recent = RecentReports(settings.max_recent_reports)
         self.failing = ""
         """Why reports cannot be stored, or no window reports; empty if all is well."""
         self._processor: Processor
@@ -128,6 +130,7 @@ class StreamService:
                     self._clock,
                     self._notify,
                     self._own_stream,
+                    self._keep,
                 )
             except BaseException:
                 store.close()
@@ -202,7 +205,13 @@ class StreamService:
 
     def unregister(self, query: str, access: Access) -> Future[list[str]]:
         """End a query. Returns the ids of its observers, which have ended too."""
-        return self.call(lambda _processor, _now: self._delivery.unregister(query, access))
+
+        def end(_processor: Processor, _now: int) -> list[str]:
+            ended = self._delivery.unregister(query, access)
+            self._recent.forget(query)
+            return ended
+
+        return self.call(end)
 
     def gone(self, observer: str) -> Future[None]:
         """Remove an observer that wants no more reports."""
@@ -237,11 +246,20 @@ class StreamService:
         return self.call(begin)
 
     def follow(
-        self, name: str, access: Access, charge: Charge, wake: Callable[[], None], largest: int | None = None
+        self,
+        name: str,
+        access: Access,
+        charge: Charge,
+        wake: Callable[[], None],
+        largest: int | None = None,
+        after: int | None = None,
     ) -> Future[FollowedReports]:
-        """Follow a query of the client without an observer. See `FollowedReports`."""
+        """Follow a query of the client without an observer. See `FollowedReports`.
 
-        def begin(processor: Processor, _now: int) -> FollowedReports:
+        `after`: number of the last report that the client has; those since then come first, as far as they are kept.
+        """
+
+        def begin(processor: Processor, now: int) -> FollowedReports:
             found = processor.owned(name, access)
             if found.is_late:
                 raise NotReady(f'The query "{name}" has not begun yet: {found.failure}; try again later')
@@ -249,19 +267,34 @@ class StreamService:
                 raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
             most = self._settings.max_reports
             operator = found.query.operator
-            reports = FollowedReports(found.name, found.number, operator, most, largest, charge, wake, self._unfollow)
+            # A greater number is that of an earlier query with this name.
+            number = found.number if after is None else min(after, found.number)
+            reports = FollowedReports(found.name, number, operator, most, largest, charge, wake, self._unfollow)
+            for report in self._recent.after(found.name, number):
+                reports.put(report)
             found.followers[reports] = Follower(lambda report: reports.put(self._stored(report)), reports.end)
+            self._recent.expect(found.name, now)
             return reports
 
         return self.call(begin)
 
     def _unfollow(self, reports: FollowedReports) -> None:
-        def end(processor: Processor, _now: int) -> None:
+        def end(processor: Processor, now: int) -> None:
             found = processor.find(reports.query)
-            if found is not None:
-                found.followers.pop(reports, None)
+            if found is not None and found.followers.pop(reports, None) is not None:
+                self._recent.expect(found.name, now)
 
         self.call(end)
+
+    def _keep(self, query: RunningQuery, report: Report) -> None:
+        """Keep a report for followers that come back."""
+        if query.is_subscription:
+            return
+        now = self._processor.time
+        if query.followers:
+            self._recent.expect(query.name, now)
+        if self._recent.wants(query.name, now):
+            self._recent.keep(query.name, self._stored(report))
 
     def _stored(self, report: Report) -> StoredReport:
         """Return the form of a report that all its followers share."""
@@ -283,7 +316,7 @@ class StreamService:
     def _run(self, store: StreamStore) -> None:
         retry = Retry(_RETRY)
         try:
-            self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
+            self._guarded("streams.not_restored", self._restore)
             while (actions := self._actions.take(self._pause(retry))) is not None:
                 self._work(actions, retry)
             self._store_reports(retry)
@@ -293,6 +326,12 @@ class StreamService:
             self._refuse()
             self._processor.close()
             store.close()
+
+    def _restore(self) -> None:
+        now = self._clock.wall()
+        self._processor.restore(now)
+        if self._processor.all_queries():
+            self._recent.expect_all(now)
 
     def _guarded(self, event: str, action: Callable[[], object]) -> None:
         """Run a step. After a fault, requests are answered with the reason, and no further step runs."""

@@ -64,6 +64,13 @@ class StreamSettings(Section):
         unit="bytes",
         minimum=64 * 1024,
     )
+    max_recent_reports: int = key(
+        8 * MIB,
+        "Last reports of all queries with followers, in memory. A client whose connection was lost gets them when it "
+        "follows the query again. Beyond it, the gateway drops the oldest. One query has at most a quarter. 0: none.",
+        unit="bytes",
+        minimum=0,
+    )
     callback_hosts: tuple[str, ...] = key(
         (),
         "Hosts to which reports may be sent, in addition to public ones, which with security are the only others: "

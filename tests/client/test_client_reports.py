@@ -144,7 +144,7 @@ async def test_a_query_that_ends_ends_the_feed_after_the_waiting_reports(client,
             await following(feed)
 
 
-async def test_reports_that_were_made_without_a_connection_are_missed(streams):
+async def test_reports_that_were_made_without_a_connection_come_after_it(streams):
     gateway = streams.gateway
     async with relay(gateway.ws_port) as between:
         endpoints = Endpoints.at("127.0.0.1", http_port=gateway.http_port, ws_port=between.port)
@@ -159,10 +159,27 @@ async def test_reports_that_were_made_without_a_connection_are_missed(streams):
             assert states == [True, False, True]
             await eventually(lambda: streams.followers == 1, "the follower")
             streams.put(4)
-            reports = [await following(feed)]
-            while reports[-1].number < 4:  # the first ones were made after the reconnection
-                reports.append(await following(feed))
-            assert sum(report.merged + report.missed for report in reports) == 3
+            reports = [await following(feed) for _ in range(3)]
+            assert [(value(each), each.missed) for each in reports] == [((2, [2]), 0), ((3, [3]), 0), ((4, [4]), 0)]
+
+
+async def test_an_application_that_comes_back_gets_the_reports_after_its_number(client, streams):
+    async with client.reports(NAME) as feed:
+        streams.put(1)
+        assert value(await following(feed)) == (1, [1])
+    streams.put(2, 3)
+    async with client.reports(NAME, after=1) as feed:
+        assert await feed.start() == 1
+        reports = [await following(feed) for _ in range(2)]
+    assert [(value(each), each.missed) for each in reports] == [((2, [2]), 0), ((3, [3]), 0)]
+
+
+@pytest.mark.parametrize(
+    ("after", "error"), [("1", TypeError), (True, TypeError), (1.0, TypeError), (-1, ValueError), (10**18, ValueError)]
+)
+async def test_a_number_that_is_not_that_of_a_report_is_a_wrong_argument(client, after, error):
+    with pytest.raises(error, match="number of a report"):
+        client.reports(NAME, after=after)
 
 
 async def test_a_restarted_gateway_goes_on_with_the_numbers(gateway):

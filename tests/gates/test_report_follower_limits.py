@@ -42,7 +42,7 @@ class SlowStreams:
         self.followed = []
         self.waiting = 0
 
-    async def follow(self, name, access, charge, wake, largest):
+    async def follow(self, name, access, charge, wake, largest, after):
         self.waiting += 1
         try:
             await self.open.wait()

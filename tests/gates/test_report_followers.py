@@ -25,8 +25,8 @@ class FollowedGateway(StreamGateway):
         return self.endpoints["ws"].removesuffix("/subscribe")
 
     @contextmanager
-    def follower(self, name="urn:q", **options):
-        with connect(f"{self.ws}/queries/{quote(name, safe='')}", **options) as socket:
+    def follower(self, name="urn:q", parameters="", **options):
+        with connect(f"{self.ws}/queries/{quote(name, safe='')}{parameters}", **options) as socket:
             yield Follower(socket)
 
     def metric(self, name):
@@ -88,6 +88,38 @@ def test_several_followers_get_each_report_with_its_number(gateway):
             assert first.values() == second.values() == (3, ["3"])
         gateway.put(4)
         assert first.values() == (4, ["4"])
+
+
+def test_a_follower_that_comes_back_gets_the_reports_after_its_number(gateway):
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        gateway.put(1)
+        assert follower.values() == (1, ["1"])
+    gateway.put(2)
+    gateway.put(3)
+    with gateway.follower(parameters="?after=1") as follower:
+        assert follower.first == {"following": {"query": "urn:q", "number": 1}}
+        gateway.put(4)
+        assert [follower.values() for _ in range(3)] == [(2, ["2"]), (3, ["3"]), (4, ["4"])]
+    with gateway.follower(parameters="?after=99") as follower:
+        assert follower.first == {"following": {"query": "urn:q", "number": 4}}
+
+
+@pytest.mark.parametrize("value", ["", "-1", "x", "1.0", "%D9%A1", "1&after=1", "9" * 19])
+def test_a_number_that_is_not_that_of_a_report_is_refused(gateway, value):
+    gateway.query("urn:q", SELECT)
+    with connect(f"{gateway.ws}/queries/urn%3Aq?after={value}") as socket:
+        error = json.loads(socket.recv(20))
+        assert (error["status_code"], '"after"' in error["error_description"]) == (400, True)
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(20)
+        assert closed.value.rcvd.code == 1008
+
+
+def test_too_many_parameters_are_refused(gateway):
+    gateway.query("urn:q", SELECT)
+    with connect(f"{gateway.ws}/queries/urn%3Aq?{'a=1&' * 200}") as socket:
+        assert json.loads(socket.recv(20))["status_code"] == 400
 
 
 def test_the_numbers_are_those_of_the_query_after_a_restart(gateway):

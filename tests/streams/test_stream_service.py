@@ -292,9 +292,12 @@ def test_a_query_of_a_client_that_was_revoked_meanwhile_does_not_start_again(liv
 class Followed:
     """A follower of the query "q" in the process."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, after: int | None = None) -> None:
         charge = ByteQuota().charge("owner")
-        self.future = service.service.follow("q", OWNER, charge, lambda: None)
+        self.future = service.service.follow("q", OWNER, charge, lambda: None, after=after)
+
+    def close(self) -> None:
+        self.future.result(20).close()
 
     def numbers(self) -> list[int]:
         reports = self.future.result(20)
@@ -312,6 +315,79 @@ def test_a_follower_does_not_get_the_report_whose_number_it_got_at_the_begin(ser
     last = follower.future.result(20).number
     service.wait(10)
     assert follower.numbers() == [last + 1]
+
+
+def followed(service: Service) -> int:
+    """Follow the query "q" for one report. Returns its number."""
+    follower = Followed(service)
+    service.wait(10)
+    (number,) = follower.numbers()
+    follower.close()
+    return number
+
+
+def test_a_follower_that_comes_back_gets_the_reports_that_it_has_missed(service):
+    service.register("q")
+    last = followed(service)
+    for _ in range(3):
+        service.wait(10)
+    follower = Followed(service, after=last)
+    assert follower.future.result(20).number == last
+    service.wait(10)
+    assert follower.numbers() == [last + 1, last + 2, last + 3, last + 4]
+    # Each follower gets those after its own number.
+    assert Followed(service, after=last + 3).numbers() == [last + 4]
+    assert Followed(service).numbers() == []
+
+
+def test_a_report_that_is_not_durable_yet_comes_once_to_a_follower_that_comes_back(service):
+    service.register("q")
+    last = followed(service)
+    service.clock.now += 10 * SECOND  # the window closes in the turn in which the follower begins
+    follower = Followed(service, after=last)
+    service.wait(0)
+    assert follower.numbers() == [last + 1]
+
+
+def test_a_follower_with_a_number_that_the_query_does_not_have_gets_the_next_report(service):
+    service.register("q")
+    last = followed(service)
+    service.service.unregister("q", OWNER).result(20)
+    service.register("q")
+    follower = Followed(service, after=last + 100)
+    assert follower.future.result(20).number == 0
+    service.wait(10)
+    assert follower.numbers() == [1]
+
+
+def test_a_query_that_was_registered_again_has_no_reports_of_the_earlier_one(service):
+    service.register("q")
+    followed(service)
+    service.wait(10)
+    service.service.unregister("q", OWNER).result(20)
+    service.register("q")
+    assert Followed(service, after=0).numbers() == []
+
+
+def test_a_query_without_followers_keeps_no_reports(service):
+    service.register("q")
+    service.wait(10)
+    follower = Followed(service, after=0)
+    service.wait(10)
+    assert follower.numbers() == [2]
+
+
+def test_reports_that_are_made_up_for_after_a_start_are_kept_for_followers(live, tmp_path):
+    service = Service(live, tmp_path)
+    service.stream("rooms")
+    service.register("q")
+    last = followed(service)
+    service.close()
+    service.clock.now += 30 * SECOND
+    service.open()
+    service.wait(0)
+    assert Followed(service, after=last).numbers() == [last + 1, last + 2, last + 3]
+    service.close()
 
 
 def test_a_follower_of_a_query_that_is_replaced_ends(service):

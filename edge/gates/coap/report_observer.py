@@ -37,9 +37,10 @@ class ReportObservers:
         self._streams = streams
         self._followings: dict[ReportFollowing, asyncio.Task[Any]] = {}
 
-    async def observe(self, pipe: Pipe, name: str) -> Message:
+    async def observe(self, pipe: Pipe, name: str, after: int | None = None) -> Message:
         """Send the reports of a query until the observer is gone, which cancels the task. Returns the final response:
-        the reason why no more reports follow. Raises `EdgeError` if the query cannot be observed.
+        the reason why no more reports follow. `after`: see `ReportSource.follow`. Raises `EdgeError` if the query
+        cannot be observed.
         """
         request, started = pipe.request, time.perf_counter()
         woken = asyncio.Event()
@@ -52,7 +53,7 @@ class ReportObservers:
         self._followings[following] = task
         observer = Observer(self._notifier, pipe)
         try:
-            observer.notify(await following.begin(name))
+            observer.notify(await following.begin(name, after))
             self._sessions.answered(_PRIMITIVE, 200, started)
             return refused(request, await self._send(observer, following, woken))
         finally:

@@ -40,7 +40,7 @@ from edge.gates.coap.requests import Primitive, check_options, peer, read_messag
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.rate_limit import client_of
-from edge.gates.report_following import ReportSource, no_streams
+from edge.gates.report_following import ReportSource, no_streams, read_after
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
@@ -212,7 +212,9 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         # The slashes of a name may be encoded or not, as over HTTP.
         name = "/".join(request.opt.uri_path[1:])
         if request.opt.observe == 0:
-            return await self.reports.observe(pipe, name)
+            parameters = [each.partition("=") for each in request.opt.uri_query]
+            after = read_after([value for parameter, _, value in parameters if parameter == "after"])
+            return await self.reports.observe(pipe, name, after)
         access = self._sessions.admit(token(request), peer(request), "query")
         if (streams := self._streams()) is None:
             raise no_streams()

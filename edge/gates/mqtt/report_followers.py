@@ -107,7 +107,7 @@ class ReportFollowers:
         """Send the reports of a query until it ends, or the permissions of the client do."""
         request, following, woken = follower.request, follower.following, follower.woken
         try:
-            head = await following.begin(request.query)
+            head = await following.begin(request.query, request.after)
             if not await self._connection.room():
                 return
             follower.answered = True

@@ -1,4 +1,4 @@
-"""A WebSocket that sends the reports of one registered query, from the next one on."""
+"""A WebSocket that sends the reports of one registered query: the next ones, or those after a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from edge.gates.http.streams import Streams
-from edge.gates.report_following import ReportFollowing
+from edge.gates.report_following import ReportFollowing, read_after
 from edge.gates.sessions import Sessions
 from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.stream_handshake import StreamHandshake
@@ -61,7 +61,7 @@ class ReportFollower:
 
         Not longer than the client is there: a slow processor must not keep a lost connection, or the gate that stops.
         """
-        beginning = asyncio.create_task(self._following.begin(self._request.name))
+        beginning = asyncio.create_task(self._follow())
         await asyncio.wait((beginning, reading), return_when=asyncio.FIRST_COMPLETED)
         if not beginning.done():
             beginning.cancel()
@@ -70,6 +70,9 @@ class ReportFollower:
         if failure is not None:
             await self._refuse(self._shared.as_error(failure, None), started)
         return None if failure is not None or beginning.cancelled() else beginning.result()
+
+    async def _follow(self) -> dict[str, object]:
+        return await self._following.begin(self._request.name, read_after(self._request.parameter("after")))
 
     async def _send(self, head: dict[str, object]) -> None:
         following = self._following

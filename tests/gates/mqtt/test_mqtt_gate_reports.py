@@ -98,6 +98,23 @@ def test_a_client_gets_each_report_with_its_number_until_it_unfollows(streams, c
     }
 
 
+def test_a_client_that_follows_again_gets_the_reports_after_its_number(streams, client):
+    client.ask(FOLLOW)
+    streams.put(1)
+    assert values(client.receive()) == (1, ["1"])
+    client.ask({"unfollow": {"query": "urn:q"}})
+    streams.put(2)
+    streams.put(3)
+    answer = client.ask({"follow": {"query": "urn:q", "after": 1}})
+    assert answer == {"following": {"query": "urn:q", "number": 1}}
+    assert [values(client.receive()) for _ in range(2)] == [(2, ["2"]), (3, ["3"])]
+
+
+@pytest.mark.parametrize("after", [-1, "1", 1.5, True], ids=str)
+def test_a_number_that_is_not_that_of_a_report_is_refused(streams, client, after):
+    assert client.ask({"follow": {"query": "urn:q", "after": after}})["status_code"] == 400
+
+
 def test_answers_and_reports_have_the_alias_of_the_request(streams, client):
     alias = 'a"\\ é'
     assert client.ask({"follow": {"query": "urn:q", "alias": alias}})["following"]["alias"] == alias

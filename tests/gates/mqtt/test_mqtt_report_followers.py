@@ -78,7 +78,7 @@ class Source:
 
     async def query(self, name, access): ...
 
-    async def follow(self, name, access, charge, wake, largest=None):
+    async def follow(self, name, access, charge, wake, largest=None, after=None):
         self.queries.append(Query(name, wake))
         return self.queries[-1]
 
