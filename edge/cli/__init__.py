@@ -23,6 +23,8 @@ _COMMANDS: Final = {
     "forget": ("edge.cli.forget", "Remove the observations of a device from the graph."),
     "timers": ("edge.cli.timers", "List, show and cancel delayed updates."),
     "rules": ("edge.cli.rules", "Show the rules of the gateway, and try one on recent values."),
+    "streams": ("edge.cli.streams", "Manage RDF streams, and add elements to them."),
+    "queries": ("edge.cli.queries", "Manage continuous queries, and follow their reports."),
     "explain": ("edge.cli.explain", "Explain the cost of a subscription to a SPARQL query."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
     "health": ("edge.cli.health", "Check the health of the gateway; the exit code is the result."),

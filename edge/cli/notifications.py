@@ -47,9 +47,7 @@ def notifications(
     request: Request, ws: str | None, data_dir: Path | None, *, reconnect: bool
 ) -> Generator[dict[str, Any]]:
     """Yield the notifications in the form of the protocol. Ends only with an exception: raises `Failure`."""
-    # The command reports failures itself. Without a handler, Python would print the library's log to standard error.
-    logging.getLogger("edge.client").addHandler(logging.NullHandler())
-    gateway = _Gateway(ws, data_dir, reconnect=reconnect)
+    gateway = ClientGateway(ws, data_dir, reconnect=reconnect)
     try:
         with (
             SyncClient(gateway.endpoints(), options=gateway.options()) as client,
@@ -68,18 +66,20 @@ def notifications(
                 sequence = sequence + notification.merged if notification.sequence else 0
                 yield _message(request.alias, sequence, subscription, notification)
     except ClientError as error:
-        raise _failure(error) from None
+        raise failure(error) from None
 
 
-class _Gateway:
+class ClientGateway:
     """Address of the gateway, and the decision whether to reconnect to it."""
 
     def __init__(self, ws: str | None, data_dir: Path | None, *, reconnect: bool) -> None:
         self._ws = ws
         self._data_dir = data_dir
         self._reconnect = reconnect
+        # The command reports failures itself. Without a handler, Python prints the library's log to standard error.
+        logging.getLogger("edge.client").addHandler(logging.NullHandler())
         self.subscribed = False
-        """Whether the first result has arrived. Until then, each failure ends the command."""
+        """Whether the gateway has answered. Until then, each failure ends the command."""
 
     def endpoints(self) -> Endpoints:
         """Return the address for the client. Raises `Failure`."""
@@ -111,15 +111,15 @@ class _Gateway:
             return False
         if isinstance(error, Refused):
             return error.status_code == _STARTING
-        failure = _failure(error)
-        if failure.exit_code != UNREACHABLE:
+        found = failure(error)
+        if found.exit_code != UNREACHABLE:
             return False
         if isinstance(error, NoConnection) and error.lost:
-            click.echo(f"edge: {failure.message.splitlines()[0]}; trying again", err=True)
+            click.echo(f"edge: {found.message.splitlines()[0]}; trying again", err=True)
         return True
 
 
-def _failure(error: ClientError) -> Failure:
+def failure(error: ClientError) -> Failure:
     """Return the error of the command for an error of the client."""
     cause = error.__cause__ if isinstance(error, NoConnection) else error
     if isinstance(cause, Failure):
