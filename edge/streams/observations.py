@@ -129,6 +129,30 @@ def element(observation: object, value: object, time: object) -> tuple[ox.Triple
     return (*triples, ox.Triple(result, _HAS_TIME, instant), ox.Triple(instant, _STAMP, time))
 
 
+class ElementValue(NamedTuple):
+    """What the graph of a value says."""
+
+    observation: str
+    value: ox.Literal
+    stamp: ox.Literal | None
+    """Time of the measurement; None: it is not known."""
+
+
+def value_of(triples: Iterable[ox.Triple]) -> ElementValue | None:
+    """Return the value of a graph that `element` has made; None if its terms cannot be in the recent history."""
+    observation = value = stamp = None
+    for triple in triples:
+        if triple.predicate == _HAS_RESULT:
+            observation = triple.subject
+        elif triple.predicate == _VALUE:
+            value = triple.object
+        elif triple.predicate == _STAMP:
+            stamp = triple.object
+    if not isinstance(observation, ox.NamedNode) or not isinstance(value, ox.Literal):
+        return None
+    return ElementValue(observation.value, value, stamp if isinstance(stamp, ox.Literal) else None)
+
+
 def _stamp(time: int) -> ox.Literal:
     text = datetime.fromtimestamp(time / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
     return ox.Literal(text, datatype=_DATE_TIME_STAMP)

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any
 
 import pyoxigraph as ox
@@ -40,13 +41,15 @@ class Values:
     def __init__(self) -> None:
         self.added: Callable[[Elements], None] = lambda _: None
         self.failed: Callable[[str], None] = lambda _: None
+        self.recorded: list[tuple[tuple[ox.Triple, ...], int | None]] = []
+        """What the recent history has."""
 
     def follow(self, added: Callable[[Elements], None], failed: Callable[[str], None]) -> Callable[[], None]:
         self.added, self.failed = added, failed
         return lambda: None
 
-    def past(self, _begin: int, _end: int) -> Elements:
-        return []
+    def past(self, begin: int, end: int) -> Elements:
+        return [each for each in self.recorded if each[1] is not None and begin <= each[1] < end]
 
     def add(self, value: int, second: int = 0) -> None:
         stamp = ox.Literal(f"2026-11-28T12:00:{second:02}Z", datatype=DATE_TIME)
@@ -279,4 +282,50 @@ def test_a_subscription_that_has_ended_adds_nothing():
     assert processor.stream(OBSERVATIONS, ANYBODY).number == 0
     values.add(2)
     assert [row["value"] for row in rows(processor, 1)] == ["2"]
+    processor.close()
+
+
+def recorded(time: int, value: int = 1) -> tuple[tuple[ox.Triple, ...], int]:
+    """A value as the recent history returns it."""
+    stamp = datetime.fromtimestamp(time / SECOND, UTC).isoformat()
+    return element(KITCHEN, ox.Literal(value), ox.Literal(stamp, datatype=DATE_TIME)), time
+
+
+def counted(processor: Processor, name: str, minutes: int) -> None:
+    """Register a query for the number of values in a window of its own."""
+    text = rspql("(COUNT(*) AS ?n)", f"[RANGE PT{minutes}M STEP PT10S]").replace("stream:q>", f"stream:{name}>")
+    processor.register(name, text, ANYBODY, processor.time)
+
+
+def counts(processor: Processor, seconds: int) -> dict[str, str]:
+    """Return the numbers of values that the queries report until some seconds after the start."""
+    processor.advance(START + seconds * SECOND)
+    found = {report.query: json.loads(report.body()) for report in processor.store_reports()}
+    return {name: each["results"]["bindings"][0]["n"]["value"] for name, each in found.items()}
+
+
+def test_a_value_counts_once_in_a_window_that_begins_later():
+    values = Values()
+    processor = made(values)
+    counted(processor, "first", 60)
+    processor.advance(START + 1_500_000)
+    values.added([(recorded(START + SECOND)[0], None)])  # arrives half a second after its time
+    values.recorded = [recorded(START - SECOND), recorded(START + SECOND)]
+    processor.advance(START + 2 * SECOND)
+    counted(processor, "second", 30)
+    counted(processor, "third", 20)
+    found = counts(processor, 10)
+    assert list(found.values()) == ["1", "2", "2"]
+    processor.close()
+
+
+def test_a_value_that_is_on_the_way_when_a_window_begins_counts_once():
+    values = Values()
+    processor = made(values)
+    processor.advance(START + 2 * SECOND)
+    values.recorded = [recorded(START + SECOND)]
+    counted(processor, "q", 60)
+    values.added([(recorded(START + SECOND)[0], None)])
+    values.added([(recorded(START + SECOND, 2)[0], None)])
+    assert list(counts(processor, 10).values()) == ["2"]
     processor.close()

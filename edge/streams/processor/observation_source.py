@@ -16,6 +16,7 @@ from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
+from edge.streams.recorded_values import FilledValues, unknown
 from edge.streams.store import StreamStore
 from edge.streams.stored_rows import StoredElement
 from edge.streams.stream import Stream
@@ -46,6 +47,7 @@ class ObservationSource:
         self._pending_changes = pending_changes
         self._clock = clock
         self._unfollow: Callable[[], None] | None = None
+        self._filled = FilledValues()
         self._number = 0
         """Number of the subscription."""
         self.failure = ""
@@ -77,7 +79,10 @@ class ObservationSource:
         self._unfollow, self.failure = None, ""
 
     def _add(self, stream: Stream, elements: NewObservations) -> None:
-        new = [NewElement(triples, time) for triples, time in elements if triples]
+        now = self._clock.time
+        new = [
+            NewElement(triples, time) for triples, time in elements if triples and not self._filled.take(triples, now)
+        ]
         if not new or not stream.windows:
             return
         try:
@@ -95,7 +100,9 @@ class ObservationSource:
             return {}
         time = self._clock.time
         kept = [element.time for element in stream.elements]
-        past = self._observations.past(time - definition.size, min(kept, default=time))
+        end = min(kept, default=time)
+        past = unknown(self._observations.past(time - definition.size, end), stream.elements, end)
+        self._filled.note(past, time)
         first = stream.number + 1
         self._add_past(
             stream,
