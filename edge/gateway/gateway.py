@@ -599,6 +599,7 @@ class Gateway:
 def _features(engine: EngineSettings) -> Sequence[str]:
     """Return the features of the SPARQL endpoint, by their names in the vocabulary of service descriptions."""
     features = {
+        "EmptyGraphs": True,  # of CREATE GRAPH
         "UnionDefaultGraph": engine.default_graph_as_union,
         "DereferencesURIs": engine.allow_load,
         "BasicFederatedQuery": engine.allow_service,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pyoxigraph as ox
 import pytest
 
+from edge.engine.settings import EngineSettings
 from edge.gates.http import Views
+from edge.gateway.gateway import _features
 
 SD = "http://www.w3.org/ns/sparql-service-description#"
 FORMATS = {
@@ -61,3 +63,9 @@ async def test_features_and_other_endpoints_are_named(serve):
         answer = await http.get("/sparql", headers={"Accept": "text/turtle"})
     assert objects(answer, "feature") == {f"<{SD}UnionDefaultGraph>"}
     assert "<ws://127.0.0.1:1/subscribe>" in answer.text
+
+
+def test_the_features_are_those_of_the_settings():
+    assert _features(EngineSettings()) == ["EmptyGraphs"]
+    with_all = EngineSettings(default_graph_as_union=True, allow_load=True, allow_service=True)
+    assert _features(with_all) == ["EmptyGraphs", "UnionDefaultGraph", "DereferencesURIs", "BasicFederatedQuery"]
