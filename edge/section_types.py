@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,14 +10,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from edge.protocol.addresses import is_loopback
-
-
-def default_data_dir() -> Path:
-    """Return the default data directory: systemd's `STATE_DIRECTORY`, else the XDG state directory."""
-    if state := os.environ.get("STATE_DIRECTORY"):
-        return Path(state.split(":")[0])
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "sepa-edge"
 
 
 def absolute(path: Path | None, info: ValidationInfo) -> Path | None:

@@ -11,6 +11,7 @@ import click
 
 from edge import endpoints
 from edge.cli.exit_codes import UNREACHABLE, Failure, misused
+from edge.data_directory import default_data_dir
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -68,7 +69,7 @@ def locate(data_dir: Path | None) -> GatewayAddresses:
     Without `data_dir` use the default data directory, then the default ports. Raises `Failure` if `data_dir` is given
     and no gateway runs on it.
     """
-    directory = data_dir if data_dir is not None else _default_dir()
+    directory = data_dir if data_dir is not None else default_data_dir()
     file = directory / endpoints.NAME
     try:
         return GatewayAddresses(endpoints.read(directory), str(file))
@@ -98,9 +99,3 @@ def http_endpoint(url: str | None, data_dir: Path | None, path: str) -> str:
 
 def _reason(error: OSError | ValueError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else "it is not a file of a gateway"
-
-
-def _default_dir() -> Path:
-    from edge.section_types import default_data_dir  # late: pydantic is slow to import
-
-    return default_data_dir()

@@ -20,6 +20,7 @@ from edge.client.endpoints import Endpoints, host_and_port
 from edge.client.errors import BadAnswer, NoAnswer, reason
 from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.options import Options
+from edge.data_directory import default_data_dir
 from edge.protocol.addresses import is_loopback
 
 URL: Final = "EDGE_URL"
@@ -268,6 +269,4 @@ def _host(url: str) -> str:
 def _data_dir() -> Path:
     if named := os.environ.get("EDGE__DATA_DIR"):
         return Path(named).expanduser()
-    from edge.section_types import default_data_dir  # late: pydantic is slow to import
-
     return default_data_dir()

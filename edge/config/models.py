@@ -16,6 +16,7 @@ from edge.adapters.settings import (
 )
 from edge.automation.settings import AutomationSettings
 from edge.config.profiles import DEFAULT, Profile
+from edge.data_directory import default_data_dir
 from edge.engine.settings import EngineSettings
 from edge.gates.settings import (
     CoapGateSettings,
@@ -29,7 +30,7 @@ from edge.gates.settings import (
 from edge.outbox.settings import OffloadSettings, OutboxSettings
 from edge.recent.settings import RecentSettings
 from edge.section import Section, key
-from edge.section_types import DirPath, OptionalPath, default_data_dir
+from edge.section_types import DirPath, OptionalPath
 from edge.security.settings import IssuerSettings, SecuritySettings
 from edge.streams.settings import StreamSettings
 

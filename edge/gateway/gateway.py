@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from edge import __version__, endpoints
 from edge.adapters.observations import Observations
 from edge.config import Settings
+from edge.data_directory import default_data_dir
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.journal import disk_reserve
 from edge.engine.journal.data_directory import DataDirectoryRefused
@@ -47,7 +48,6 @@ from edge.outbox.recorder import Recorder
 from edge.outbox.sampling import Sampler
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, UpdateFailed
-from edge.section_types import default_data_dir
 from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.settings import FILE_NAME as STREAMS
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from edge_command import Edge
 
-from edge import __version__
+from edge import __version__, endpoints
 from spark_offload.cli import edge_history
+from tests.support.processes import free_port
 
 COMMANDS = [
     [],
@@ -90,16 +92,22 @@ def test_version_is_printed(edge):
     assert (done.returncode, done.stdout) == (0, f"edge {__version__}\n")
 
 
-def test_version_imports_nothing_heavy(edge):
+@pytest.mark.parametrize("arguments", [["--version"], ["query", "ASK {}"], ["timers", "list"]])
+def test_a_command_imports_nothing_heavy(arguments, tmp_path):
     heavy = {"asyncio", "httpx", "paho", "pydantic", "pyoxigraph", "rdflib", "rich", "uvicorn", "websockets"}
+    directory = tmp_path / "sepa-edge"
+    directory.mkdir()
+    endpoints.write(directory, {"http": f"http://127.0.0.1:{free_port()}"})
     script = f"""
 import atexit, sys
 atexit.register(lambda: print(sorted(set(sys.modules) & {heavy})))
-sys.argv = ["edge", "--version"]
+sys.argv = ["edge", *{arguments}]
 from edge.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    environ = {**Edge(tmp_path).environ(), "XDG_STATE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ, check=False)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
