@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.commands import run_edge
 from tests.support.gateway_forks import GatewayFork
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -32,15 +33,8 @@ class Edge:
         return {**kept, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"), "NO_COLOR": "1", **more}
 
     def __call__(self, *arguments, input=None, environ=None, cwd=None):  # noqa: A002 - as subprocess.run has it
-        return subprocess.run(
-            [sys.executable, "-m", "edge", *map(str, arguments)],
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            env=self.environ(**(environ or {})),
-            cwd=cwd,
-        )
+        kept = self.environ()
+        return run_edge(arguments, kept, changed=environ, text=input, seconds=DEADLINE, directory=cwd)
 
     def start(self, *arguments, environ=None, **more):
         process = subprocess.Popen(

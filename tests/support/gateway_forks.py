@@ -1,4 +1,4 @@
-"""Gateways that fork from a process which has already imported the gateway: imports are two thirds of a start.
+"""Gateways and commands that fork from a process which has already imported them: imports are most of a start.
 
 Each runs in a separate process, with the arguments, environment and open files that it would have as a command.
 `tests/cli/test_run.py` starts the real command with a new interpreter.
@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _LONGEST = 1 << 17
 """Maximal bytes of a request: the environment is most of it."""
@@ -31,18 +31,44 @@ _NETWORK = Path("/proc/thread-self/ns/net")
 """The network namespace, which tests may change (`tests/faults/network_link.py`)."""
 _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of setns(2)."""
+_MODULES = {
+    "gateway": (
+        *("edge.__main__", "edge.cli.run", "edge.gateway.host", "edge.gateway.mqtt", "edge.log", "edge.process"),
+    ),
+    "command": (
+        *("edge.__main__", "edge.backup", "edge.client", "edge.cli.backup", "edge.cli.clients", "edge.cli.config"),
+        *("edge.cli.doctor", "edge.cli.explain", "edge.cli.mapping", "edge.cli.notifications", "edge.cli.publish"),
+        *("edge.cli.rules", "edge.cli.series", "edge.cli.sparql", "edge.cli.subscribe", "edge.cli.timers"),
+        *("edge.doctor", "edge.mapping", "edge.mapping_files", "edge.security.security"),
+    ),
+}
+"""What a forking process imports, by its kind."""
 
 
-class GatewayFork:
-    """A forked gateway with the interface of `subprocess.Popen`."""
+class Fork:
+    """A forked `edge` process with the interface of `subprocess.Popen`."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes], files: int | None):
-        """`output`: for standard output and error. `files`: limit of open files; None: unchanged."""
-        request = json.dumps({"arguments": arguments, "environment": dict(environment), "files": files}).encode()
+    def __init__(
+        self,
+        kind: str,
+        streams: Sequence[IO[Any]],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        files: int | None = None,
+        directory: str | None = None,
+    ):
+        """`kind`: of the process that it is forked from. `streams`: for its standard input, output and error.
+
+        `files`: limit of open files. `directory`: working directory. None: unchanged.
+        """
+        rest = {"files": files, "directory": directory}
+        request = json.dumps({"arguments": arguments, "environment": dict(environment), **rest}).encode()
         assert len(request) < _LONGEST
         self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, _NETWORK.open() as network:
-            socket.send_fds(_server(), [request], [output.fileno(), theirs.fileno(), network.fileno()])
+            descriptors = [each.fileno() for each in (*streams, theirs, network)]
+            socket.send_fds(_server(kind), [request], descriptors)
         self.pid = int(self._status.recv(16))
         self.returncode: int | None = None
 
@@ -79,12 +105,21 @@ class GatewayFork:
         self.send_signal(signal.SIGKILL)
 
 
+class GatewayFork(Fork):
+    """A forked gateway."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes], files: int | None):
+        """`output`: for standard output and error. `files`: limit of open files; None: unchanged."""
+        with Path(os.devnull).open("rb") as nothing:
+            super().__init__("gateway", (nothing, output, output), arguments, environment, files=files)
+
+
 @functools.cache
-def _server() -> socket.socket:
-    """Return the connection to the forking process, which ends with this process."""
+def _server(kind: str) -> socket.socket:
+    """Return the connection to the forking process of a kind, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+        process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno()), kind], pass_fds=[theirs.fileno()])
 
     def end() -> None:
         ours.close()
@@ -111,24 +146,24 @@ def serve(channel: socket.socket) -> Callable[[], object] | None:
             _report(statuses)
         if channel not in ready:
             continue
-        data, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 3)
+        data, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 5)
         if not data:
             return None
-        output, status, network = descriptors
+        *streams, status, network = descriptors
         pid = os.fork()
         if not pid:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
             if not os.path.sameopenfile(network, os.open(_NETWORK, os.O_RDONLY)):
                 assert not ctypes.CDLL(None).setns(network, _NEW_NETWORK), "the network namespace cannot be entered"
             channel.detach()
             os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
             return functools.partial(_become, **json.loads(data))
-        os.close(output)
-        os.close(network)
+        for each in (*streams, network):
+            os.close(each)
         statuses[pid] = status
         os.write(status, str(pid).encode())
 
@@ -145,13 +180,15 @@ def _report(statuses: dict[int, int]) -> None:
         os.close(status)
 
 
-def _become(arguments: list[str], environment: dict[str, str], files: int | None) -> object:
+def _become(arguments: list[str], environment: dict[str, str], files: int | None, directory: str | None) -> object:
     """Act like `python -m edge`."""
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    if directory is not None:
+        os.chdir(directory)
     import edge.__main__
 
     sys.argv = [edge.__main__.__file__, *arguments]
@@ -159,26 +196,19 @@ def _become(arguments: list[str], environment: dict[str, str], files: int | None
     return edge.__main__.main()
 
 
-def _prepare() -> None:
-    """Import what `edge run` imports."""
+def _prepare(kind: str) -> None:
+    """Import what `edge run` or the other commands import."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateways and the tests
     sys.path[0] = str(Path.cwd())  # as `python -m` has it
     gc.disable()
-    for module in (
-        "edge.__main__",
-        "edge.cli.run",
-        "edge.gateway.host",
-        "edge.gateway.mqtt",
-        "edge.log",
-        "edge.process",
-    ):
+    for module in _MODULES[kind]:
         importlib.import_module(module)
     gc.freeze()
 
 
 if __name__ == "__main__":
     connection = socket.socket(fileno=int(sys.argv[1]))
-    _prepare()
+    _prepare(sys.argv[2])
     become = serve(connection)
     if become is not None:
         become()
