@@ -58,11 +58,11 @@ class MqttAdapter:
         ingest: Ingest,
         receipts: bytes = b"",
         own: Callable[[str], None] = lambda _: None,
-        own_topics: str = "",
+        own_topics: tuple[str, ...] = (),
         announcements: Announcements | None = None,
     ) -> None:
-        """`receipts`: receipts in the journal. `own`: called with the topics of messages whose topics begin with
-        `own_topics`: those of the gateway, which hold no readings. Empty: none.
+        """`receipts`: receipts in the journal. `own`: called with the topics of messages whose topics begin with one
+        of `own_topics`: those of the gateway, which hold no readings.
 
         Raises `OSError` (including ssl.SSLError) for an unusable certificate file.
         """
@@ -70,7 +70,7 @@ class MqttAdapter:
         self._own_topics = own_topics
         self._announcements = announcements
         prefix = "" if announcements is None else announcements.prefix
-        self._set_aside: str | tuple[str, ...] = (own_topics, prefix) if own_topics and prefix else own_topics or prefix
+        self._set_aside = (*own_topics, prefix) if prefix else own_topics
         """Beginnings of topics whose messages are not mapped, or perhaps not."""
         self._settings = settings
         self._ingest = ingest

@@ -14,6 +14,7 @@ from edge.adapters.settings import (
     ObservationsSettings,
     SerialSettings,
 )
+from edge.announce.settings import AnnounceSettings
 from edge.automation.settings import AutomationSettings
 from edge.config.profiles import DEFAULT, Profile
 from edge.data_directory import default_data_dir
@@ -117,6 +118,7 @@ class Settings(Section):
     serial: SerialSettings = SerialSettings()
     mappings: MappingsSettings = MappingsSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    announce: AnnounceSettings = AnnounceSettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()
     automation: AutomationSettings = AutomationSettings()
@@ -154,9 +156,14 @@ class Settings(Section):
 
     @property
     def serves_mqtt_clients(self) -> bool:
-        """Whether the MQTT gate runs."""
+        """Whether the MQTT gate serves clients."""
         wanted = self.mqtt_gate.enabled
         # The embedded broker accepts only local connections without security. At an external broker every
         # publisher could change the graph, so "auto" requires tokens there.
         safe = not self.mqtt.broker or self.security.enabled
         return self.mqtt.enabled and (wanted == "always" or (wanted == "auto" and safe))
+
+    @property
+    def runs_mqtt_gate(self) -> bool:
+        """Whether the MQTT gate runs: for clients, or only to publish the results of continuous queries."""
+        return self.serves_mqtt_clients or (self.mqtt.enabled and self.mqtt_gate.enabled == "queries")

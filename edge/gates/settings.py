@@ -255,11 +255,11 @@ class SubscriptionsSettings(Section):
 class MqttGateSettings(Section):
     """The MQTT gate: the WebSocket protocol over topics, continuous queries, the gateway's status."""
 
-    enabled: Literal["auto", "always", "never"] = key(
+    enabled: Literal["auto", "always", "queries", "never"] = key(
         "auto",
         'Whether the gateway serves clients over MQTT. "auto": at the embedded broker, which only this machine '
         "reaches; at an external broker only with security, because everybody who may publish there could read and "
-        "change the graph.",
+        'change the graph. "queries": it publishes the results of continuous queries, and reads no requests.',
         basic=True,
     )
     root: str = key(

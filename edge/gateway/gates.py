@@ -157,7 +157,7 @@ class Gates:
                 guard=self._guard,
                 rate_limit=self._rate_limit,
                 contexts=self._contexts,
-                own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
+                own_topics=f"{root}/" if self._settings.runs_mqtt_gate else "",
                 plain=plain,
                 query_timeout=self._settings.engine.query_timeout,
                 streams=self._streams,

@@ -46,7 +46,7 @@ from edge.metrics import Costs, Metrics
 from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.sampling import Sampler
-from edge.protocol.access import Access
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, RequestTimeout, UpdateFailed
 from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.settings import FILE_NAME as STREAMS
@@ -257,7 +257,7 @@ class Gateway:
         self._queries = QueryDocuments(
             settings.queries_dir,
             settings.data_dir,
-            f"{settings.mqtt_gate.root}/query/" if settings.serves_mqtt_clients else "",
+            f"{settings.mqtt_gate.root}/query/" if settings.runs_mqtt_gate else "",
             partial(_check_query, engine, settings.engine.query_timeout),
             lambda: self._mqtt.gate.faults() if self._mqtt is not None and self._mqtt.gate is not None else {},
         )
@@ -320,6 +320,7 @@ class Gateway:
                 resume_registry=resume_registry,
                 health=self._health_of_clients,
                 streams=self._streams.open,
+                rights=self._rights_of,
             )
             await self._mqtt.start(self._stack, tls)
             self.endpoints.update(self._mqtt.endpoints)
@@ -327,6 +328,13 @@ class Gateway:
         elif settings.serial.enabled:
             timeout = settings.shutdown.timeout * 0.2
             watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
+
+    def _rights_of(self, identity: str) -> Access | None:
+        """Return the rights of a client; None: it is not registered. Without security, each has all rights."""
+        if self._security is None:
+            return ANYBODY
+        found = (each for each in self._security.clients.all() if each.identity == identity and each.client_id)
+        return next((each.access(None) for each in found), None)
 
     def _make_streams(self, engine: Scheduler) -> RunningStreams:
         from edge.gateway.streams import RunningStreams
@@ -581,6 +589,8 @@ class Gateway:
             health["recent"] = self._recent.to_message()
         if mqtt is not None:
             health["mqtt"] = _connection(mqtt.connected)
+            if reason := mqtt.announcing.fault:
+                health["announcement_faults"] = [reason]
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
         if mappings is not None:

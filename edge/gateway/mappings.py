@@ -79,7 +79,7 @@ class Mappings:
             announce=self.files.announce,
             declare=self.files.declare,
             sends_on=lambda topic: self.files.mapper.sends_on(topic),
-            own_topics=(f"{settings.mqtt_gate.root}/",) if settings.serves_mqtt_clients else (),
+            own_topics=(f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else (),
         )
 
     def serve(self, ports: SerialPorts) -> None:

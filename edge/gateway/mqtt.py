@@ -24,6 +24,7 @@ from edge.gates.mqtt.query_files import read_queries
 from edge.gates.rate_limit import RateLimit
 from edge.gates.report_following import ReportSource
 from edge.gates.resume import ResumeRegistry
+from edge.gateway.announcing import Announcing
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
 from edge.gateway.mappings import Mappings
@@ -31,6 +32,7 @@ from edge.gateway.probes import connects
 from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
+from edge.protocol.access import Access
 
 if TYPE_CHECKING:
     from edge.security.tls import Tls
@@ -62,10 +64,12 @@ class Mqtt:
         resume_registry: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
         streams: Callable[[], ReportSource | None],
+        rights: Callable[[str], Access | None],
     ) -> None:
         """`sessions`: engine of the clients of the gate. `health` returns the report that the gate publishes. `streams`
-        returns the RDF streams; None without them.
+        returns the RDF streams; None without them. `rights` returns the rights of a registered client.
         """
+        self._rights = rights
         self._settings = settings
         self._engine = engine
         self._sessions = sessions
@@ -86,6 +90,12 @@ class Mqtt:
         self.adapter: MqttAdapter | None = None
         self.broker: EmbeddedBroker | None = None
         self.gate: MqttGate | None = None
+        self._announcing: Announcing
+
+    @property
+    def announcing(self) -> Announcing:
+        """Announcements to Home Assistant."""
+        return self._announcing
 
     @property
     def connected(self) -> bool:
@@ -103,7 +113,8 @@ class Mqtt:
             stack.push_async_callback(self.broker.drain, self._settings.shutdown.timeout * 0.3)
         timeout = self._settings.shutdown.timeout * 0.2
         self.parts.append(self._mappings.start_actuation(stack, self._connection, self._metrics, timeout))
-        if self._settings.serves_mqtt_clients:
+        self.parts += self._announcing.start(stack, self._metrics, timeout)
+        if self._settings.runs_mqtt_gate:
             await self._start_gate(stack)
         elif self._settings.mqtt_gate.enabled != "never":
             await self._log_no_gate()
@@ -118,7 +129,7 @@ class Mqtt:
 
     async def _start_broker(self, stack: AsyncExitStack) -> None:
         settings = self._settings
-        root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
+        root = settings.mqtt_gate.root if settings.runs_mqtt_gate else ""
         auth = TokenAuth(self._guard, root) if settings.security.enabled else None
         self.broker = broker = EmbeddedBroker(settings.mqtt, auth)
         await broker.start()
@@ -156,6 +167,7 @@ class Mqtt:
     async def _start_adapter(self, stack: AsyncExitStack) -> MqttAdapter:
         try:
             self._connection = await asyncio.to_thread(self._make_connection)
+            self._announcing = await asyncio.to_thread(self._make_announcing)
             adapter = await self._new_adapter()
         except OSError as error:
             raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
@@ -177,17 +189,20 @@ class Mqtt:
             topics = (f"{settings.discovery.prefix}/+/+/config", f"{settings.discovery.prefix}/+/+/+/config", *topics)
         return settings.mqtt.model_copy(update={**address, "client_id": client_id, "topics": topics})
 
+    def _make_announcing(self) -> Announcing:
+        return Announcing(self._settings, self._engine, self._connection, self._mappings, self._rights)
+
     async def _new_adapter(self) -> MqttAdapter:
         # Read again for each new adapter: the previous one has stored more since the start.
         receipts = await asyncio.wrap_future(self._engine.receipts())
         settings = self._settings
-        own_topics = f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else ""
+        own_topics = (f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else ()
         self.adapter = adapter = MqttAdapter(
             self._connection,
             self._mappings.ingest,
             receipts,
-            self._unhandled_topics.check,
-            own_topics,
+            lambda topic: self._unhandled_topics.check(topic) if topic.startswith(own_topics) else None,
+            (*own_topics, *self._announcing.own_topics),
             self._mappings.discovery,
         )
         adapter.start()
@@ -248,6 +263,7 @@ class Mqtt:
             query_timeout=settings.engine.query_timeout,
             stop_timeout=settings.shutdown.timeout * 0.2,
             streams=self._streams,
+            serves_clients=settings.serves_mqtt_clients,
         )
         await gate.start()
         self.gate = gate

@@ -65,15 +65,18 @@ class MqttGate:
         query_timeout: float = QUERY_TIMEOUT,
         stop_timeout: float = 1.0,
         streams: Callable[[], ReportSource | None] = lambda: None,
+        serves_clients: bool = True,
     ) -> None:
         """`health` returns the health report, a JSON object. Without `resume_registry`, subscriptions cannot be
         resumed.
 
         `strays`: shared with other users of the topics, so that each unhandled topic is logged once. `stop_timeout`:
         seconds for the broker to acknowledge the last messages when the gate stops. `streams`: returns the RDF streams;
-        None without them.
+        None without them. `serves_clients`: False to publish only the results of continuous queries, and no health
+        report with the status.
         """
         self._engine = engine
+        self._serves_clients = serves_clients
         self._settings = settings
         self._query_timeout = query_timeout
         self._stop_timeout = stop_timeout
@@ -128,7 +131,8 @@ class MqttGate:
             resume_registry=self._resume_registry,
         )
         will = (self._topics.status, _OFFLINE)
-        self._wire = BrokerConnection(dispatcher, self, self._topics.filters, will, self._make_link)
+        filters = self._topics.filters if self._serves_clients else (self._topics.result("+"),)
+        self._wire = BrokerConnection(dispatcher, self, filters, will, self._make_link)
         self._continuous = ContinuousQueries(
             self._engine,
             dispatcher,
@@ -259,6 +263,8 @@ class MqttGate:
     def _publish_status(self) -> None:
         if self._status is not None:
             self._status.cancel()
-        status = {"status": "online", "connection": self._connection, "health": self._health()}
+        status: dict[str, object] = {"status": "online", "connection": self._connection}
+        if self._serves_clients:
+            status["health"] = self._health()
         self._wire.publish(self._topics.status, json.dumps(status).encode(), retain=True)
         self._status = asyncio.get_running_loop().call_later(self._settings.status_interval, self._publish_status)
