@@ -33,6 +33,8 @@ _DATE_TIME: Final = "http://www.w3.org/2001/XMLSchema#dateTime"
 _KINDS: Final = {"switch": "switch", "number": "number", "choice": "select", "text": "text"}
 _SET_KINDS: Final = {"switch": "binary", "number": "number", "select": "choice", "text": "free"}
 _DIMMERS: Final = frozenset({"brightness", "dimmer"})
+_UNITLESS: Final = "Unitless"
+"""End of the unit that truth values have, too."""
 _SMALLEST_STEP: Final = 0.001
 """Smallest step of a number that Home Assistant accepts."""
 _GATEWAY: Final = "gateway"
@@ -228,14 +230,18 @@ _ORIGIN: Final = {"name": "sepa-edge", "sw_version": __version__}
 
 def _component(observed: Observed) -> tuple[str, str]:
     """Return component and kind of the state; empty: the kind of the value is not known yet."""
-    value = observed.value
-    kind = _kind(value) if value is not None else "text" if observed.unit is None else "number"
     if observed.settable is not None:
         component = _KINDS.get(str(observed.settable.get("kind")), "")
         return component, _SET_KINDS.get(component, "text")
-    if value is None and observed.unit is None:
-        return (observed.hint, "binary" if observed.hint == "binary_sensor" else "text") if observed.hint else ("", "")
-    return ("binary_sensor" if kind == "binary" else "sensor"), kind
+    if observed.value is not None:
+        kind = _kind(observed.value)
+        return ("binary_sensor" if kind == "binary" else "sensor"), kind
+    measured = observed.unit is not None and not observed.unit.endswith(_UNITLESS)
+    if observed.hint == "binary_sensor":
+        return observed.hint, "binary"
+    if observed.hint == "sensor" or measured:
+        return "sensor", "number" if measured else "text"
+    return "", ""
 
 
 def _kind(value: ox.Literal) -> str:
