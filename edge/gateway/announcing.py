@@ -57,17 +57,18 @@ class Announcing:
         """Beginnings of the topics on which the gateway announces. They hold no readings."""
         return tuple(each for place in self._own for each in place.own)
 
-    @property
-    def fault(self) -> str:
-        """Why nothing is announced; empty: no problem."""
-        return "" if self._announcer is None else self._announcer.fault
+    def faults(self) -> list[dict[str, object]]:
+        """Why nothing is announced: `file` and `reason`; empty without a problem."""
+        reason = "" if self._announcer is None else self._announcer.fault
+        return [{"file": "announce", "reason": reason, "previous_version_applies": False}] if reason else []
 
     def start(self, stack: AsyncExitStack, metrics: Metrics, timeout: float) -> list[Component]:
         """Announce; `stack` stops it within `timeout` seconds."""
         announcer, watch = self._announcer, metrics.watch
-        watch("announced_entities", "Announced entities.", lambda: announcer.entities if announcer else 0)
-        watch("announced_messages", "Announcements and states.", lambda: announcer.published if announcer else 0)
-        watch("announced_devices_cut", "Devices left out.", lambda: announcer.left_out if announcer else 0)
+        of = "home_assistant"
+        watch(f"{of}_entities", "Announced entities.", lambda: announcer.entities if announcer else 0)
+        watch(f"{of}_messages", "Announcements and states.", lambda: announcer.published if announcer else 0)
+        watch(f"{of}_left_out", "Devices with entities left out.", lambda: announcer.left_out if announcer else 0)
         if announcer is None:
             return []
         announcer.start()

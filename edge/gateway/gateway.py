@@ -589,12 +589,11 @@ class Gateway:
             health["recent"] = self._recent.to_message()
         if mqtt is not None:
             health["mqtt"] = _connection(mqtt.connected)
-            if reason := mqtt.announcing.fault:
-                health["announcement_faults"] = [reason]
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
         if mappings is not None:
-            health["mapping_faults"] = mappings.faults()
+            announced = [] if mqtt is None else mqtt.announcing.faults()
+            health["mapping_faults"] = mappings.faults() + announced
         if self._rules is not None:
             health["rule_faults"] = self._rules.faults()
         if mqtt is not None and mqtt.gate is not None:

@@ -239,7 +239,7 @@ class Mqtt:
             "mqtt_gate.closed",
             extra={
                 "reason": "any client of this broker could read and change the graph; set security.enabled, or "
-                'mqtt_gate.enabled = "always"',
+                'mqtt_gate.enabled = "always", or "queries" to publish only the results of continuous queries',
                 "standing_queries": sorted(queries),
             },
         )

@@ -184,7 +184,7 @@ def test_a_changed_place_is_cleared(site):
 
 
 def test_a_broker_that_lost_everything_gets_it_again(site, mosquitto):
-    home, broker = site
+    _, broker = site
     broker.publish("zigbee2mqtt/a", {"temperature": 1})
     broker.shows("sensor a: temperature", "1")
     mosquitto.stop(kill=True)

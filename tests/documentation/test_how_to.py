@@ -8,7 +8,10 @@ import pytest
 from page import DOCS, Reader, blocks
 from sepa_edge_appliance import provisioning
 
-SETTINGS = {"how-to/discovery.md": {"EDGE__DISCOVERY__HOME_ASSISTANT": "true"}}
+SETTINGS = {
+    "how-to/discovery.md": {"EDGE__DISCOVERY__HOME_ASSISTANT": "true"},
+    "how-to/home-assistant.md": {"EDGE__ANNOUNCE__HOME_ASSISTANT": "true"},
+}
 """Settings of the gateway of a page, if not the default ones."""
 PAGES = sorted(f"how-to/{path.name}" for path in (DOCS / "how-to").glob("*.md"))
 

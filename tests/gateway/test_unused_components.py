@@ -18,7 +18,7 @@ LIBRARIES: Final = {
 }
 """Libraries that only one component needs."""
 
-RARE: Final = ["edge.discovery", "edge.jsap", "edge.outbox.shipper", "httpx", "serial"]
+RARE: Final = ["edge.announce.announcer", "edge.discovery", "edge.jsap", "edge.outbox.shipper", "httpx", "serial"]
 """Modules for announcements, profiles, a landing zone, LOAD, serial ports: none of the settings below needs them."""
 
 NEVER: Final = ["edge.backup", "edge.bench", "edge.client", "edge.doctor"]
