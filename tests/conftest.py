@@ -52,6 +52,7 @@ KINDS = {
             "adapters/test_serial_gateway",
             "discovery/test_discovery_gateway",
             "announce/test_announce_gateway",
+            "announce/test_announce_rights",
         ),
         *("appliance/test_package", "appliance/test_partitions", "appliance/test_release", "appliance/test_slot"),
         *("appliance/test_system_update", "appliance/test_trial", "appliance/test_uboot_env", "appliance/test_units"),

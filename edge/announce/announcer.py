@@ -230,7 +230,7 @@ class Announcer:
         if rights is None:
             who = self._settings.client
             self.fault = (
-                f'the client "{who}" (announce.client) is not registered, or may not subscribe'
+                f'the client "{who}" (announce.client) is not known, or may not subscribe'
                 if who
                 else "security is on; set announce.client to the client whose rights decide what is announced"
             )

@@ -308,7 +308,7 @@ def _without(name: str, device: str) -> str:
         return name
     short = name.removesuffix(f" of {device}")
     if short == name and name.startswith(device) and not name[len(device) : len(device) + 1].isalnum():
-        short = name[len(device) :].strip(" -_:")
+        short = name[len(device) :].strip(" -_:/")
     return short or name
 
 

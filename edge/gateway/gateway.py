@@ -330,11 +330,14 @@ class Gateway:
             watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
 
     def _rights_of(self, identity: str) -> Access | None:
-        """Return the rights of a client; None: it is not registered. Without security, each has all rights."""
+        """Return the rights of a client, also of one that has not registered yet; None: there is no such client.
+
+        Without security, each has all rights.
+        """
         if self._security is None:
             return ANYBODY
-        found = (each for each in self._security.clients.all() if each.identity == identity and each.client_id)
-        return next((each.access(None) for each in found), None)
+        found = (each for each in self._security.clients.all() if each.identity == identity)
+        return next((each.access(None) for each in found if each.state not in ("revoked", "damaged")), None)
 
     def _make_streams(self, engine: Scheduler) -> RunningStreams:
         from edge.gateway.streams import RunningStreams

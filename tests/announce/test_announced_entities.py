@@ -194,6 +194,14 @@ def test_observations_without_a_sensor_belong_to_the_gateway():
     assert check(PLACE.config(gateway.component, gateway.object_id), gateway.config) == "binary_sensor"
 
 
+@pytest.mark.parametrize("label", ["t of kitchen", "kitchen t", "kitchen/t", "t"])
+def test_the_name_does_not_repeat_that_of_the_device(label):
+    (entity,) = made(Observed("urn:x:1", label, literal("1")))
+    assert entity.config["name"] == "t"
+    (entity,) = made(Observed("urn:x:1", "kitchens", literal("1")))
+    assert entity.config["name"] == "kitchens"
+
+
 def test_the_place_is_the_area_unless_it_is_the_device_itself():
     (entity,) = made(of("t", literal("1"), area="Attic"))
     assert entity.config["device"]["suggested_area"] == "Attic"

@@ -7,7 +7,7 @@ from collections import Counter
 import httpx
 import paho.mqtt.client as paho
 import pytest
-from mqtt_harness import ROOT, port_of, running_gateway
+from mqtt_harness import ROOT, MqttClient, port_of, running_gateway, sessions
 
 from edge.gates.mqtt import gate
 from tests.support.waiting import wait_for
@@ -103,6 +103,24 @@ def test_the_result_is_retained_and_changes_are_published(tmp_path, gateway):
     with Dashboard(port_of(gateway)) as late:
         late.shows(a="on", b="on")
     assert late.deltas == []
+
+
+def test_a_gate_for_queries_alone_answers_nothing(tmp_path, mosquitto):
+    write(tmp_path, QUERY)
+    with running_gateway(tmp_path, mosquitto.url, mqtt_gate={"enabled": "queries"}) as gateway:
+        turn(gateway, "a", "on")
+        with Dashboard(mosquitto.port) as dashboard, MqttClient(mosquitto.port) as client:
+            dashboard.shows(a="on")
+            client.send({"update": {"sparql": "INSERT DATA { <urn:b> <urn:is> 'on' }"}})
+            client.send({"query": {"sparql": "ASK { ?s ?p ?o }"}})
+            turn(gateway, "a", "off")
+            dashboard.shows(a="off")
+            assert client.came.empty()
+            assert sessions(gateway) == 0
+        with MqttClient(mosquitto.port) as client:
+            client.client.unsubscribe(f"{ROOT}/status")
+            client.client.subscribe(f"{ROOT}/status", 1)
+            assert client.status("online").keys() == {"status", "connection"}
 
 
 def test_fast_changes_are_published_at_the_configured_interval(tmp_path):
