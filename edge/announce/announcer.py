@@ -15,6 +15,7 @@ from edge.announce import facts
 from edge.announce.commands import Commands
 from edge.announce.entities import EntityMaker
 from edge.announce.following import Engine, Following
+from edge.announce.foreign import ForeignAnnouncements
 from edge.announce.groups import Groups
 from edge.announce.outgoing import Outgoing
 from edge.announce.query_results import QueryResults
@@ -33,6 +34,8 @@ _LOOK: Final = 2.0
 """Seconds between two checks of the rights, the mappings and the query files."""
 _SETTLE: Final = 0.1
 """Seconds from a change to its announcement: what belongs together often comes in several updates."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait for the retained messages of the broker before the first announcement."""
 _TURN: Final = 200
 """Devices that are announced before other events have their turn."""
 
@@ -63,7 +66,7 @@ class Announcer:
         self._engine = engine
         self._settings = settings
         self._place = place
-        self._former = tuple(former)
+        self._own = tuple(each for where in (place, *former) for each in where.own)
         self._on = on
         self._access = access
         self._mapper = mapper
@@ -86,8 +89,9 @@ class Announcer:
         )
         self._commands = Commands(engine, post)
         self._queries = QueryResults(engine, post, waiting, self._query_changed)
+        self._foreign = ForeignAnnouncements(place.prefix)
         self._groups = Groups(
-            settings, place, EntityMaker(place), self._outgoing, self._commands, self._queries, settable
+            settings, place, EntityMaker(place), self._outgoing, self._commands, self._queries, self._foreign, settable
         )
         self._facts: Following | None = None
         self._rights: Access | None = None
@@ -97,6 +101,8 @@ class Announcer:
         self._found: dict[str, None] = {}
         """Own retained topics that the broker has, and that were not announced in this run."""
         self._is_synced = False
+        self._ready_at: float | None = None
+        """Time from which on entities are announced; None: not before the messages of the broker are known."""
         self._look_at = 0.0
         self._settle_at: float | None = None
         self.fault = ""
@@ -175,7 +181,7 @@ class Announcer:
                 self._look()
             for following in self._followings():
                 following.attempt(now)
-            if self._settle_at is not None and now >= self._settle_at:
+            if self._settle_at is not None and now >= self._settle_at and self._is_ready(now):
                 more = self._groups.settle(_TURN)
                 self._settle_at = now if more else None
                 if not more:
@@ -192,10 +198,17 @@ class Announcer:
         ends = [self._outgoing.pause(now), None if self._deadline is None else self._deadline - now]
         if self._on and self._deadline is None:
             ends.append(self._look_at - now)
-            ends.append(None if self._settle_at is None else self._settle_at - now)
+            if self._settle_at is not None and self._ready_at is not None:
+                ends.append(max(self._settle_at, self._ready_at) - now)
             ends += [each.retry_at - now for each in self._followings() if each.retry_at is not None]
         left = [each for each in ends if each is not None]
         return max(0.0, min(left)) if left else None
+
+    def _is_ready(self, now: float) -> bool:
+        """Whether the messages that the broker has retained are known, or do not come."""
+        if self._ready_at is None and self._outgoing.connected:
+            self._ready_at = now + _PATIENCE
+        return self._ready_at is not None and now >= self._ready_at
 
     def _followings(self) -> Iterable[Following]:
         return [*([] if self._facts is None else [self._facts]), *self._queries]
@@ -272,6 +285,11 @@ class Announcer:
             # A retained one is older than this connection, for which everything was published again.
             if payload == b"online" and not retained:
                 self._outgoing.repeat()
+        elif self._foreign.is_one(topic) and not topic.startswith(self._own):
+            changed = self._foreign.take(topic, payload)
+            if changed and self._is_ready(time.monotonic()):
+                self._groups.recheck_topics(changed)
+                self._changed()
         elif retained:
             self._found_retained(topic)
         else:
@@ -291,6 +309,7 @@ class Announcer:
 
     def _synced(self) -> None:
         self._is_synced = True
+        self._ready_at = 0.0
         self._changed()
 
     def _remove_outdated(self) -> None:

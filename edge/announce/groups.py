@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from edge.announce.commands import Commands
 from edge.announce.entities import Device, Entity, EntityMaker, Observed, StateOf
 from edge.announce.facts import VALUE, Facts
+from edge.announce.foreign import ForeignAnnouncements
 from edge.announce.outgoing import Outgoing
 from edge.announce.query_results import QueryResults
 from edge.announce.settings import AnnounceSettings
@@ -35,6 +37,7 @@ class Groups:
         outgoing: Outgoing,
         commands: Commands,
         queries: QueryResults,
+        foreign: ForeignAnnouncements,
         settable: Callable[[Sequence[str]], Mapping[str, Settable]],
     ) -> None:
         self._settings = settings
@@ -43,6 +46,7 @@ class Groups:
         self._outgoing = outgoing
         self._commands = commands
         self._queries = queries
+        self._foreign = foreign
         self._settable = settable
         # What comes from Home Assistant must not return to it.
         self._excluded = (NAMESPACE, *settings.exclude)
@@ -97,6 +101,12 @@ class Groups:
     def recheck(self) -> None:
         """Check for all groups whether values can be set."""
         self._dirty.update(dict.fromkeys(self._members))
+
+    def recheck_topics(self, topics: AbstractSet[str]) -> None:
+        """Check the observations of these topics: others announce them since, or no more."""
+        for iri, group in self._group_of.items():
+            if not topics.isdisjoint(self._facts.texts(iri, "topic")):
+                self._dirty[group] = None
 
     def hint(self, component: str, object_id: str) -> None:
         """Note as what an object was announced before a restart."""
@@ -176,9 +186,12 @@ class Groups:
             sensor = group if group not in self._group_of else ""
             name = (self._facts.text(group, "name") or local_name(group)) if sensor else ""
             device = Device(sensor, name, self._facts.text(group, "about") if sensor else "")
-            members = self._members.get(group, {})
+            members = [iri for iri in self._members.get(group, ()) if not self._is_foreign(iri)]
             found = self._maker.device(device, [self._observed(iri, sensor, settable) for iri in members])
         self._replace(group, self._fitting(group, found))
+
+    def _is_foreign(self, iri: str) -> bool:
+        return any(topic in self._foreign for topic in self._facts.texts(iri, "topic"))
 
     def _fitting(self, group: str, found: list[Entity]) -> list[Entity]:
         room = self._settings.max_entities - self.entities + len(self._announced.get(group, ()))

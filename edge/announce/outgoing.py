@@ -56,6 +56,7 @@ class Outgoing:
         """
         self._place = place
         self._filters = [each for where in (place, *former) for each in where.retained]
+        self._own = tuple(each for where in (place, *former) for each in where.own)
         self._serves = serves
         self._post = post
         self._waiting = waiting
@@ -173,12 +174,12 @@ class Outgoing:
     def _message(self, client: Client, _: object, message: MQTTMessage) -> None:
         if message.qos:
             client.ack(message.mid, message.qos)
-        # A flood of commands is not worth the memory: only the newest of each topic counts, and they come again.
-        if self._waiting() and not message.retain:
-            return
         try:
             topic = message.topic
         except UnicodeDecodeError:  # paho decodes the topic on access
+            return
+        # A flood of commands or announcements of others is not worth the memory.
+        if self._waiting() and not (message.retain and topic.startswith(self._own)):
             return
         if len(message.payload) <= _LARGEST:
             self._post(partial(self._take, client, topic, bytes(message.payload), message.retain))
@@ -193,10 +194,12 @@ class Outgoing:
     def _up(self, client: Client) -> None:
         self._client = client
         self._sent.clear()
-        filters = [self._place.sync, *self._filters]
+        # With QoS 0: brokers limit the messages of other qualities that wait for a client, and drop the rest.
+        filters = [(each, 0) for each in self._filters]
         if self._serves:
-            filters += [self._place.commands, self._place.online]
-        _, self._subscription = client.subscribe([(each, 1) for each in filters])
+            filters += [(each, 0) for each in self._place.announcements]
+            filters += [(self._place.commands, 1), (self._place.online, 1)]
+        _, self._subscription = client.subscribe([*filters, (self._place.sync, 1)])
         self.repeat()
 
     def _listening(self, client: Client, mid: int) -> None:

@@ -23,8 +23,8 @@ class AnnounceSettings(Section):
     )
     client: str = key(
         "",
-        "Client of `edge clients` whose rights decide what is announced and set. Without security, it has no effect. With "
-        "security, nothing is announced without it.",
+        "Client of `edge clients` whose rights decide what is announced and set. Without security, it has no effect; "
+        "with security, nothing is announced without it.",
     )
     commands: bool = key(
         True,

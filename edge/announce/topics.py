@@ -66,6 +66,11 @@ class Place:
         return f"{self.prefix}/status"
 
     @property
+    def announcements(self) -> tuple[str, ...]:
+        """Filters of all announcements, also those of others."""
+        return f"{self.prefix}/+/+/config", f"{self.prefix}/+/+/+/config"
+
+    @property
     def own(self) -> tuple[str, ...]:
         """Beginnings of all topics on which the gateway publishes."""
         return (f"{self.base}/", *(f"{self.prefix}/{component}/{self.node}/" for component in COMPONENTS))

@@ -233,8 +233,8 @@ def test_what_came_from_home_assistant_does_not_return_to_it(tmp_path, mosquitto
         query = {"query": "SELECT ?v { <urn:sepa-edge:discovered:sensor/x> ?p ?v }"}
         wait_for(lambda: home.http.get("/query", params=query).json()["results"]["bindings"], what="the observation")
         broker.shows("sensor a: temperature", "1")
-        own = [topic for topic in broker.messages if topic.startswith("homeassistant/") and "sepa-edge" in topic]
-        assert len(own) == 2
+        announced = [topic for topic in broker.messages if topic.startswith("homeassistant/") and "sepa-edge" in topic]
+        assert len(announced) == 2
         # Nor does the gateway discover itself.
         assert home.http.get("/health").json()["mapping_faults"] == []
         query = {"query": "SELECT DISTINCT ?o { ?o a <http://www.w3.org/ns/sosa/Observation> }"}
@@ -242,6 +242,26 @@ def test_what_came_from_home_assistant_does_not_return_to_it(tmp_path, mosquitto
     finally:
         broker.close()
         home.close()
+
+
+def test_a_device_that_announces_itself_is_not_announced_again(site):
+    home, broker = site
+    config = {"uniq_id": "z1", "stat_t": "zigbee2mqtt/z", "name": "T", "val_tpl": "{{ value_json.temperature }}"}
+    broker.publish("zigbee2mqtt/z", {"temperature": 1})
+    broker.shows("sensor z: temperature", "1")
+    # It begins to announce itself while the gateway runs, before the gateway starts, and ends.
+    broker.publish("homeassistant/sensor/z1/config", config, retain=True)
+    wait_for(lambda: "sensor z: temperature" not in broker.entities(), what="the removal")
+    home.close()
+    before = {topic: len(texts) for topic, texts in broker.history.items()}
+    home.start()
+    broker.publish("zigbee2mqtt/y", {"temperature": 2})
+    wait_for(lambda: "sensor y: temperature" in broker.entities(), what="another one")
+    assert not any(
+        "z_temperature" in topic for topic, texts in broker.history.items() if len(texts) > before.get(topic, 0)
+    )
+    broker.publish("homeassistant/sensor/z1/config", "", retain=True)
+    wait_for(lambda: "sensor z: temperature" in broker.entities(), what="the announcement")
 
 
 def test_more_entities_than_the_limit_are_left_out_and_logged_once(tmp_path, mosquitto):
