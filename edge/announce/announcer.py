@@ -33,7 +33,7 @@ _MOST_WAITING: Final = 10_000
 _LOOK: Final = 2.0
 """Seconds between two checks of the rights, the mappings and the query files."""
 _SETTLE: Final = 0.1
-"""Seconds from a change to its announcement: what belongs together often comes in several updates."""
+"""Seconds from a change to its announcement: several updates often belong together."""
 _PATIENCE: Final = 10.0
 """Seconds to wait for the retained messages of the broker before the first announcement."""
 _TURN: Final = 200

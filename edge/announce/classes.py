@@ -68,7 +68,7 @@ def measure(property_name: str, unit: str | None) -> Measure:
 
 
 def binary_class(property_name: str) -> str:
-    """Return the device class of a binary sensor; empty if the property is none of them."""
+    """Return the device class of a binary sensor; empty if its property has none."""
     name = property_name.lower()
     name = _ALIASES.get(name, name)
     if any(each.property == name for each in NUMERIC.values()) and name == property_name.lower():

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import pyoxigraph as ox
 
@@ -259,16 +259,20 @@ def _details(component: str, kind: str, observed: Observed) -> Config:
         return measure(observed.property_name, observed.unit).options() if kind == "number" else {}
     if component == "number":
         found = measure(observed.property_name, observed.unit)
-        limits = {key: how[key] for key in ("min", "max") if isinstance(how.get(key), int | float)}
+        limits = {key: how[key] for key in ("min", "max") if _is_finite(how.get(key))}
         step = how.get("step")
         return {
             **_given(device_class=found.device_class, unit_of_measurement=found.unit),
             **({} if limits.get("min", -math.inf) >= limits.get("max", math.inf) else limits),
-            **({"step": step} if isinstance(step, int | float) and step >= _SMALLEST_STEP else {}),
+            **({"step": step} if _is_finite(step) and step >= _SMALLEST_STEP else {}),
         }
     if component == "select":
         return {"options": list(how.get("choices", ()))}
     return {"max": _LONGEST_STATE} if component == "text" else {}
+
+
+def _is_finite(number: object) -> TypeGuard[float]:
+    return isinstance(number, int | float) and math.isfinite(number)
 
 
 def _given(**options: str) -> Config:

@@ -1,4 +1,4 @@
-"""Observations by device, and what is announced of them."""
+"""Observations by device, and the entities that are announced for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Groups:
         self._queries = queries
         self._foreign = foreign
         self._settable = settable
-        # What comes from Home Assistant must not return to it.
+        # Values that come from Home Assistant must not return to it.
         self._excluded = (NAMESPACE, *settings.exclude)
         self._facts = Facts()
         self._members: dict[str, dict[str, None]] = {}
@@ -77,7 +77,7 @@ class Groups:
         self._put(self._maker.gateway())
 
     def reset(self) -> None:
-        """Forget all facts: the next ones are complete, or there are none."""
+        """Forget all facts: if others follow, they are complete."""
         self._facts = Facts()
         self._dirty.update(dict.fromkeys(self._members))
         self._members, self._group_of = {}, {}

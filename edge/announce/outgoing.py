@@ -35,7 +35,7 @@ class Outgoing:
     """Publishes retained messages with QoS 1, within rate limits, and again after each connection.
 
     All methods belong to the announcer's thread, which `post` reaches from others. At each connection, the retained
-    messages below the own topics come back from the broker, so that what was announced before a restart is known.
+    messages below the own topics come back from the broker, so that announcements before a restart are known.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Outgoing:
         if client is not self._client:
             return
         if topic == self._place.sync:
-            # From now on they would only be an echo of what is published.
+            # From now on they would only be an echo of the own messages.
             client.unsubscribe([*self._filters, self._place.sync])
             self._synced()
         else:

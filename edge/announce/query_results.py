@@ -65,7 +65,7 @@ class QueryResult:
                     self._rows[row] = count
 
     def failed(self, reason: str) -> None:
-        """Note that there is no result."""
+        """Note that the query has failed."""
         if not self.known:
             _log.warning("announce.query_failed", extra={"query": self.name, "reason": reason})
         self.known, self._rows = True, {}

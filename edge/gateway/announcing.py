@@ -65,10 +65,11 @@ class Announcing:
     def start(self, stack: AsyncExitStack, metrics: Metrics, timeout: float) -> list[Component]:
         """Announce; `stack` stops it within `timeout` seconds."""
         announcer, watch = self._announcer, metrics.watch
-        of = "home_assistant"
-        watch(f"{of}_entities", "Announced entities.", lambda: announcer.entities if announcer else 0)
-        watch(f"{of}_messages", "Announcements and states.", lambda: announcer.published if announcer else 0)
-        watch(f"{of}_left_out", "Devices with entities left out.", lambda: announcer.left_out if announcer else 0)
+        entities, sent = "Entities that the gateway has announced.", "Announcements and states that the broker took."
+        left_out = "Devices with entities that are not announced."
+        watch("home_assistant_entities", entities, lambda: announcer.entities if announcer else 0)
+        watch("home_assistant_messages", sent, lambda: announcer.published if announcer else 0)
+        watch("home_assistant_left_out", left_out, lambda: announcer.left_out if announcer else 0)
         if announcer is None:
             return []
         announcer.start()

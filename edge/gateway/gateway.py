@@ -330,7 +330,7 @@ class Gateway:
             watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
 
     def _rights_of(self, identity: str) -> Access | None:
-        """Return the rights of a client, also of one that has not registered yet; None: there is no such client.
+        """Return the rights of a client, also of one that has not registered yet; None: it does not exist.
 
         Without security, each has all rights.
         """

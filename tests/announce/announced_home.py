@@ -1,4 +1,4 @@
-"""A gateway that announces, and what Home Assistant would know of it."""
+"""A gateway that announces, and a client that knows the same of it as Home Assistant."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_what_came_from_home_assistant_does_not_return_to_it(tmp_path, mosquitto
         broker.shows("sensor a: temperature", "1")
         announced = [topic for topic in broker.messages if topic.startswith("homeassistant/") and "sepa-edge" in topic]
         assert len(announced) == 2
-        # Nor does the gateway discover itself.
+        # The gateway does not discover itself.
         assert home.http.get("/health").json()["mapping_faults"] == []
         query = {"query": "SELECT DISTINCT ?o { ?o a <http://www.w3.org/ns/sosa/Observation> }"}
         assert len(home.http.get("/query", params=query).json()["results"]["bindings"]) == 2

@@ -171,6 +171,9 @@ def test_a_brightness_that_cannot_be_one_of_a_light_is_a_number():
 def test_limits_that_home_assistant_refuses_are_left_out():
     (number,) = made(of("n", literal("1"), settable={"kind": "number", "min": 1.0, "max": None, "step": 0.0}))
     assert {"max", "step"} & number.config.keys() == set()
+    infinite = {"kind": "number", "min": 5.0, "max": float("inf"), "step": float("inf")}
+    (number,) = made(of("n", literal("1"), settable=infinite))
+    assert {"min", "max", "step"} & number.config.keys() == {"min"}
 
 
 def test_the_availability_of_a_device_is_that_of_its_entities():

@@ -1,0 +1,200 @@
+"""Parts of the announcer with a real engine: commands, results of queries, subscriptions, announcements of others."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable
+
+import pyoxigraph as ox
+import pytest
+
+from edge.announce import facts
+from edge.announce.commands import Commands
+from edge.announce.entities import CommandOf
+from edge.announce.facts import Facts
+from edge.announce.following import Following
+from edge.announce.foreign import ForeignAnnouncements
+from edge.announce.places import load, store
+from edge.announce.query_results import QueryResults
+from edge.announce.topics import Place
+from edge.engine.requests import QueryRequest, SubscriberNotification, UpdateRequest
+from edge.engine.start import open_engine
+from edge.protocol.access import ANYBODY, Access
+
+PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX edge: <urn:sepa-edge:>
+"""
+
+
+class Bench:
+    """An engine, and the events that it has for the announcer's thread."""
+
+    def __init__(self) -> None:
+        self.engine = open_engine(None)
+        self.events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def update(self, text: str) -> None:
+        self.engine.update([UpdateRequest(PREFIXES + text)]).result(20)
+
+    def run(self, until: Callable[[], object]) -> None:
+        while not until():
+            self.events.get(timeout=20)()
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    yield bench
+    assert bench.engine.close()
+
+
+def desired(bench: Bench) -> list[str]:
+    found = bench.engine.query(QueryRequest(f"{PREFIXES} SELECT ?v {{ ?o edge:desired ?v }}")).result(20)
+    return [row[0].value for row in found.rows]
+
+
+def test_of_many_commands_the_newest_counts(bench):
+    commands = Commands(bench.engine, bench.events.put)
+    commands.access = ANYBODY
+    commands.put("set", CommandOf("urn:dimmer", {"kind": "number", "min": 0.0, "max": 254.0}))
+    before = bench.engine.sequence
+    for level in range(200):
+        commands.take("set", str(level).encode())
+        commands.send()
+    bench.run(lambda: not commands._running)
+    commands.send()
+    bench.run(lambda: not commands._running)
+    assert desired(bench) == ["199"]
+    assert bench.engine.sequence - before == 2
+    commands.take("other", b"1")
+    commands.take("set", b"\xff")
+    commands.send()
+    assert commands.refused == 1
+    commands.access = None
+    commands.take("set", b"7")
+    commands.send()
+    assert (desired(bench), commands.refused) == (["199"], 1)
+
+
+def test_a_client_that_may_not_write_sets_nothing(bench):
+    commands = Commands(bench.engine, bench.events.put)
+    commands.access = Access("ha", frozenset({"update"}), write=frozenset({"urn:other"}))
+    commands.put("set", CommandOf("urn:lamp", {"kind": "switch"}))
+    commands.take("set", b"ON")
+    commands.send()
+    bench.run(lambda: commands.refused)
+    assert desired(bench) == []
+
+
+def test_facts_follow_the_graph(bench):
+    known = Facts()
+    seen: list[dict[str, set[str]]] = []
+
+    def take(notification: SubscriberNotification) -> None:
+        seen.append(known.apply(notification.delta))
+
+    following = Following(
+        bench.engine, QueryRequest(facts.query()), bench.events.put, lambda: False, take, lambda reason: None
+    )
+    bench.run(lambda: seen)
+    bench.update("""INSERT DATA { <urn:o> a sosa:Observation ; rdfs:label "l", "alt"@de ; sosa:madeBySensor <urn:s> ;
+        sosa:hasResult [ qudt:numericValue 1 ; qudt:unit <urn:u> ] . <urn:s> rdfs:label "sensor" .
+        [] a sosa:Observation ; rdfs:label "blank" . <urn:x> rdfs:label "not an observation" }""")
+    bench.run(lambda: "urn:o" in known)
+    assert list(known) == ["urn:o"]
+    assert (known.text("urn:o", "label"), known.text("urn:s", "name")) == ("l", "sensor")
+    assert (known.value("urn:o"), known.iri("urn:o", "unit")) == (ox.Literal(1), "urn:u")
+    count = len(seen)
+    bench.update("DELETE { ?q qudt:numericValue 1 } INSERT { ?q qudt:numericValue 2 } WHERE { ?q qudt:numericValue 1 }")
+    bench.run(lambda: len(seen) > count)
+    assert seen[-1] == {"urn:o": {"value"}}
+    bench.update("DELETE WHERE { <urn:o> ?p ?o }")
+    bench.run(lambda: "urn:o" not in known)
+    assert known._all == {}
+    following.close()
+
+
+def test_a_subscription_that_falls_behind_starts_again(bench):
+    full = [True]
+    taken: list[int] = []
+    following = Following(
+        bench.engine,
+        QueryRequest("SELECT * { ?s ?p ?o }"),
+        bench.events.put,
+        lambda: full[0],
+        lambda notification: taken.append(notification.sequence),
+        lambda reason: None,
+    )
+    bench.run(lambda: following.retry_at is not None)
+    full[0] = False
+    following.attempt(0.0)
+    assert taken == []
+    following.attempt(following.retry_at)
+    bench.run(lambda: taken)
+    assert taken == [0]
+    following.close()
+
+
+def test_only_single_values_of_queries_are_announced(bench):
+    changed: list[str] = []
+    results = QueryResults(bench.engine, bench.events.put, lambda: False, changed.append)
+    texts = {
+        "one": "SELECT ?v { <urn:a> <urn:p> ?v }",
+        "two": "SELECT ?s ?v { ?s <urn:p> ?v }",
+        "wrong": "SELECT",
+        "with space/ü": "ASK { ?s ?p ?o }",
+    }
+    results.follow(texts, ANYBODY)
+    bench.run(lambda: results.known)
+    assert results.observed("urn:sepa-edge:query:two", "") is None
+    (ask,) = [results.observed(iri, "") for iri in set(changed) if "space" in iri]
+    assert (ask.name, ask.value) == ("with space/ü", ox.Literal(False))
+
+    def value() -> object:
+        return results.observed("urn:sepa-edge:query:one", "").value
+
+    assert value() is None
+    bench.update("INSERT DATA { <urn:a> <urn:p> 1 }")
+    bench.run(lambda: value() == ox.Literal(1))
+    bench.update("INSERT DATA { <urn:a> <urn:p> 2 }")
+    bench.run(lambda: value() is None)
+    bench.update("DELETE DATA { <urn:a> <urn:p> 1 }")
+    bench.run(lambda: value() == ox.Literal(2))
+    results.follow(texts, Access("ha", read=frozenset()))
+    bench.run(lambda: results.known)
+    assert value() is None
+    results.follow(texts, None)
+    assert results.observed("urn:sepa-edge:query:one", "") is None
+
+
+def announced(*topics: str) -> bytes:
+    components = {str(n): {"p": "sensor", "uniq_id": str(n), "stat_t": each} for n, each in enumerate(topics)}
+    return json.dumps({"dev": {"ids": "d"}, "o": {"name": "x"}, "cmps": components}).encode()
+
+
+def test_topics_of_others_are_known_while_they_are_announced():
+    foreign = ForeignAnnouncements("homeassistant")
+    first, second = "homeassistant/device/a/config", "homeassistant/device/b/config"
+    assert foreign.is_one(first)
+    assert not foreign.is_one("homeassistant/status")
+    assert foreign.take(first, announced("t/1", "t/2")) == {"t/1", "t/2"}
+    assert foreign.take(second, announced("t/2", "t/3")) == {"t/3"}
+    assert foreign.take(first, announced("t/1", "t/2")) == set()
+    assert foreign.take(first, b"") == {"t/1"}
+    assert "t/2" in foreign
+    assert foreign.take(second, b"[") == {"t/2", "t/3"}
+    assert foreign.take(second, b"\xff") == set()
+    assert "t/3" not in foreign
+
+
+def test_places_survive_a_damaged_file(tmp_path):
+    file = tmp_path / "places.json"
+    places = [Place("a", "b", "c"), Place("ä/1", "b", "d")]
+    assert load(file) == []
+    store(file, places)
+    assert load(file) == places
+    file.write_text('[{"prefix": 1}]')
+    assert load(file) == []
+    store(file, [])
+    assert not file.exists()
