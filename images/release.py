@@ -2,9 +2,10 @@
 
     python3 -m images.release --out DIR [--key KEY] [--arch ARCH]... [--suite SUITE]... [--package FILE]...
 
-Writes into DIR, which must not exist: a wheel and a source distribution, the Debian packages as an apt repository, a
-bill of materials for each (CycloneDX, SPDX), and SHA256SUMS. With a GnuPG key, SHA256SUMS and the repository are
-signed, and the public key is next to them. Two runs on the same sources give the same files, except for the signatures.
+Writes into DIR, which must not exist: a wheel and a source distribution, a wheel of the client library alone, the
+Debian packages as an apt repository, a bill of materials for each (CycloneDX, SPDX), and SHA256SUMS. With a GnuPG key,
+SHA256SUMS and the repository are signed, and the public key is next to them. Two runs on the same sources give the same
+files, except for the signatures.
 `--package` takes a Debian package that was made before (`images/package`), instead of making those of all
 architectures and suites.
 """
@@ -26,7 +27,7 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from edge import __version__
-from images import apt_repository, sbom
+from images import apt_repository, client_package, sbom
 
 ROOT: Final = Path(__file__).parents[1]
 ARCHITECTURES: Final = ("amd64", "arm64")
@@ -59,6 +60,7 @@ def main() -> None:
     os.umask(0o022)
     given.out.mkdir(parents=True)
     _python_packages(given.out)
+    _client(given.out)
     with TemporaryDirectory(prefix="release-") as directory:
         packages = given.package or [
             _debian_package(Path(directory), architecture, suite)
@@ -82,6 +84,22 @@ def _python_packages(out: Path) -> None:
     """Make the wheel and the source distribution, and the bill of materials of their dependencies."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(out.absolute())]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    manifest = (ROOT / "edge" / "web" / "vendor" / "manifest.json").read_bytes()
+    javascript = {component["purl"]: component for component in sbom.vendored(manifest)}
+    sbom.write(out / f"sepa_edge-{__version__}", [*_locked(), *javascript.values()])
+
+
+def _client(out: Path) -> None:
+    """Make the wheel of the client library, and the bill of materials of its dependencies."""
+    wheel = client_package.build(out)
+    names = client_package.requirements()
+    sbom.write(
+        out / wheel.name.removesuffix("-py3-none-any.whl"), [each for each in _locked() if each["name"] in names]
+    )
+
+
+def _locked() -> list[sbom.Component]:
+    """Return the dependencies of the lock file."""
     components: list[sbom.Component] = []
     for text in _PINNED.findall((ROOT / "requirements.txt").read_text()):
         pinned = Requirement(text)
@@ -90,9 +108,7 @@ def _python_packages(out: Path) -> None:
             purl = f"pkg:pypi/{pinned.name.lower()}@{version}"
             entry = {"type": "library", "bom-ref": purl, "name": pinned.name, "version": version, "purl": purl}
             components.append(entry)
-    manifest = (ROOT / "edge" / "web" / "vendor" / "manifest.json").read_bytes()
-    javascript = {component["purl"]: component for component in sbom.vendored(manifest)}
-    sbom.write(out / f"sepa_edge-{__version__}", [*components, *javascript.values()])
+    return components
 
 
 def _debian_package(directory: Path, architecture: str, suite: str) -> Path:

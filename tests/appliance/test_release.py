@@ -118,8 +118,11 @@ def test_apt_finds_the_package_of_its_suite(releases, tmp_path):
 
 
 def test_the_wheel_has_both_commands_and_the_web_application(releases, tmp_path):
-    (wheel,) = releases[0].glob("*.whl")
-    assert wheel.name == f"sepa_edge-{__version__}-py3-none-any.whl"
+    wheel = releases[0] / f"sepa_edge-{__version__}-py3-none-any.whl"
+    assert {path.name for path in releases[0].glob("*.whl")} == {
+        wheel.name,
+        f"sepa_edge_client-{__version__}-py3-none-any.whl",
+    }
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index")
     run(*pip, "--target", tmp_path / "installed", wheel)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
@@ -147,6 +150,13 @@ def test_bills_of_materials_name_the_pinned_dependencies(releases):
     spdx = json.loads((releases[0] / f"{name}.spdx.json").read_text())
     assert {f"{each['name']}=={each['versionInfo']}" for each in spdx["packages"]} == components
     assert len({each["SPDXID"] for each in spdx["packages"]}) == len(spdx["packages"])
+
+
+def test_the_client_has_a_bill_of_its_own(releases):
+    bill = json.loads((releases[0] / f"sepa_edge_client-{__version__}.cdx.json").read_text())
+    names = {each["name"] for each in bill["components"]}
+    assert {"httpx", "pyoxigraph", "pyyaml", "websockets", "h11"} <= names
+    assert names.isdisjoint({"uvicorn", "pydantic", "cryptography"})
 
 
 def test_an_existing_directory_is_refused(tmp_path):
