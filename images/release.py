@@ -1,13 +1,15 @@
 """Make a release: everything that users download, with bills of materials, checksums and a signature.
 
     python3 -m images.release --out DIR [--key KEY] [--arch ARCH]... [--suite SUITE]... [--package FILE]...
+        [--image FILE]...
 
 Writes into DIR, which must not exist: a wheel and a source distribution, a wheel of the client library alone, the
-Debian packages as an apt repository, a bill of materials for each (CycloneDX, SPDX), and SHA256SUMS. With a GnuPG key,
-SHA256SUMS and the repository are signed, and the public key is next to them. Two runs on the same sources give the same
-files, except for the signatures.
-`--package` takes a Debian package that was made before (`images/package`), instead of making those of all
-architectures and suites.
+Debian packages as an apt repository, OCI images with a Compose file, a bill of materials for each (CycloneDX, SPDX),
+and SHA256SUMS. With a GnuPG key, SHA256SUMS and the repository are signed, and the public key is next to them. Two runs
+on the same sources give the same files, except for the signatures.
+
+`--package` takes a Debian package that was made before (`images/package`), and `--image` an OCI image (`images/oci`),
+instead of making those of all architectures and suites.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from images import apt_repository, client_package, sbom
 
 ROOT: Final = Path(__file__).parents[1]
 ARCHITECTURES: Final = ("amd64", "arm64")
+FOLDERS: Final = ("compose",)
+"""Folders of images/ that are part of a release as they are."""
 _PINNED: Final = re.compile(r"^([A-Za-z0-9][^\s\\]*==[^\\\n]*)", re.MULTILINE)
 """A pinned dependency of a lock file, with its marker."""
 
@@ -45,6 +49,7 @@ def main() -> None:
     options.add_argument("--arch", action="append", choices=ARCHITECTURES, help="(default: all)")
     options.add_argument("--suite", action="append", choices=apt_repository.SUITES.values(), help="(default: all)")
     options.add_argument("--package", action="append", type=Path, metavar="FILE")
+    options.add_argument("--image", action="append", type=Path, metavar="FILE", help="an OCI image")
     given = options.parse_args()
     if given.out.exists():
         options.error(f"{given.out} exists; name a new directory")
@@ -70,6 +75,12 @@ def main() -> None:
         apt_repository.write(given.out / "apt", packages, int(epoch), given.key)
         for package in packages:
             _bill_of_package(package, Path(directory), given.out)
+        images = given.image or ([] if given.package else _images(Path(directory), packages))
+        for image in images:  # with its bills of materials
+            for file in (image, image.with_suffix(".cdx.json"), image.with_suffix(".spdx.json")):
+                shutil.copyfile(file, given.out / file.name)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / "images" / name, given.out / name)
     _sign(given.out, given.key)
     print(given.out)
 
@@ -115,6 +126,18 @@ def _debian_package(directory: Path, architecture: str, suite: str) -> Path:
     command = [str(ROOT / "images" / "package"), "--arch", architecture, "--suite", suite, "--out", str(directory)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.splitlines()[-1])
+
+
+def _images(directory: Path, packages: Sequence[Path]) -> list[Path]:
+    """Make OCI images with the packages for Debian 13."""
+    found = []
+    for package in packages:
+        _, version, architecture = package.stem.split("_")
+        if version.endswith("+deb13"):
+            command = [ROOT / "images" / "oci", "--arch", architecture, "--package", package, "--out", directory]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            found.append(Path(done.stdout.splitlines()[-1]))
+    return found
 
 
 def _bill_of_package(package: Path, directory: Path, out: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from edge import __version__
+from images import oci_layout, sbom
 
 ROOT = Path(__file__).parents[2]
 CONTROL = """Package: sepa-edge
@@ -58,10 +59,22 @@ def packages(tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def releases(home, packages, tmp_path_factory) -> list[Path]:
+def image(tmp_path_factory) -> Path:
+    """Make an image without the gateway: CI builds and runs a real one."""
+    root = tmp_path_factory.mktemp("image")
+    (root / "root").mkdir()
+    file = root / "sepa-edge_0.1.0+deb13_amd64.oci.tar"
+    oci_layout.write(root / "root", "amd64", "sepa-edge:0.1.0", file, 0)
+    sbom.write(root / "sepa-edge_0.1.0+deb13_amd64.oci", [])
+    return file
+
+
+@pytest.fixture(scope="module")
+def releases(home, packages, image, tmp_path_factory) -> list[Path]:
     """Make the release twice."""
     outs = [tmp_path_factory.mktemp("releases") / "release" for _ in range(2)]
     given = [each for package in packages for each in ("--package", package)]
+    given += ["--image", image]
     for out in outs:
         command = (sys.executable, "-m", "images.release", "--out", out, "--key", "release@example.org", *given)
         assert run(*command, cwd=ROOT, env={**os.environ, "GNUPGHOME": str(home)}) == f"{out}\n"
@@ -157,6 +170,11 @@ def test_the_client_has_a_bill_of_its_own(releases):
     names = {each["name"] for each in bill["components"]}
     assert {"httpx", "pyoxigraph", "pyyaml", "websockets", "h11"} <= names
     assert names.isdisjoint({"uvicorn", "pydantic", "cryptography"})
+
+
+def test_the_image_is_there_with_its_bills_and_the_compose_file(releases):
+    name = "sepa-edge_0.1.0+deb13_amd64.oci"
+    assert {f"{name}.tar", f"{name}.cdx.json", f"{name}.spdx.json", "compose/compose.yaml"} <= files(releases[0])
 
 
 def test_an_existing_directory_is_refused(tmp_path):
