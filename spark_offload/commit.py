@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _APPLICATION: Final = "edge-history"
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_POLL: Final = 0.1
+"""Seconds between two attempts to get a lock."""
 _DAYS: Final = 8
 """Days for which a task writes all files at the same time. Rows of more days are sorted by day first, which is slower.
 """
@@ -40,7 +43,7 @@ def append(
     rows: DataFrame,
     version: int,
     positions: Mapping[OutboxEpoch, int],
-    note: Mapping[str, str] = MappingProxyType({}),
+    note: Mapping[str, object] = MappingProxyType({}),
 ) -> int:
     """Append rows to a version of the table. Returns the new version, which is durable then.
 
@@ -76,23 +79,49 @@ def append(
 
 
 @contextlib.contextmanager
-def alone(spark: SparkSession, path: str) -> Iterator[None]:
+def alone(spark: SparkSession, path: str, wait: float = 0.0) -> Iterator[None]:
     """Hold the exclusive write lock of a table on a local or mounted file system. Raises `TableBusy`, `TableRefused`.
 
-    Object stores reject the second of two concurrent commits; a file system does not. The JVM of Spark holds the lock,
-    because it is the process that writes, and it may live slightly longer than Python.
+    It waits up to `wait` seconds for the lock. A second lock makes those who wait take turns: a process that needs the
+    table again and again cannot keep the others out.
+
+    Object stores reject the second of two concurrent commits; a file system does not.
+    """
+    busy = f"another edge-history ingest, maintain or delete writes to {path}: wait until it has ended"
+    deadline = time.monotonic() + wait
+    with contextlib.ExitStack() as held:
+        with _locked(spark, path, "queue", deadline, busy):
+            held.enter_context(_locked(spark, path, "lock", deadline, busy))
+        yield
+
+
+@contextlib.contextmanager
+def maintaining(spark: SparkSession, path: str) -> Iterator[None]:
+    """Hold the lock of maintenance and deletion, which ingesters do not need. Raises `TableBusy`, `TableRefused`."""
+    busy = f"another edge-history maintain or delete works on {path}: wait until it has ended"
+    with _locked(spark, path, "maintenance", 0.0, busy):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(spark: SparkSession, path: str, name: str, deadline: float, busy: str) -> Iterator[None]:
+    """Hold the lock of a file next to the table, until a time of the monotonic clock. Raises `TableBusy`.
+
+    The JVM of Spark holds the lock, because it is the process that writes, and it may live slightly longer than Python.
     """
     if not (place := directory(path)):
         yield
         return
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        file = compat.open_file(spark, str(place.with_name(f".{place.name}.lock")))
+        file = compat.open_file(spark, str(place.with_name(f".{place.name}.{name}")))
     except (OSError, Py4JJavaError) as error:
         raise TableRefused(f"the lock file next to {path} cannot be written: make {place.parent} writable") from error
     try:
-        if file.getChannel().tryLock() is None:
-            raise TableBusy(f"another edge-history ingest or maintain writes to {path}: wait until it has ended")
+        while not compat.try_lock(file):
+            if time.monotonic() >= deadline:
+                raise TableBusy(busy)
+            time.sleep(_POLL)
         yield
     finally:
         with contextlib.suppress(OSError, Py4JError):  # where the JVM has ended, the lock went with it

@@ -66,3 +66,15 @@ def file_uri(spark: SparkSession, path: str) -> str:
 def open_file(spark: SparkSession, path: str) -> JavaObject:
     """Open a file of the JVM for reading and writing (`java.io.RandomAccessFile`). Raises `Py4JJavaError`."""
     return jvm(spark).java.io.RandomAccessFile(path, "rw")
+
+
+def try_lock(file: JavaObject) -> bool:
+    """Lock a file of `open_file` exclusively, if no other process and no other part of this one has locked it."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return file.getChannel().tryLock() is not None
+    except Py4JJavaError as error:
+        if "OverlappingFileLockException" in str(error.java_exception.getClass()):
+            return False
+        raise

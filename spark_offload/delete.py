@@ -6,6 +6,7 @@ force from its first step on (`deletions.py`).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from spark_offload import compat
-from spark_offload.commit import alone, append, flush, flush_table
+from spark_offload.commit import alone, append, flush, flush_table, maintaining
 from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
 from spark_offload.gaps import acknowledged_but_missing
@@ -24,7 +25,8 @@ from spark_offload.landing import LandingZone, OutboxEpoch, sync
 from spark_offload.local_rows import local_frame
 from spark_offload.positions import changed_by_others, history, metadata, place
 from spark_offload.segment_deletion import remove_segments
-from spark_offload.table import LOG, PARTITION, SCHEMA, directory, named, open_table, properties
+from spark_offload.session import changed_settings
+from spark_offload.table import LOG, PARTITION, SCHEMA, directory, location, named, open_table, properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,27 +56,31 @@ class Deleted:
     """Version of the table without them."""
 
 
-def found(spark: SparkSession, path: str, one: Filter) -> int:
+def found(spark: SparkSession, path: str | os.PathLike[str], one: Filter) -> int:
     """Return the number of observations in the table that a filter would delete. Raises `TableRefused`."""
     return open_table(spark, path).where(condition([one])).count()
 
 
-def begin(spark: SparkSession, path: str, one: Filter, by: str, reason: str) -> None:
+def begin(spark: SparkSession, table: str | os.PathLike[str], one: Filter, by: str, reason: str) -> None:
     """Put a filter in force. The next round of the ingester applies it. Raises `TableRefused`, `TableBusy`.
 
     `by` and `reason` are stored in the record.
     """
+    path = location(spark, table)
     with alone(spark, path):
         open_table(spark, path)
         checked(spark, path).begin(one, by, reason)
 
 
-def delete(spark: SparkSession, landing: LandingZone, path: str, one: Filter, by: str, reason: str) -> Deleted:
+def delete(
+    spark: SparkSession, landing: LandingZone, table: str | os.PathLike[str], one: Filter, by: str, reason: str
+) -> Deleted:
     """Delete the observations of a filter, and finish deletions that were interrupted.
 
     `by` and `reason` are stored in the record. Raises `LandingRefused`, `TableRefused`, `TableBusy`, `Overtaken`.
     """
-    with alone(spark, path):
+    path = location(spark, table)
+    with maintaining(spark, path), alone(spark, path):
         open_table(spark, path)
         deletions = checked(spark, path)
         refuse_missing(landing, path, place(spark, path).positions)
@@ -251,14 +257,8 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
     folder = directory(path)
     assert folder is not None  # noqa: S101  the record of deletions requires a file system
     flush_table(spark, path)
-    before = {name: spark.conf.get(name, None) for name in _VACUUM}
-    try:
-        for name, value in _VACUUM.items():
-            spark.conf.set(name, value)
+    with changed_settings(spark, _VACUUM):
         spark.sql(f"VACUUM {named(path)} RETAIN 0 HOURS").collect()
-    finally:
-        for name, former in before.items():
-            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
     version = _version_with_positions(spark, path, deletions)
     compat.checkpoint_delta(spark, path)
     log = folder / LOG

@@ -30,8 +30,9 @@ def lines(rows: DataFrame) -> DataFrame:
     return cells.union(triples.lines(rows))
 
 
-def write_nquads(rows: DataFrame, out: str) -> None:
+def write_nquads(rows: DataFrame, out: str | os.PathLike[str]) -> None:
     """Write the RDF of table rows to one file (`FILES`), or to a directory of gzipped files. Raises `OutputRefused`."""
+    out = os.fspath(out)
     if not out.endswith(FILES):
         _write(lines(rows).write.format("text").option("compression", "gzip"), out)
         return
@@ -50,9 +51,9 @@ def write_nquads(rows: DataFrame, out: str) -> None:
         raise OutputRefused(f"{out} cannot be written: {error}") from error
 
 
-def write_parquet(rows: DataFrame, out: str) -> None:
+def write_parquet(rows: DataFrame, out: str | os.PathLike[str]) -> None:
     """Write table rows or triples to a directory of Parquet files. Raises `OutputRefused`."""
-    _write(rows.write.format("parquet"), out)
+    _write(rows.write.format("parquet"), os.fspath(out))
 
 
 def _write(writer: DataFrameWriter, out: str) -> None:

@@ -7,6 +7,7 @@ gateway deleted them. An operator accepts such a gap; a row with `lost` takes it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +16,10 @@ from spark_offload.commit import alone, append
 from spark_offload.errors import TableRefused
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.local_rows import local_frame
-from spark_offload.positions import place
+from spark_offload.positions import state, totals_note
 from spark_offload.segment_selection import gap
-from spark_offload.table import PARTITION, SCHEMA, exists, make_table
+from spark_offload.table import PARTITION, SCHEMA, exists, location, make_table
+from spark_offload.totals import with_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,17 +86,22 @@ def refuse_new_table(spark: SparkSession, landing: LandingZone, path: str) -> No
 
 
 def accept(
-    spark: SparkSession, landing: LandingZone, path: str, gateways: Iterable[str] | None, reason: str
+    spark: SparkSession,
+    landing: LandingZone,
+    table: str | os.PathLike[str],
+    gateways: Iterable[str] | None,
+    reason: str,
 ) -> list[Missing]:
     """Accept the loss of all missing numbers of some gateways, or of all with None. Returns what was accepted.
 
     One commit adds a row with `lost` for each outbox, and states `reason` in its metadata. Raises `TableRefused`,
     `TableBusy`, `Overtaken`.
     """
+    path = location(spark, table)
     wanted = None if gateways is None else set(gateways)
     with alone(spark, path):
         make_table(spark, path)
-        version, positions = place(spark, path)
+        version, positions, totals = state(spark, path)
         accepted = [one for one in missing(landing, positions) if wanted is None or one.outbox.gateway in wanted]
         for one in accepted:
             if one.first != positions.get(one.outbox, 0) + 1:
@@ -103,7 +110,9 @@ def accept(
             now = datetime.now(UTC)
             rows = local_frame(spark, [_row(one, now) for one in accepted], SCHEMA)
             after = positions | {one.outbox: one.last for one in accepted}
-            append(spark, path, rows.coalesce(1), version, after, note={"accepted": reason})
+            lost = with_lost(totals, {one.outbox: one.last - one.first + 1 for one in accepted})
+            note = {"accepted": reason, **totals_note(version, lost)}
+            append(spark, path, rows.coalesce(1), version, after, note)
     return accepted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from spark_offload.sparql.evaluation import Evaluation
 from spark_offload.sparql.explain_query import explained
 from spark_offload.sparql.parsing import parse
 from spark_offload.sparql.values import TermValue
-from spark_offload.table import open_table
+from spark_offload.table import location, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,13 +34,13 @@ class History:
     def __init__(
         self,
         spark: SparkSession,
-        table: str | DataFrame,
+        table: str | os.PathLike[str] | DataFrame,
         version: int | None = None,
         *,
         live: Iterable[GatewayEndpoint] = (),
         wide: bool = True,
     ) -> None:
-        """Create a view of a table, given by its location or by its rows.
+        """Create a view of a table, given by its path, by its name in a catalog, or by its rows.
 
         `live` lists the gateways that SERVICE clauses may query; each query asks them again. `wide=False` evaluates
         queries over triples instead of rows: slow, but useful as a reference for tests.
@@ -87,12 +88,13 @@ class History:
     @cached_property
     def _content(self) -> Content:
         """Statistics and rows of the table, fixed to one version even if an ingester commits meanwhile."""
-        if not isinstance(self._table, str):
+        if not isinstance(self._table, (str, os.PathLike)):
             return Content(self._table)
-        rows = open_table(self._spark, self._table, self._version)
+        path = location(self._spark, self._table)
+        rows = open_table(self._spark, path, self._version)
         if self._version is None:
-            newest = history(self._spark, self._table, 1)[0]["version"]
-            rows = open_table(self._spark, self._table, newest)
+            newest = history(self._spark, path, 1)[0]["version"]
+            rows = open_table(self._spark, path, newest)
         return Content(rows)
 
     @property

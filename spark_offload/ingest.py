@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge.backoff import Backoff, Retry
@@ -22,12 +21,14 @@ from spark_offload.deletions import Filter
 from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.gaps import acknowledged_but_missing, refuse_new_table
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
-from spark_offload.positions import place
+from spark_offload.positions import state, totals_note
+from spark_offload.provenance import segments_note
 from spark_offload.rows import rows
 from spark_offload.segment_deletion import may_contain
 from spark_offload.segment_selection import Gap, SelectedSegment, look, put_aside, unreadable
 from spark_offload.spark_errors import first_line
-from spark_offload.table import make_table
+from spark_offload.table import location, make_table
+from spark_offload.totals import added
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,26 +82,38 @@ def ingest(
     `keep` is in seconds, `most` in rows of a commit. Raises `LandingRefused`, `TableRefused`, `TableBusy`,
     `IngestFailed`.
     """
-    return list(rounds(spark, LandingZone(Path(landing)), os.fspath(table), keep=keep, most=most))
+    return list(rounds(spark, LandingZone(landing), table, keep=keep, most=most))
 
 
 def rounds(
-    spark: SparkSession, landing: LandingZone, path: str, *, keep: float = KEEP, most: int = MOST
+    spark: SparkSession,
+    landing: LandingZone,
+    table: str | os.PathLike[str],
+    *,
+    keep: float = KEEP,
+    most: int = MOST,
+    wait: float = 0.0,
 ) -> Iterator[IngestRound]:
-    """Ingest like `ingest`, but yield each round when it ends, so that callers can report progress."""
+    """Ingest like `ingest`, but yield each round when it ends, so that callers can report progress.
+
+    `wait` is the time in seconds to wait for the lock of the table, for each round.
+    """
+    path = location(spark, table)
     more = True
     while more:
-        done = _with_patience(spark, landing, path, keep, most)
+        done = _with_patience(spark, landing, path, keep, most, wait)
         more = done.more
         yield done
 
 
-def _with_patience(spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int) -> IngestRound:
+def _with_patience(
+    spark: SparkSession, landing: LandingZone, path: str, keep: float, most: int, wait: float
+) -> IngestRound:
     # A random pause keeps two ingesters from colliding again.
     retry = Retry(Backoff(first=0.5, most=4.0))
     while True:
         try:
-            with alone(spark, path):
+            with alone(spark, path, wait):
                 return _round(spark, landing, path, keep, most)
         except Overtaken as overtaken:
             pause = retry.failed()
@@ -115,7 +128,7 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
     make_table(spark, path)
     deletions = checked(spark, path)
     apply_again(spark, path, deletions)
-    version, positions = place(spark, path)
+    version, positions, totals = state(spark, path)
     # An earlier round may have died between its commit and the acknowledgement.
     problems = _acknowledge(landing, positions, version, positions)
     found = look(landing, positions, most)
@@ -132,7 +145,9 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
         after = found.positions(positions)
         try:
             frame, deleted = _kept(rows(spark, found.taken), found.taken, deletions.filters)
-            done.version = append(spark, path, frame, version, after)
+            # A segment does not tell the times of the observations that were left out.
+            note = totals_note(version, None if deleted else added(totals, found.taken))
+            done.version = append(spark, path, frame, version, after, {**note, **segments_note(found.taken)})
         except Overtaken:
             raise
         except Exception as error:

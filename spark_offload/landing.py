@@ -95,9 +95,9 @@ class Quarantined(NamedTuple):
 class LandingZone:
     """An existing landing zone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Open a landing zone. Raises `LandingRefused` if the directory does not exist."""
-        self.folder = folder
+        self.folder = folder = Path(folder)
         self._acknowledged: dict[str, tuple[_FileState, dict[str, dict[str, int]]]] = {}
         self._cleaned: dict[OutboxEpoch, float] = {}
         # Not created here: a mount that is missing must not be replaced by a directory on the local disk.

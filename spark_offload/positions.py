@@ -2,17 +2,19 @@
 
 The log of the table is the only source. Each ingestion commit stores the positions of all outboxes in its
 `userMetadata`, so the newest such commit is authoritative. If another program has changed the rows since then, the
-positions are computed from the rows.
+positions are computed from the rows. Totals (`totals.py`) are stored next to them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_offload.landing import OutboxEpoch
-from spark_offload.table import named, open_table
+from spark_offload.table import location, named, open_table
+from spark_offload.totals import Totals, from_json, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ FORMAT: Final = 1
 """Format of the metadata."""
 _NEAR: Final = 20
 """Number of newest commits that are searched before the whole log is read."""
-_HARMLESS: Final = frozenset(
+HARMLESS: Final = frozenset(
     {
         "ADD COLUMNS",
         "CREATE TABLE",
@@ -43,30 +45,65 @@ class TablePlace(NamedTuple):
     positions: dict[OutboxEpoch, int]
 
 
-def commit_metadata(run: str, positions: Mapping[OutboxEpoch, int], note: Mapping[str, str]) -> str:
-    """Return the `userMetadata` of a commit: its run id, the positions after it, and a note for people, as JSON."""
+class TableState(NamedTuple):
+    """Version of a table, its positions, and its totals if the log has them."""
+
+    version: int
+    positions: dict[OutboxEpoch, int]
+    totals: dict[OutboxEpoch, Totals] | None
+
+
+def totals_note(base: int, totals: Mapping[OutboxEpoch, Totals] | None) -> dict[str, object]:
+    """Return the note with the totals after a commit that follows version `base`."""
+    return {} if totals is None else {"base": base, "totals": to_json(totals)}
+
+
+def commit_metadata(run: str, positions: Mapping[OutboxEpoch, int], note: Mapping[str, object]) -> str:
+    """Return the `userMetadata` of a commit: its run id, the positions after it, and a note, as JSON."""
     numbers = {str(outbox): last for outbox, last in positions.items()}
     body = {**note, "edge_history": FORMAT, "run": run, "positions": numbers}
     return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
 
-def place(spark: SparkSession, path: str) -> TablePlace:
+def place(spark: SparkSession, table: str | os.PathLike[str]) -> TablePlace:
     """Return the newest version of a table and its positions. Raises `TableRefused`."""
+    found = state(spark, table)
+    return TablePlace(found.version, found.positions)
+
+
+def state(spark: SparkSession, table: str | os.PathLike[str]) -> TableState:
+    """Return the newest version of a table, its positions and its totals. Raises `TableRefused`."""
+    path = location(spark, table)
     # Raises `TableRefused` with the remedy. DESCRIBE HISTORY would raise an error of Spark.
     open_table(spark, path)
     for limit in (_NEAR, None):
         commits = history(spark, path, limit)
         version = commits[0]["version"]
-        for commit in commits:
+        for index, commit in enumerate(commits):
             if found := metadata(commit):
-                return TablePlace(version, _read(found))
-            if commit["operation"] not in _HARMLESS:
-                return TablePlace(version, counted(spark, path, version))
+                return TableState(version, _read(found), _totals(found, commits, index))
+            if commit["operation"] not in HARMLESS:
+                return TableState(version, counted(spark, path, version), None)
         if commits[-1]["version"] == 0:
             if commits[-1]["operation"] == "CREATE TABLE":  # it began empty, and the other commits added no rows
-                return TablePlace(version, {})
+                return TableState(version, {}, {})
             break
-    return TablePlace(version, counted(spark, path, version))
+    return TableState(version, counted(spark, path, version), None)
+
+
+def _totals(found: Mapping[str, Any], commits: Sequence[Any], index: int) -> dict[OutboxEpoch, Totals] | None:
+    """Return the totals in the metadata of the commit at `index`, unless other commits have changed the rows.
+
+    These are later ones, and those between the version that the totals are based on and the commit itself.
+    """
+    base, made = found.get("base"), commits[index]["version"]
+    if type(base) is not int:
+        return None
+    before = [commit for commit in commits[index + 1 :] if commit["version"] > base]
+    others = {commit["operation"] for commit in (*commits[:index], *before)}
+    if len(before) != made - base - 1 or not others <= HARMLESS - {"DELETE"}:
+        return None
+    return from_json(found.get("totals"))
 
 
 def changed_by_others(spark: SparkSession, path: str) -> bool:
@@ -74,7 +111,7 @@ def changed_by_others(spark: SparkSession, path: str) -> bool:
     for commit in history(spark, path):
         if metadata(commit):
             return False
-        if commit["operation"] not in _HARMLESS:
+        if commit["operation"] not in HARMLESS:
             return True
     return True
 

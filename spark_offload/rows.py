@@ -19,6 +19,7 @@ from spark_offload import compat
 from spark_offload.local_rows import local_frame
 from spark_offload.segment_selection import SelectedSegment
 from spark_offload.table import NUMBERS, PARTITION, SCHEMA
+from spark_offload.totals import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,11 +44,6 @@ _CONTEXTS: Final = StructType(
 _PATTERN: Final = re.compile(r"[][*?{}\\]")
 _PER_TASK: Final = 250_000
 """Rows of a Spark task. A task writes one file for each day of its rows, so small tasks would cause small files."""
-
-_EARLIEST: Final = -62_135_596_800_000_000
-"""Start of the year 1 in microseconds since 1970: the first date of Python and of most readers of the table."""
-_LATEST: Final = 253_402_300_799_999_999
-"""End of the year 9999, their last date. For times outside this range, `time_text` has the exact value."""
 
 
 def rows(spark: SparkSession, taken: Sequence[SelectedSegment]) -> DataFrame:
@@ -108,7 +104,7 @@ def _column(name: str) -> str:
             return name
 
 
-_TIMESTAMP: Final = f"timestamp_micros(least(greatest(time, {_EARLIEST}L), {_LATEST}L))"
+_TIMESTAMP: Final = f"timestamp_micros(least(greatest(time, {EARLIEST}L), {LATEST}L))"
 _IS_NUMBER: Final = " OR ".join(
     rf"datatype = '{datatype}' AND value RLIKE r'^({form})\z'" for datatype, form in NUMBERS.items()
 )
@@ -162,7 +158,7 @@ def _tasks(spark: SparkSession, taken: Sequence[SelectedSegment]) -> int:
 
 
 def _tombstone(one: SelectedSegment) -> tuple[object, ...]:
-    time = min(max(one.manifest.end, _EARLIEST), _LATEST)
+    time = min(max(one.manifest.end, EARLIEST), LATEST)
     timestamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
     cells = {
         "gateway": one.manifest.gateway,

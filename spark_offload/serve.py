@@ -23,7 +23,7 @@ from spark_offload import compat
 from spark_offload.errors import ListenRefused, SparkEnded
 from spark_offload.listen import Address
 from spark_offload.session import session
-from spark_offload.table import open_table
+from spark_offload.table import location, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,10 +68,11 @@ def serve(table: str, address: Address, master: str, ready: Callable[[str], None
                 spark.stop()
 
 
-def publish(spark: SparkSession, table: str) -> None:
+def publish(spark: SparkSession, table: str | os.PathLike[str]) -> None:
     """Add the history to the catalog, which all sessions of this Spark share. Raises `TableRefused`."""
-    open_table(spark, table)
-    place = table if ":" in table else str(Path(table).absolute())
+    path = location(spark, table)
+    open_table(spark, path)
+    place = path if ":" in path else str(Path(path).absolute())
     quoted = place.replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"CREATE TABLE {NAME} USING delta LOCATION '{quoted}'")
 

@@ -1,17 +1,21 @@
-"""Status of the history: content of the table for each outbox, and pending segments in the landing zone."""
+"""Status of the history: content of the table for each outbox, and pending segments in the landing zone.
+
+Positions and totals come from the log of the table. Its rows are counted only if another program has changed them, or
+if observations were deleted since the last maintenance.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812
-
-from spark_offload.landing import LandingZone, OutboxEpoch, Quarantined
-from spark_offload.positions import place
+from spark_offload.landing import LandingZone, OutboxEpoch, Quarantined, age
+from spark_offload.positions import state
 from spark_offload.segment_selection import Gap, gap
-from spark_offload.table import open_table
+from spark_offload.table import location, open_table
+from spark_offload.totals import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +41,8 @@ class OutboxStatus:
     """The last number that is acknowledged to the gateway; None without a landing zone."""
     waiting: int = 0
     """Number of segments in the landing zone that are not in the table."""
+    lag: float = 0.0
+    """Time in seconds for which the oldest of these segments has waited; 0 without one."""
     gap: Gap | None = None
 
 
@@ -47,37 +53,41 @@ class HistoryStatus:
     version: int
     outboxes: list[OutboxStatus] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    counted: bool = True
+    """Whether the totals of the table are known."""
 
 
-def status(spark: SparkSession, path: str, landing: LandingZone | None = None) -> HistoryStatus:
-    """Collect the status without changing anything. Raises `TableRefused`."""
-    version, positions = place(spark, path)
+def status(
+    spark: SparkSession,
+    table: str | os.PathLike[str],
+    landing: LandingZone | None = None,
+    *,
+    count: bool = True,
+) -> HistoryStatus:
+    """Collect the status without changing anything. Raises `TableRefused`.
+
+    With `count`, the rows are counted if the log does not have the totals.
+    """
+    path = location(spark, table)
+    version, positions, totals = state(spark, path)
+    if totals is None and count:
+        totals = counted(open_table(spark, path, version))
+    known = totals is not None
     found = {outbox: OutboxStatus(outbox, last) for outbox, last in positions.items()}
-    observed = F.when(F.col("lost").isNull(), F.col("ts"))
-    rows = (
-        open_table(spark, path, version)
-        .groupBy("gateway", "epoch")
-        .agg(
-            F.count(observed).alias("observations"),
-            F.coalesce(F.sum("lost"), F.lit(0)).alias("lost"),
-            F.unix_micros(F.min(observed)).alias("oldest"),
-            F.unix_micros(F.max(observed)).alias("newest"),
-        )
-    )
-    for row in rows.collect():
-        outbox = OutboxEpoch(row["gateway"], row["epoch"])
+    for outbox, each in (totals or {}).items():
         one = found.setdefault(outbox, OutboxStatus(outbox))
-        one.observations, one.lost = row["observations"], row["lost"]
-        one.oldest, one.newest = _timestamp(row["oldest"]), _timestamp(row["newest"])
+        one.observations, one.lost = each.observations, each.lost
+        one.oldest, one.newest = _timestamp(each.oldest), _timestamp(each.newest)
     if landing is None:
-        return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox))
+        return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox), counted=known)
     for outbox in landing.outboxes():
         one = found.setdefault(outbox, OutboxStatus(outbox))
         segments = [segment for segment in landing.segments(outbox) if segment.last > one.last]
         one.acknowledged = landing.acknowledged(outbox.gateway).get(outbox.epoch, {}).get("last", 0)
         one.waiting = len(segments)
+        one.lag = max((age(segment.manifest) for segment in segments), default=0.0)
         one.gap = gap(segments, one.last)
-    return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined())
+    return HistoryStatus(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined(), known)
 
 
 def _timestamp(microseconds: int | None) -> datetime | None:

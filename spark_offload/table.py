@@ -12,10 +12,13 @@ demand (`edge.outbox.observation`). There are four kinds of rows:
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import (
     BooleanType,
@@ -85,6 +88,9 @@ NUMBERS: Final = {
 INF and NaN have no `value`.
 """
 
+_NAME: Final = re.compile(r"\w+(\.\w+){1,2}")
+"""Name of a table in a catalog of Spark: with its schema, and optionally its catalog."""
+
 _PROPERTIES: Final = {
     _VERSION: str(VERSION),
     # Columns with min/max statistics for data skipping. Others do not help: each file has values of nearly all sensors.
@@ -95,22 +101,52 @@ _PROPERTIES: Final = {
 }
 
 
-def open_table(spark: SparkSession, path: str, version: int | None = None) -> DataFrame:
-    """Open the newest or a given version of the table at a path or URI. Raises `TableRefused`."""
+def location(spark: SparkSession, table: str | os.PathLike[str]) -> str:
+    """Return the path or URI of a table. A text such as `catalog.schema.observations` may be its name in a catalog.
+
+    It is a path if there is such a file or directory, or no such table in the catalog. Raises `TableRefused`.
+    """
+    path = os.fspath(table)
+    if not isinstance(table, str):
+        return path if ":" in path else str(Path(path).absolute())
+    if not _NAME.fullmatch(path) or Path(path).exists():
+        return path
+    try:
+        if not spark.catalog.tableExists(path):
+            return path
+        described = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(path)}").collect()
+    except AnalysisException:  # there is no such catalog
+        return path
+    except Py4JJavaError as error:
+        raise TableRefused(f"the catalog of {path} does not answer ({first_line(error)}): give the path") from error
+    found = {row["col_name"]: row["data_type"] for row in described}
+    if found.get("Provider", "").lower() != "delta" or not found.get("Location"):
+        raise TableRefused(f"{path} is not a Delta table with a location: give the path of a table")
+    place = directory(found["Location"])
+    return found["Location"] if place is None else str(place)
+
+
+def open_table(spark: SparkSession, table: str | os.PathLike[str], version: int | None = None) -> DataFrame:
+    """Open the newest or a given version of a table: a path, a URI, or a name in a catalog. Raises `TableRefused`."""
+    path = location(spark, table)
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
     try:
-        table = reader.load(path)
+        rows = reader.load(path)
     except AnalysisException as error:
         if version is not None:
             raise TableRefused(
                 f"the table {path} has no version {version}: edge-history status shows the newest"
             ) from error
         raise TableRefused(_why_none(path)) from error
-    if not {"gateway", "epoch", "seq"} <= set(table.columns):
+    if not {"gateway", "epoch", "seq"} <= set(rows.columns):
         raise TableRefused(f"the table at {path} is not a history: it has other columns")
-    return table
+    return rows
+
+
+def _quoted(name: str) -> str:
+    return ".".join(f"`{part}`" for part in name.split("."))
 
 
 def _why_none(path: str) -> str:

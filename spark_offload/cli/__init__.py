@@ -14,6 +14,7 @@ COMMANDS = (
     "analyse",
     "bench",
     "delete",
+    "demo",
     "export",
     "gaps",
     "gateways",
@@ -24,6 +25,7 @@ COMMANDS = (
     "receive",
     "serve",
     "status",
+    "verify",
 )
 
 

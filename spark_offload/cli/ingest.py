@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_offload.ingest import IngestRound
+    from spark_offload.metrics import IngestCounters
+
+_WAIT = 60.0
+"""Seconds to wait for a step of maintenance before a round."""
 
 
 @click.command()
@@ -33,12 +38,29 @@ if TYPE_CHECKING:
 @click.option(
     "--max-rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="Approximate rows of a commit."
 )
+@click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write Prometheus metrics to this file after each run.",
+)
 @with_spark("ingest")
-def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, max_rows: int, start: Start) -> None:
+def ingest(
+    landing: Path,
+    table: str,
+    every: timedelta | None,
+    keep: timedelta,
+    max_rows: int,
+    metrics: Path | None,
+    start: Start,
+) -> None:
     """Ingest the segments of gateways: each observation exactly once, even if segments come twice, late or damaged.
 
     The ingester acknowledges the observations in the table, and gateways then delete them. It moves damaged segments
     to quarantine; their gateways send them again. Segments after a gap wait until the gap is filled.
+
+    While edge-history maintain runs, the ingester commits between its steps. --metrics replaces a file for Prometheus,
+    such as one in the textfile directory of node_exporter.
 
     Workers of a cluster must see the landing zone and the table under the same paths. SIGTERM ends the command after
     the current round. It can be killed at any time without loss or duplicates.
@@ -51,9 +73,26 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
     ended = threading.Event()
     zone = LandingZone(landing)
     spark = start()
+    # This module imports PySpark, which takes seconds: --help must not wait for it.
+    from spark_offload.metrics import IngestCounters
+
+    counters = IngestCounters()
+
+    def run() -> None:
+        try:
+            _run(spark, zone, table, keep, max_rows, ended, counters, idle=every is None)
+        except HistoryError:
+            counters.failed_runs += 1
+            raise
+        else:
+            counters.last_success = time.time()
+        finally:
+            if metrics is not None:
+                _write_metrics(spark, zone, table, counters, metrics)
+
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
-        _go_on(lambda: _run(spark, zone, table, keep, max_rows, ended, idle=every is None), spark, every, ended)
+        _go_on(run, spark, every, ended)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -84,6 +123,7 @@ def _run(
     keep: timedelta,
     most: int,
     ended: threading.Event,
+    counters: IngestCounters,
     *,
     idle: bool,
 ) -> None:
@@ -92,7 +132,8 @@ def _run(
     from spark_offload.ingest import rounds
 
     done = None
-    for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most):
+    for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most, wait=_WAIT):
+        counters.add(done)
         if done.segments or (idle and not done.more):
             click.echo(str(done))
         for segment in done.damaged:
@@ -104,6 +145,22 @@ def _run(
             break
     if done is not None:
         _report_waiting(done)
+
+
+def _write_metrics(spark: SparkSession, landing: LandingZone, table: str, counters: IngestCounters, path: Path) -> None:
+    """Write the metrics of this process, and those of the table if it can be read."""
+    from spark_offload.metrics import text, write_metrics
+    from spark_offload.status import status
+
+    try:
+        # Counting the rows after each run would cost more than the run.
+        found = None if _is_over(spark) else status(spark, table, landing, count=False)
+    except HistoryError:
+        found = None
+    try:
+        write_metrics(path, text(found, counters))
+    except HistoryError as error:
+        click.echo(f"edge-history: {error}", err=True)
 
 
 def _report_waiting(done: IngestRound) -> None:

@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--table", required=True, metavar="DIR", help="Table of the history.")
 @click.option("--landing", type=click.Path(path_type=Path), metavar="DIR", help="Landing zone.")
+@click.option(
+    "--metrics", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write Prometheus metrics."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_spark("status")
-def status(table: str, landing: Path | None, as_json: bool, start: Start) -> None:
+def status(table: str, landing: Path | None, metrics: Path | None, as_json: bool, start: Start) -> None:
     """Report the observations of each gateway in the table, and waiting, missing or damaged segments.
+
+    The numbers come from the log of the table. Its rows are counted only if another program has changed them, or if
+    observations were deleted since the last maintenance. --metrics replaces a file for Prometheus, such as one in the
+    textfile directory of node_exporter.
 
     \b
     edge-history status --table history --landing landing
@@ -30,9 +37,12 @@ def status(table: str, landing: Path | None, as_json: bool, start: Start) -> Non
     zone = None if landing is None else LandingZone(landing)
     spark = start()
     # This module imports PySpark, which takes seconds: --help must not wait for it.
+    from spark_offload.metrics import text, write_metrics
     from spark_offload.status import status as collect
 
     found = collect(spark, table, zone)
+    if metrics is not None:
+        write_metrics(metrics, text(found))
     click.echo(json.dumps(_as_json(found)) if as_json else "\n".join(_as_lines(found)))
 
 
@@ -56,6 +66,7 @@ def _outbox(one: OutboxStatus) -> dict[str, Any]:
         "newest": one.newest and _iso_time(one.newest),
         "acknowledged": one.acknowledged,
         "waiting": one.waiting,
+        "lag": one.lag,
         "gap": one.gap and {name: getattr(one.gap, name) for name in ("first", "last", "held", "seconds")},
     }
 

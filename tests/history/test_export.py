@@ -28,7 +28,7 @@ def test_lines_are_the_quads_of_all_observations(spark: SparkSession, stored: li
 @pytest.mark.parametrize("name", ["history.nq", "history.nq.gz", "history"])
 def test_n_quads_are_a_file_or_a_folder(spark: SparkSession, tmp_path: Path, name: str) -> None:
     stored = numbered([*readings("a1", range(5)), *readings("b1", range(5))])
-    export.write_nquads(frame(spark, stored).repartition(3), str(tmp_path / name))
+    export.write_nquads(frame(spark, stored).repartition(3), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     files = [tmp_path / name] if (tmp_path / name).is_file() else sorted((tmp_path / name).glob("part-*.gz"))
     texts = [path.read_bytes() if path.suffix == ".nq" else gzip.decompress(path.read_bytes()) for path in files]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +15,12 @@ from history_data import numbered, readings, write
 from ingest_sender import Sender
 
 from spark_offload.cli import edge_history
-from spark_offload.errors import TableRefused
+from spark_offload.commit import alone, maintaining
+from spark_offload.errors import TableBusy, TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.maintain import maintain
 from spark_offload.table import SCHEMA, make_table, named, open_table
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,16 +77,60 @@ def test_files_that_no_version_needs_are_deleted(spark: SparkSession, tmp_path: 
     assert sorted(row.seq for row in open_table(spark, str(table)).collect()) == list(range(1, 21))
 
 
+def test_processes_that_wait_for_a_table_take_turns(spark: SparkSession, tmp_path: Path) -> None:
+    """Maintenance releases the table between its steps: an ingester that waits gets it before the next step."""
+    table, entered = str(tmp_path / "table"), threading.Event()
+
+    def wait() -> None:
+        with alone(spark, table, 60):
+            entered.set()
+
+    waiting = threading.Thread(target=wait)
+    with (tmp_path / ".table.lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        waiting.start()
+        wait_for(lambda: _is_locked(tmp_path / ".table.queue"), what="a process waits for the table")
+        with pytest.raises(TableBusy, match="wait until it has ended"), alone(spark, table):
+            pass
+        assert not entered.is_set()
+    waiting.join(60)
+    assert entered.is_set()
+    with maintaining(spark, table), alone(spark, table):  # the same process, too
+        with pytest.raises(TableBusy), alone(spark, table):
+            pass
+        with pytest.raises(TableBusy, match="maintain or delete"), maintaining(spark, table):
+            pass
+
+
+def _is_locked(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open("r+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.lockf(file, fcntl.LOCK_UN)
+        return False
+
+
 def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
     Sender(landing, OBSERVATIONS, gateway="box-2").send(3, 4)
     runner = CliRunner()
-    ingested = runner.invoke(edge_history, ["ingest", "--landing", str(landing), "--table", str(table)])
+    metrics = tmp_path / "ingest.prom"
+    options = ["--landing", str(landing), "--table", str(table), "--metrics", str(metrics)]
+    ingested = runner.invoke(edge_history, ["ingest", *options])
     assert ingested.exit_code == 0, ingested.output
     assert ingested.stdout == "ingested 10 observations (table version 1)\n"
     assert "box-2/00000000000000aa: observations 1 to 2 are missing; 1 later segments have waited" in ingested.stderr
-    reported = runner.invoke(edge_history, ["status", "--landing", str(landing), "--table", str(table), "--json"])
+    lines = metrics.read_text().splitlines()
+    assert {"edge_history_ingest_rounds_total 1", "edge_history_ingest_observations_total 10"} <= set(lines)
+    assert 'edge_history_outbox_gap_observations{gateway="box-2",epoch="00000000000000aa"} 2' in lines
+    reported = runner.invoke(edge_history, ["status", *options, "--json"])
+    assert 'edge_history_outbox_observations{gateway="box-1",epoch="00000000000000aa"} 10' in metrics.read_text()
+    assert "edge_history_ingest_rounds_total" not in metrics.read_text()
     assert reported.exit_code == 0, reported.output
     assert [(one["gateway"], one["last"], one["waiting"]) for one in json.loads(reported.stdout)["outboxes"]] == [
         ("box-1", 10, 0),
