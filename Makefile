@@ -74,9 +74,9 @@ release: $(VENV)/.run-ready  ## make everything that users download, in build/re
 	$(BIN)/python -m images.release --out build/release $(ARGS)
 
 lock:  ## regenerate the locked requirements; needs uv (docs/development.md)
-	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
-	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
-	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group docs --group build -o requirements-dev.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra modbus -o requirements.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra modbus --extra spark -o requirements-spark.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra modbus --extra spark --group dev --group docs --group build -o requirements-dev.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
 
 # With an archive of Spark's classes (CDS), the JVMs of tests start in two thirds of the time. It requires Java.

@@ -35,7 +35,12 @@ _PATIENCE = 30.0
 
 
 class Ports(Protocol):
-    """Interface of the serial ports for commands. Thread-safe."""
+    """Interface of the serial ports, or of the Modbus devices, for commands. Thread-safe."""
+
+    acknowledges: bool
+    """Whether `Actuation.written` is called for each command that the device has accepted. Otherwise a command counts
+    as sent when it is queued.
+    """
 
     def takes(self, topic: str) -> bool:
         """Whether a port handles this topic."""
@@ -75,7 +80,7 @@ class Actuation:
             send=self._put,
             refuse=self._refuse,
         )
-        self._ports: Ports | None = None
+        self._ports: list[Ports] = []
         self._link: MqttLink | None = None
         self._link_started = False
         self._sending: _Sending | None = None
@@ -128,8 +133,12 @@ class Actuation:
         self._thread.start()
 
     def send_by(self, ports: Ports) -> None:
-        """Route commands for topics of serial ports to these ports instead of the broker. Call before `start`."""
-        self._ports = ports
+        """Route commands for topics of these ports to them instead of the broker. Call before `start`."""
+        self._ports.append(ports)
+
+    def written(self, command: Command) -> None:
+        """Note that a device of a port has accepted a command."""
+        self._events.put(partial(self._note_sent, command))
 
     def port_up(self, topic: str, done: Callable[[], None]) -> None:
         """Send the complete state of a port whose device has connected, then call `done`."""
@@ -205,8 +214,8 @@ class Actuation:
     def _follow(self, actuators: tuple[Actuator, ...]) -> None:
         for name in self._rules.follow(actuators):
             self._outbox.withdraw(name)
-            if self._ports is not None:
-                self._ports.withdraw(name)
+            for ports in self._ports:
+                ports.withdraw(name)
             self._refused_commands = {
                 topic: each for topic, each in self._refused_commands.items() if each.actuator != name
             }
@@ -222,10 +231,10 @@ class Actuation:
     def _put(self, actuator: Actuator, commands: Iterable[Command]) -> None:
         interval = 1 / (actuator.rate or self._settings.topic_rate)
         for command in commands:
-            if self._ports is not None and self._ports.takes(command.topic):
-                if reason := self._ports.put(command, interval):
+            if (ports := self._port_of(command.topic)) is not None:
+                if reason := ports.put(command, interval):
                     self._fail(command.topic, command.actuator, reason, command.payload)
-                else:
+                elif not ports.acknowledges:
                     self._note_sent(command)
                 continue
             self._connect()
@@ -237,8 +246,11 @@ class Actuation:
         self._sending = _Sending(client)
         for actuator, commands in self._rules.states():
             # Some brokers close the connection when they refuse a message. Sending it again would loop forever.
-            broker = (each for each in commands if self._ports is None or not self._ports.takes(each.topic))
+            broker = (each for each in commands if self._port_of(each.topic) is None)
             self._put(actuator, (each for each in broker if self._refused_commands.get(each.topic) != each))
+
+    def _port_of(self, topic: str) -> Ports | None:
+        return next((ports for ports in self._ports if ports.takes(topic)), None)
 
     def _port_up(self, topic: str, done: Callable[[], None]) -> None:
         try:

@@ -166,6 +166,39 @@ class SerialSettings(Section):
     retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
 
 
+class ModbusSettings(Section):
+    """Modbus devices. Mapping files declare the devices; these settings apply to all of them."""
+
+    enabled: bool = key(True, "Whether the gateway polls the Modbus devices of mapping files.")
+    timeout: float = key(
+        1.0,
+        "Time to wait for a connection or a response, unless the declaration of the device sets its own.",
+        unit="s",
+        minimum=0.05,
+        maximum=60,
+    )
+    reconnect: float = key(
+        1.0,
+        "Longest time until a device that does not answer is tried again. It doubles with each failure.",
+        unit="s",
+        minimum=0.05,
+        maximum=3600,
+    )
+    reconnect_max: float = key(
+        60.0, "Longest time between two attempts, after many failures.", unit="s", minimum=0.05, maximum=86_400
+    )
+    max_queued: int = key(
+        1000,
+        "Polls of all devices that may wait for the engine. Beyond this number, the gateway drops new ones.",
+        minimum=1,
+    )
+    max_batch: int = fixed(
+        100, "Readings with which a batch for the engine is full. A poll is divided above 50 readings."
+    )
+    retry_min: float = fixed(0.2, "Seconds of the first back-off while the engine cannot accept an update.")
+    retry_max: float = fixed(30.0, "Seconds of the longest such back-off.")
+
+
 class MappingsSettings(Section):
     """Mapping files, which turn payloads into observations."""
 

@@ -47,7 +47,7 @@ def check(files: tuple[Path, ...]) -> None:
         else:
             for warning in pack.warnings:
                 click.echo(f"edge: warning: {warning}", err=True)
-            others = ((pack.actuators, "actuator"), (pack.ports, "serial port"))
+            others = ((pack.actuators, "actuator"), (pack.ports, "serial port"), (pack.devices, "Modbus device"))
             counts = [_counted(len(found), what) for found, what in others if found]
             if pack.mappings or not counts:
                 counts.insert(0, _counted(len(pack.mappings), "mapping"))

@@ -10,6 +10,7 @@ from edge.adapters.settings import (
     DiscoverySettings,
     HostSettings,
     MappingsSettings,
+    ModbusSettings,
     MqttSettings,
     ObservationsSettings,
     SerialSettings,
@@ -116,6 +117,7 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     engine: EngineSettings = EngineSettings()
     serial: SerialSettings = SerialSettings()
+    modbus: ModbusSettings = ModbusSettings()
     mappings: MappingsSettings = MappingsSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     announce: AnnounceSettings = AnnounceSettings()

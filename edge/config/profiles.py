@@ -53,6 +53,7 @@ _SMALL: Final[Mapping[str, int]] = {
     "engine.max_graph_bytes": 32 * MIB,
     "engine.max_remembered_bytes": 4 * MIB,
     "serial.max_queued": 200,
+    "modbus.max_queued": 200,
     "actuation.max_queued": 1000,
 }
 
@@ -92,6 +93,7 @@ _LARGE: Final[Mapping[str, int]] = {
     "engine.max_query_memory": 1024 * MIB,
     "engine.max_remembered_bytes": 64 * MIB,
     "serial.max_queued": 5000,
+    "modbus.max_queued": 5000,
     "actuation.max_queued": 50_000,
 }
 

@@ -37,8 +37,8 @@ _PLACES: Final = "urn:sepa-edge:place:"
 _VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
 _MOST_AVAILABILITY: Final = 2
 """Availability topics that are read for each entity of an announcement."""
-_SERIAL: Final = "serial/"
-"""Topics of commands for serial ports."""
+_PORTS: Final = ("serial/", "modbus/")
+"""Beginnings of the topics of commands for serial ports and Modbus devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class AnnouncementCompiler:
         topic = setter["topic"]
         self._check(topic)
         wild = "+" in topic or "#" in topic
-        if wild or topic.startswith(_SERIAL) or is_announcement(topic, self._prefix):
+        if wild or topic.startswith(_PORTS) or is_announcement(topic, self._prefix):
             raise BadAnnouncement(f'the topic "{clean(topic)}" is not one of commands')
         setter["topic"] = _literal(topic)
         if {"scale", "offset"} & keys.keys():

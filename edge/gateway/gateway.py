@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from edge.gateway.client_management import ClientManagement
     from edge.gateway.host import Host
     from edge.gateway.mappings import Mappings
+    from edge.gateway.modbus import Modbus
     from edge.gateway.mqtt import Mqtt
     from edge.gateway.recent import Recent
     from edge.gateway.serial import Serial
@@ -112,6 +113,7 @@ class Gateway:
         self._rules: RunningRules | None = None
         self._mqtt: Mqtt | None = None
         self._serial: Serial | None = None
+        self._modbus: Modbus | None = None
         self._streams = StreamsInUse(None)
         self._host: Host | None = None
         self._security: Security | None = None
@@ -270,7 +272,7 @@ class Gateway:
         if (settings.data_dir / STREAMS).exists() and (streams := self._streams.open()) is not None:
             await streams.restore()
         # Each component is imported where it starts: without it, the gateway saves the memory and start-up time.
-        if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
+        if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled or settings.modbus.enabled:
             from edge.gateway.mappings import Mappings
 
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
@@ -304,6 +306,12 @@ class Gateway:
             self._serial = Serial(settings, engine, mappings, self.metrics)
             await self._serial.start(self._stack)
             watchdog.watch(self._serial.part)
+        if settings.modbus.enabled:
+            from edge.gateway.modbus import Modbus
+
+            self._modbus = Modbus(settings, engine, mappings, self.metrics)
+            await self._modbus.start(self._stack)
+            watchdog.watch(self._modbus.part)
         mappings.start(self._stack)
         watchdog.watch(Component("mappings", mappings.prove, ends=True))
         if settings.mqtt.enabled:
@@ -325,7 +333,7 @@ class Gateway:
             await self._mqtt.start(self._stack, tls)
             self.endpoints.update(self._mqtt.endpoints)
             watchdog.watch(*self._mqtt.parts)
-        elif settings.serial.enabled:
+        elif settings.serial.enabled or settings.modbus.enabled:
             timeout = settings.shutdown.timeout * 0.2
             watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
 
@@ -594,6 +602,8 @@ class Gateway:
             health["mqtt"] = _connection(mqtt.connected)
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
+        if self._modbus is not None and (devices := self._modbus.health()):
+            health["modbus"] = devices
         if mappings is not None:
             announced = [] if mqtt is None else mqtt.announcing.faults()
             health["mapping_faults"] = mappings.faults() + announced

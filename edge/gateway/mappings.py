@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,7 +24,6 @@ from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
-from edge.mapping.serial_ports import SerialPort
 from edge.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -35,25 +34,25 @@ _ANNOUNCEMENTS: Final = "home-assistant.json"
 """File in the data directory with the announcements of devices."""
 
 
-class SerialPorts(actuation.Ports, Protocol):
-    """Serial ports, as the mappings use them."""
+class DeclaredPorts(actuation.Ports, Protocol):
+    """Serial ports or Modbus devices of mapping files, as the mappings use them."""
 
-    def follow(self, ports: Iterable[SerialPort]) -> None:
-        """Replace the ports."""
+    def follow(self, mapper: Mapper) -> None:
+        """Replace the ports by those of a mapper."""
 
     def faults(self) -> list[dict[str, object]]:
         """Ports that cannot be used: `file`, `reason`, `previous_version_applies`."""
 
 
 class Mappings:
-    """The mapping files and their users: the handling of messages, the actuators, and the serial ports."""
+    """The mapping files and their users: the handling of messages, actuators, serial ports and Modbus devices."""
 
     def __init__(self, settings: Settings, engine: Scheduler, observations: Observations) -> None:
         """Read the files. Raises `StartError`."""
         of_mappings = settings.mappings.model_copy(update={"dir": settings.mappings_dir})
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
-        self._ports: SerialPorts | None = None
+        self._ports: list[DeclaredPorts] = []
         self._sets_values = settings.actuation.desired_values
         self._desired = DesiredValues()
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
@@ -82,11 +81,11 @@ class Mappings:
             own_topics=(f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else (),
         )
 
-    def serve(self, ports: SerialPorts) -> None:
-        """Attach the serial ports: they follow the files, and commands for them go there. Call before `start`."""
-        self._ports = ports
+    def serve(self, ports: DeclaredPorts) -> None:
+        """Attach ports: they follow the files, and commands for them go there. Call before `start`."""
+        self._ports.append(ports)
         self.actuation.send_by(ports)
-        ports.follow(self.files.mapper.ports)
+        ports.follow(self.files.mapper)
 
     def start_actuation(
         self, stack: AsyncExitStack, connection: MqttSettings | None, metrics: Metrics, timeout: float
@@ -135,8 +134,8 @@ class Mappings:
         return found
 
     def faults(self) -> list[dict[str, object]]:
-        """Mapping files, announcements, actuators and serial ports that cannot be used."""
-        ports = [] if self._ports is None else self._ports.faults()
+        """Mapping files, announcements, actuators, serial ports and Modbus devices that cannot be used."""
+        ports = [fault for each in self._ports for fault in each.faults()]
         announced = [] if self.discovery is None else self.discovery.faults()
         return self.files.faults() + announced + self.actuation.faults() + ports
 
@@ -147,12 +146,12 @@ class Mappings:
         return len(arrivals)
 
     def _changed(self, mapper: Mapper) -> None:
-        if self._ports is not None:
-            self._ports.follow(mapper.ports)  # before the actuators, whose commands may go to these ports
+        for ports in self._ports:
+            ports.follow(mapper)  # before the actuators, whose commands may go to these ports
         desired = [self._desired.follow(mapper)] if self._sets_values else []
         self.actuation.follow([*mapper.actuators, *desired])
         if (
-            self._has_messages or mapper.ports
+            self._has_messages or mapper.ports or mapper.devices
         ):  # without a source of messages, declared observations would never get a value
             self._observations.declare(_as_reading(declared) for declared in mapper.declared())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from edge.gateway.mappings import Mappings
 from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Component
 from edge.mapping.actuators import Command
+from edge.mapping.mapper import Mapper
 from edge.mapping.serial_ports import SerialPort, port_of
 from edge.metrics import Metrics
 
@@ -45,11 +46,14 @@ class Serial:
         stack.push_async_callback(asyncio.to_thread, self._end)
         await asyncio.to_thread(self._mappings.serve, self)
 
-    def follow(self, ports: Iterable[SerialPort]) -> None:
+    acknowledges = False
+    """A serial line has no acknowledgements: a command counts as sent when it is queued."""
+
+    def follow(self, mapper: Mapper) -> None:
         """Replace the ports. If two files declare a port with the same name, the first one is used."""
         wanted: dict[str, SerialPort] = {}
         faults: list[dict[str, object]] = []
-        for port in ports:
+        for port in mapper.ports:
             if port.name in wanted:
                 other = wanted[port.name].place.file
                 reason = f"A port in {other} has the same name, and is used instead."

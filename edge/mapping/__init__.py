@@ -7,8 +7,8 @@ from edge.mapping.actuators import Actuator, Command
 from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.explain_message import Candidate, MessageExplanation, explain, members, to_json
+from edge.mapping.file_model import mapping_schema
 from edge.mapping.mapper import Mapper
-from edge.mapping.model import mapping_schema
 from edge.mapping.outcome import Declared, Mapped, MessageProblem
 from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pack
 from edge.mapping.reading import Event, Reading

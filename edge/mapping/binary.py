@@ -185,12 +185,12 @@ def _float(name: str, form: struct.Struct) -> _Step:
     def step(reader: _Reader, document: Document) -> None:
         found = reader.take(form.size, name)
         (number,) = form.unpack(found)
-        document[name] = JsonNumber(repr(number) if form.size == 8 else _shortest(number, found, form))
+        document[name] = JsonNumber(repr(number) if form.size == 8 else shortest(number, found, form))
 
     return step
 
 
-def _shortest(number: float, found: bytes, form: struct.Struct) -> str:
+def shortest(number: float, found: bytes, form: struct.Struct) -> str:
     """Return the shortest decimal with the same single-precision encoding: 21.2 instead of 21.200000762939453."""
     # Nine digits identify every number of single precision (IEEE 754).
     for digits in range(6, 10):

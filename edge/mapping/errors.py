@@ -24,7 +24,7 @@ class Fault:
     allowed: str | None = None
     nearest: str | None = None
     table: str = "mapping"
-    """Kind of `mapping`: a mapping, an actuator or a serial port."""
+    """Kind of `mapping`: a mapping, an actuator, a serial port or a Modbus device."""
 
     def __str__(self) -> str:
         place = self.file or "mapping"
@@ -140,10 +140,10 @@ def line_of(text: str, keys: Sequence[str], table: str, index: int | None, table
         start = found = headers[index]
         others = [f"[[{each}]]" for each in tables]
         end = next((number for number, mark in marks if number > start and mark in others), len(lines))
-    for key in keys:
-        # A number is the index of a [[mapping.readings]] table, or of a table in a list.
+    for before, key in zip(("", *keys), keys, strict=False):
+        # A number is the index of a table such as [[mapping.readings]], or of a table in a list.
         if key.isdigit():
-            items = [n for n in range(start, end) if marks[n][1] == "[[mapping.readings]]"]
+            items = [n for n in range(start, end) if marks[n][1] == f"[[{table}.{before}]]"]
             items = items or _inline_tables(lines[start:end], start)
             if int(key) < len(items):
                 start = found = items[int(key)]

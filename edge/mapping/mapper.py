@@ -37,6 +37,7 @@ class Mapper:
         self.limits = limits or MappingLimits()
         self.actuators = tuple(actuator for pack in self.packs for actuator in pack.actuators)
         self.ports = tuple(port for pack in self.packs for port in pack.ports)
+        self.devices = tuple(device for pack in self.packs for device in pack.devices)
         # Numbered in file order, which decides between mappings of equal precedence.
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
         mappings = without_taken(mapping for pack in self.packs for mapping in pack.mappings)

@@ -1,4 +1,4 @@
-"""Model of the mapping file: every key with type and description. The JSON schema is generated from it."""
+"""Model of the tables of a mapping file: every key with type and description."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from edge.mapping.serial_model import SerialSpec
 from edge.mapping.toml_table import Table
 
 
@@ -305,35 +304,3 @@ class ActuatorSpec(CommandSpec):
     removed: CommandSpec | None = Field(
         default=None, description="The message for a topic that no solution names any more. Default: none."
     )
-
-
-class FileSpec(Table):
-    """A mapping file."""
-
-    description: str | None = Field(default=None, description="Purpose of the file.")
-    namespaces: dict[str, str] = Field(default_factory=dict, description="Prefixes for CURIEs.")
-    units: dict[str, str] = Field(
-        default_factory=dict, description="Unit codes of payloads to units, for all mappings."
-    )
-    defaults: ReadingKeys = Field(
-        default_factory=lambda: ReadingKeys(), description="Defaults of all mappings of the file."
-    )
-    mapping: list[MappingSpec] = Field(default_factory=list, description="The mappings.")
-    actuator: list[ActuatorSpec] = Field(default_factory=list, description="The actuators: from the graph to messages.")
-    serial: list[SerialSpec] = Field(default_factory=list, description="The serial ports that messages come in by.")
-
-
-class Listing17Entry(Table):
-    """An entry of `semantic-mappings`, as in the paper's Listing 17."""
-
-    observation: str
-    unit: str | None = None
-    location: str | None = None
-    comment: str | None = None
-    label: str | None = None
-
-
-def mapping_schema() -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of a mapping file, for editors. `edge/mapping/schema.json` is a copy."""
-    schema = FileSpec.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sepa-edge mapping file"}

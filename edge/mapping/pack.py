@@ -17,11 +17,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
-from edge.mapping.captures import TOPIC
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
+from edge.mapping.file_model import FileSpec, Listing17Entry
 from edge.mapping.file_units import FileUnits
-from edge.mapping.model import FileSpec, Listing17Entry
+from edge.mapping.modbus_devices import ModbusDevice
+from edge.mapping.modbus_tables import ModbusCompiler
 from edge.mapping.partial_load import (
     LISTS,
     MOST_FAULTS,
@@ -32,7 +33,7 @@ from edge.mapping.partial_load import (
     usable_part,
     with_lists,
 )
-from edge.mapping.rule_warnings import shared_observation
+from edge.mapping.rule_warnings import repeated_observations
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.serial_model import SerialSpec
 from edge.mapping.serial_ports import SerialPort, serial_port
@@ -50,6 +51,8 @@ _REPEATED: Final = {
     "mapping": "A file can have several of these tables: write [[mapping]].",
     "actuator": "A file can have several of these tables: write [[actuator]].",
     "serial": "A file can have several of these tables: write [[serial]].",
+    "modbus": "A file can have several of these tables: write [[modbus]].",
+    "registers": "A device can have several of these tables: write [[modbus.registers]].",
     "readings": "A mapping can have several of these tables: write [[mapping.readings]].",
 }
 """Faults of tables that are written with single brackets."""
@@ -69,6 +72,8 @@ class MappingPack:
     file: str | None = None
     actuators: tuple[Actuator, ...] = ()
     ports: tuple[SerialPort, ...] = ()
+    devices: tuple[ModbusDevice, ...] = ()
+    """Modbus devices."""
     warnings: tuple[Fault, ...] = ()
     """Probable mistakes, in spite of which the file can be used."""
 
@@ -146,7 +151,7 @@ class _Loader:
 
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
-        mappings, actuators = self._compile(spec) if spec is not None else ([], [])
+        mappings, actuators, devices = self._compile(spec) if spec is not None else ([], [], [])
         ports = self._ports(spec.serial) if spec is not None else []
         for found in (self.faults, self.warnings):
             if self.more and len(found) >= MOST_FAULTS:
@@ -162,6 +167,7 @@ class _Loader:
             self.file,
             tuple(actuators),
             tuple(ports),
+            tuple(devices),
             tuple(self.warnings),
         )
 
@@ -242,7 +248,7 @@ class _Loader:
         opens = re.search("(\"\"\"|''')\\s*$", self.text.splitlines()[line - 1]) is not None
         return line + within - (0 if opens else 1)
 
-    def _compile(self, spec: FileSpec) -> tuple[list[CompiledMapping], list[Actuator]]:
+    def _compile(self, spec: FileSpec) -> tuple[list[CompiledMapping], list[Actuator], list[ModbusDevice]]:
         faults = FaultsOfTable()
         namespaces = namespace_table(spec.namespaces, faults)
         self._report(faults)
@@ -259,9 +265,16 @@ class _Loader:
             compiled = compiler.compile(mapping, faults)
             if compiled is not None:
                 mappings.append(compiled)
-                faults.found += _repeated(compiled, observations)
+                faults.found += repeated_observations(compiled, observations)
             for error in faults.found:
                 self._refuse(error, "mapping", self.part.number("mapping", index), mapping.name or mapping.topic)
+        modbus = ModbusCompiler(compiler, spec.defaults)
+        for index, device in enumerate(spec.modbus):
+            number, faults = self.part.number("modbus", index), FaultsOfTable()
+            modbus.compile(device, self._place("modbus", device.name, self._line(["name"], "modbus", number)), faults)
+            for error in faults.found:
+                self._refuse(error, "modbus", number, device.name)
+        mappings += modbus.mappings
         for key, reason in idle_defaults(spec.defaults, compiler.used) if mappings else ():
             warning = BadKeyError(reason, key=key)
             warning.warning = warning.of_defaults = True
@@ -277,7 +290,7 @@ class _Loader:
                 actuators.append(found)
             for error in faults.found:
                 self._refuse(error, "actuator", number, name)
-        return mappings, actuators
+        return mappings, actuators, modbus.devices
 
     def _ports(self, specs: list[SerialSpec]) -> list[SerialPort]:
         ports: list[SerialPort] = []
@@ -360,24 +373,6 @@ class _Loader:
 
     def _fault(self, reason: str, *, line: int | None = None, key: str | None = None) -> None:
         self.faults.append(Fault(reason, file=self.file or self.name, line=line, key=key))
-
-
-def _repeated(mapping: CompiledMapping, observations: dict[object, CompiledMapping]) -> list[BadKeyError]:
-    """Return warnings about observations that other mappings have (`observations`), and add those of this one."""
-    found = []
-    for rule in mapping.rules if not mapping.when else ():
-        key = shared_observation(rule, (*mapping.topic.names, TOPIC))
-        if key is None:
-            continue
-        # Without captures, it is the same for all topics.
-        constant = rule.terms is not None and rule.terms.observation.constant is not None
-        other = observations.setdefault(key if constant else (mapping.topic.text, key), mapping)
-        if other is not mapping:
-            reason = f'"{other.name}" has the same observation: its values replace each other.'
-            error = BadKeyError(reason, key="observation")
-            error.warning = True
-            found.append(error)
-    return found
 
 
 def replace_place(detail: ErrorDetails, topic: str) -> ErrorDetails:

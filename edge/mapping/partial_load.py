@@ -16,6 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edge.mapping.errors import Fault, nearest
+from edge.mapping.file_model import FileSpec, Listing17Entry
+from edge.mapping.modbus_model import ModbusSpec, RegisterSpec, WriteSpec
 from edge.mapping.model import (
     ActuatorSpec,
     CommandSpec,
@@ -24,8 +26,6 @@ from edge.mapping.model import (
     DecodeSpec,
     EventSpec,
     FieldSpec,
-    FileSpec,
-    Listing17Entry,
     MappingSpec,
     ReadingKeys,
     ReadingSpec,
@@ -35,7 +35,7 @@ from edge.mapping.model import (
 )
 from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 
-LISTS: Final = ("mapping", "actuator", "serial")
+LISTS: Final = ("mapping", "actuator", "serial", "modbus")
 """Tables that can occur several times in a file."""
 MOST_FAULTS: Final = 100
 """Faults of a file that are reported. The time for each one grows with the file."""
@@ -58,6 +58,9 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "crc": ChecksumSpec,
     "fields": FieldSpec,
     "decode": DecodeSpec,
+    "modbus": ModbusSpec,
+    "registers": RegisterSpec,
+    "write": WriteSpec,
 }
 _BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
 """Names of union branches, which are not keys of the file."""
@@ -70,6 +73,8 @@ _STAND_INS: Final = {
     ("set", "topic"): "dropped",
     ("serial", "name"): "dropped{}",
     ("serial", "device"): "/dev/null",
+    ("modbus", "name"): "dropped{}",
+    ("registers", "name"): "dropped{}",
     ("crc", "name"): "crc-32",
     ("fields", "name"): "dropped{}",
     ("fields", "type"): "u8",
@@ -102,6 +107,8 @@ _FOLLOW_UPS: Final[tuple[tuple[re.Pattern[str], frozenset[str]], ...]] = tuple(
         ("A message needs a payload|An actuator needs a topic", {"payload", "topic", "removed"}),
         ("does not select", {"query"}),
         ("has that name", {"name"}),
+        ("has no registers", {"registers"}),
+        ("either a host or a serial line", {"host", "device"}),
         ("field", {"fields", "decode"}),
         ("begin with certain bytes|have an end|without an escape|are one byte|stands behind sync", {"framing"}),
     )

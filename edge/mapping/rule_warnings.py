@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from edge.mapping.captures import TOPIC
 from edge.mapping.common_parts import CommonParts
+from edge.mapping.errors import BadKeyError
 from edge.mapping.jsonpath import MEMBER
-from edge.mapping.rules import ReadingRule
+from edge.mapping.rules import CompiledMapping, ReadingRule
 
 
 def shared_observation(rule: ReadingRule, names: Collection[str]) -> object:
@@ -49,3 +51,21 @@ def first_of_several(rule: ReadingRule) -> Iterator[tuple[str, str]]:
     for key, path in [*paths, *(("scale_from", path) for path, _ in rule.factors)]:
         if path is not None and path.wild:
             yield key, f'"{path.text}" is the first of several: "@" is the object that contains the value.'
+
+
+def repeated_observations(mapping: CompiledMapping, observations: dict[object, CompiledMapping]) -> list[BadKeyError]:
+    """Return warnings about observations that other mappings have (`observations`), and add those of this one."""
+    found = []
+    for rule in mapping.rules if not mapping.when else ():
+        key = shared_observation(rule, (*mapping.topic.names, TOPIC))
+        if key is None:
+            continue
+        # Without captures, it is the same for all topics.
+        constant = rule.terms is not None and rule.terms.observation.constant is not None
+        other = observations.setdefault(key if constant else (mapping.topic.text, key), mapping)
+        if other is not mapping:
+            reason = f'"{other.name}" has the same observation: its values replace each other.'
+            error = BadKeyError(reason, key="observation")
+            error.warning = True
+            found.append(error)
+    return found

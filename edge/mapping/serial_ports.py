@@ -101,7 +101,7 @@ def serial_port(spec: SerialSpec, place: Fault, faults: FaultsOfTable) -> Serial
     checksum = None if given is None else attempt(lambda: _checksum(given))
     form = spec.framing
     framing = attempt(lambda: _framing(FramingSpec(kind=form) if isinstance(form, str) else form, checksum))
-    device = attempt(lambda: _device(spec.device))
+    device = attempt(lambda: line_device(spec.device))
     for key, reason in idle_port_keys(spec, 0 if checksum is None else checksum.algorithm.size):
         faults.warn(BadKeyError(reason, key=key))
     if faults.fatal or framing is None or device is None:
@@ -109,7 +109,8 @@ def serial_port(spec: SerialSpec, place: Fault, faults: FaultsOfTable) -> Serial
     return SerialPort(spec.name, spec, device, framing, checksum, place)
 
 
-def _device(text: str) -> str | UsbDevice:
+def line_device(text: str) -> str | UsbDevice:
+    """Return a path, or the identity of a USB device. Raises `BadKeyError`."""
     if text.startswith("/"):
         return text
     found = _USB.fullmatch(text)

@@ -1,0 +1,170 @@
+"""Modbus adapter: converts the values of polled devices to observations, and writes commands of actuators."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from edge.adapters.ingest import Ingest
+from edge.adapters.messages import MessageQueue, MqttMessage
+from edge.adapters.modbus_bus import Bus
+from edge.adapters.modbus_device import PolledDevice, Up
+from edge.adapters.settings import ActuationSettings, ModbusSettings
+from edge.adapters.writer import ReadingWriter
+from edge.engine.wakeups import together
+from edge.mapping.actuators import Command
+from edge.mapping.modbus_devices import LineBus, ModbusDevice, TcpBus, device_of
+
+_LONGEST_WAIT: Final = 60.0
+"""Seconds after which the thread looks for work without a wake-up."""
+_LONGEST_PAYLOAD: Final = 4096
+"""Bytes of a usual payload, for the size of the queue."""
+
+
+class ModbusAdapter:
+    """The Modbus devices of the mapping files: one thread for each connection, and one that writes to the engine.
+
+    Devices with the same host and port, or the same serial line, share a connection.
+    """
+
+    def __init__(
+        self,
+        settings: ModbusSettings,
+        actuation: ActuationSettings,
+        ingest: Ingest,
+        up: Up,
+        written: Callable[[Command], None],
+    ) -> None:
+        """`actuation`: limits of the commands of each device. `written` is called for each accepted command.
+
+        `up` is called when a device has come; it calls its second argument after the complete state is queued.
+        """
+        self._settings = settings
+        self._actuation = actuation
+        self._ingest = ingest
+        self._up = up
+        self._on_written = written
+        self._queue = MessageQueue(settings.max_queued, settings.max_queued * _LONGEST_PAYLOAD)
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._buses: dict[TcpBus | LineBus, Bus] = {}
+        self._devices: dict[str, tuple[Bus, PolledDevice]] = {}
+        self._wake_up = threading.Event()
+        """Set when `_write` has something to do."""
+        wake = self._wake_up.set
+        self._writer = ReadingWriter(settings, ingest, self._queue, "modbus", done=self._finish, wake=wake)
+        self._thread = threading.Thread(target=self._write, name="edge-modbus-write", daemon=True)
+        self.written = 0
+        """Messages that were processed."""
+        self.dropped = 0
+        """Polls that found the queue full: the next one has newer values."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its threads run."""
+        return self._thread.is_alive() and all(bus.alive for bus in list(self._buses.values()))
+
+    @property
+    def devices(self) -> list[PolledDevice]:
+        """The polled devices."""
+        return [device for _, device in list(self._devices.values())]
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait in the adapter."""
+        return len(self._queue)
+
+    def start(self) -> None:
+        """Start the writer thread. Devices start with `follow`."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 3.0) -> None:
+        """Close all connections, and process waiting messages within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        self._replace({}, timeout / 2)
+        self._queue.close()
+        self._wake_up.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
+        self._stopping.set()
+        self._wake_up.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0.1, deadline - time.monotonic()))
+
+    def follow(self, devices: Iterable[ModbusDevice]) -> None:
+        """Replace the devices. Connections whose devices changed are reopened; the others continue."""
+        wanted: dict[TcpBus | LineBus, list[ModbusDevice]] = {}
+        for device in devices:
+            wanted.setdefault(device.bus, []).append(device)
+        self._replace(wanted, 1.0)
+
+    def put(self, command: Command, interval: float) -> str:
+        """Write a command to the device of its topic. Returns the error; empty: accepted."""
+        found = self._devices.get(device_of(command.topic))
+        if found is None:
+            return "the device does not exist any more"
+        bus, device = found
+        if not bus.put(device, command, interval):
+            return f"{self._actuation.max_queued} commands wait already (actuation.max_queued)"
+        return ""
+
+    def withdraw(self, actuator: str) -> None:
+        """Discard the waiting commands of a removed actuator."""
+        for device in self.devices:
+            device.commands.withdraw(actuator)
+
+    def _replace(self, wanted: dict[TcpBus | LineBus, list[ModbusDevice]], timeout: float) -> None:
+        with self._lock:
+            kept = {address: bus for address, bus in self._buses.items() if _same(bus.devices, wanted.get(address, ()))}
+            deadline = time.monotonic() + timeout
+            old = [bus for bus in self._buses.values() if bus not in kept.values()]
+            for bus in old:
+                bus.stop(0.0)  # all at once: each may wait for a response
+            for bus in old:
+                bus.stop(max(0.0, deadline - time.monotonic()))
+            new = {address: self._bus(devices) for address, devices in wanted.items() if address not in kept}
+            self._buses = {**kept, **new}
+            self._devices = {
+                device.device.name: (bus, device) for bus in self._buses.values() for device in bus.devices
+            }
+            for bus in new.values():
+                bus.start()
+
+    def _bus(self, devices: Sequence[ModbusDevice]) -> Bus:
+        return Bus(
+            devices,
+            self._settings,
+            self._actuation,
+            take=self._take,
+            refuse=self._refuse,
+            up=self._up,
+            written=self._on_written,
+        )
+
+    def _take(self, topic: str, payload: bytes) -> None:
+        if not self._queue.offer(MqttMessage(topic, payload, 0, False, 0, datetime.now(UTC), 0, b"")):
+            self.dropped += 1
+        self._wake_up.set()
+
+    def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes) -> None:
+        self._ingest.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC))
+
+    def _finish(self, messages: Sequence[MqttMessage]) -> None:
+        """Count processed messages. Runs on the engine's writer thread too."""
+        self.written += len(messages)
+
+    def _write(self) -> None:
+        while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
+            with together():
+                pause = self._writer.turn()
+            self._wake_up.wait(min(pause, _LONGEST_WAIT))
+            self._wake_up.clear()
+
+
+def _same(polled: Sequence[PolledDevice], wanted: Sequence[ModbusDevice]) -> bool:
+    return len(polled) == len(wanted) and all(
+        one.device.name == other.name and one.device.same(other) for one, other in zip(polled, wanted, strict=True)
+    )
