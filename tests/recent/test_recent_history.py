@@ -361,6 +361,23 @@ def test_after_a_day_there_are_aggregates_and_after_a_month_nothing(world):
     assert world.rows(end=600) == []
 
 
+def test_values_of_one_time_are_all_kept_in_each_state_of_the_files(world):
+    world = world()
+    feed(world, [0])
+    values = [2, 1, 1, 3]
+    for value in values:
+        world.add(value)
+    same = [value for _, value in world.values()][-4:]
+    world.work()
+    world.start()
+    written = [value for _, value in world.values()][-4:]
+    world.seal()
+    sealed = [value for _, value in world.values()][-4:]
+    assert same == written == sealed == values
+    (row,) = [row for row in world.rows(points=1) if row.value is not None]
+    assert (row.samples, row.value, row.low, row.high) == (5, 3, 0, 3)
+
+
 def test_the_same_question_has_the_same_answer_in_each_state_of_the_files(world):
     """No value is lost or counted twice, whichever files have it."""
     world = world()

@@ -91,6 +91,18 @@ def test_the_same_value_at_a_new_time_is_recorded(tracked):
     assert tracked.samples() == {key(): [(begin, 1), (begin + 155, 1)]}
 
 
+def test_different_values_of_one_time_are_all_recorded(tracked):
+    tracked.update("""INSERT DATA { <urn:o> sosa:hasResult <urn:q> . <urn:q> qudt:numericValue 1 ;
+      time:hasTime <urn:i> . <urn:i> time:inXSDDateTimeStamp "2026-01-01T00:00:00.001Z"^^xsd:dateTimeStamp }""")
+    for value, millisecond in ((2, 1), (2, 2), (2, 2), (3, 2)):
+        tracked.update(f"""DELETE {{ ?q qudt:numericValue ?v . ?i time:inXSDDateTimeStamp ?t }}
+          INSERT {{ ?q qudt:numericValue {value} .
+            ?i time:inXSDDateTimeStamp "2026-01-01T00:00:00.00{millisecond}Z"^^xsd:dateTimeStamp }}
+          WHERE {{ ?q qudt:numericValue ?v ; time:hasTime ?i . ?i time:inXSDDateTimeStamp ?t }}""")
+    # The second of the two equal updates changes nothing: it is a message that was delivered twice.
+    assert [value for _, value in tracked.samples()[key()]] == [1, 2, 2, 3]
+
+
 @pytest.mark.parametrize("stamp", ["1969-12-31T00:00:00Z", "2150-01-01T00:00:00Z", "yesterday", "2026-01-01T00:00:00"])
 def test_an_impossible_time_is_replaced_by_that_of_the_commit(tracked, stamp):
     tracked.update(f"""INSERT DATA {{ <urn:o> sosa:hasResult <urn:q> . <urn:q> qudt:numericValue 1 ;
