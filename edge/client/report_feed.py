@@ -272,7 +272,7 @@ def _checked(name: object) -> str:
 
 
 def _checked_number(number: object) -> int | None:
-    """Return the number of a report. Raises `TypeError` or `ValueError` if it is none."""
+    """Return the number of a report. Raises `TypeError` or `ValueError` for other values."""
     if number is None:
         return None
     if not isinstance(number, int) or isinstance(number, bool):

@@ -26,17 +26,17 @@ from edge.engine.requests import (
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest, NotReady
+from edge.protocol.errors import EdgeError, NotReady
 from edge.streams.action_queue import Action, ActionQueue
 from edge.streams.delivery import Delivery
-from edge.streams.followed_reports import FollowedReports, stored
+from edge.streams.followed_reports import FollowedReports
+from edge.streams.followers import Followers
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
 from edge.streams.processor import Processor
-from edge.streams.recent_reports import RecentReports
 from edge.streams.report import Report
-from edge.streams.running_query import Follower, RunningQuery
+from edge.streams.running_query import Follower
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 from edge.streams.stored_rows import StoredObserver
@@ -94,13 +94,11 @@ class StreamService:
         self._reviewed = 0
         self._subscriptions: dict[str, str] = {}
         """Names of the queries of subscriptions, by spuid."""
-        self._followed: tuple[Report, StoredReport] | None = None
-        """The last report that a follower got, in both forms."""
-        self._recent = RecentReports(settings.max_recent_reports)
         self.failing = ""
         """Why reports cannot be stored, or no window reports; empty if all is well."""
         self._processor: Processor
         self._waiting: WaitingReports
+        self._followers: Followers
         self._delivery: Delivery
 
     def start(self) -> None:
@@ -123,6 +121,7 @@ class StreamService:
                     self._waiting.body,
                     LiveObservations(live, self._past or _nothing),
                 )
+                self._followers = Followers(self._processor, self._settings, self._unfollow)
                 self._delivery = Delivery(
                     self._processor,
                     self._waiting,
@@ -130,7 +129,7 @@ class StreamService:
                     self._clock,
                     self._notify,
                     self._own_stream,
-                    self._keep,
+                    self._followers.keep,
                 )
             except BaseException:
                 store.close()
@@ -208,7 +207,7 @@ class StreamService:
 
         def end(_processor: Processor, _now: int) -> list[str]:
             ended = self._delivery.unregister(query, access)
-            self._recent.forget(query)
+            self._followers.forget(query)
             return ended
 
         return self.call(end)
@@ -259,48 +258,10 @@ class StreamService:
         `after`: number of the last report that the client has; those since then come first, as far as they are kept.
         """
 
-        def begin(processor: Processor, now: int) -> FollowedReports:
-            found = processor.owned(name, access)
-            if found.is_late:
-                raise NotReady(f'The query "{name}" has not begun yet: {found.failure}; try again later')
-            if found.failure:
-                raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
-            most = self._settings.max_reports
-            operator = found.query.operator
-            # A greater number is that of an earlier query with this name.
-            number = found.number if after is None else min(after, found.number)
-            reports = FollowedReports(found.name, number, operator, most, largest, charge, wake, self._unfollow)
-            for report in self._recent.after(found.name, number):
-                reports.put(report)
-            found.followers[reports] = Follower(lambda report: reports.put(self._stored(report)), reports.end)
-            self._recent.expect(found.name, now)
-            return reports
-
-        return self.call(begin)
+        return self.call(lambda _processor, now: self._followers.add(name, access, charge, wake, largest, after, now))
 
     def _unfollow(self, reports: FollowedReports) -> None:
-        def end(processor: Processor, now: int) -> None:
-            found = processor.find(reports.query)
-            if found is not None and found.followers.pop(reports, None) is not None:
-                self._recent.expect(found.name, now)
-
-        self.call(end)
-
-    def _keep(self, query: RunningQuery, report: Report) -> None:
-        """Keep a report for followers that come back."""
-        if query.is_subscription:
-            return
-        now = self._processor.time
-        if query.followers:
-            self._recent.expect(query.name, now)
-        if self._recent.wants(query.name, now):
-            self._recent.keep(query.name, self._stored(report))
-
-    def _stored(self, report: Report) -> StoredReport:
-        """Return the form of a report that all its followers share."""
-        if self._followed is None or self._followed[0] is not report:
-            self._followed = report, stored(report)
-        return self._followed[1]
+        self.call(lambda _processor, now: self._followers.remove(reports, now))
 
     def unsubscribe(self, spuid: str) -> Future[None] | None:
         """End what `subscribe` started; None: it is no such subscription."""
@@ -330,8 +291,7 @@ class StreamService:
     def _restore(self) -> None:
         now = self._clock.wall()
         self._processor.restore(now)
-        if self._processor.all_queries():
-            self._recent.expect_all(now)
+        self._followers.begin(now)
 
     def _guarded(self, event: str, action: Callable[[], object]) -> None:
         """Run a step. After a fault, requests are answered with the reason, and no further step runs."""
