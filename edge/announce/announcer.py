@@ -184,7 +184,8 @@ class Announcer:
             if self._settle_at is not None and now >= self._settle_at and self._is_ready(now):
                 more = self._groups.settle(_TURN)
                 self._settle_at = now if more else None
-                if not more:
+                if not more and self._known_facts:
+                    self._outgoing.online()
                     self._remove_outdated()
         self._commands.send()
         self._outgoing.send()
@@ -314,7 +315,7 @@ class Announcer:
 
     def _remove_outdated(self) -> None:
         """Remove retained messages that are not wanted any more, as soon as that is certain."""
-        if not (self._known_facts and self._queries.known):
+        if not self._queries.known:
             return
         for topic in self._found:
             if topic not in self._outgoing:

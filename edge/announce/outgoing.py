@@ -98,9 +98,12 @@ class Outgoing:
 
     def start(self) -> None:
         """Connect, and stay connected."""
-        if self._serves:
-            self._wanted[self._place.status] = (ONLINE, 0.01)
         self._link.start()
+
+    def online(self) -> None:
+        """Report that the gateway runs: it takes commands from now on."""
+        if self._serves:
+            self.put(self._place.status, ONLINE, 0.01)
 
     def stop(self, timeout: float) -> None:
         """Disconnect. An ordered end has no will, so `goodbye` comes before."""
@@ -128,6 +131,9 @@ class Outgoing:
 
     def repeat(self) -> None:
         """Publish everything again: the broker, or its client, may have lost it."""
+        status = self._wanted.pop(self._place.status, None)
+        if status is not None:  # first, because the broker has published the will
+            self._wanted = {self._place.status: status, **self._wanted}
         for topic, (payload, interval) in self._wanted.items():
             self._enqueue(topic, payload, interval)
 

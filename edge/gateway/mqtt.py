@@ -196,13 +196,19 @@ class Mqtt:
         # Read again for each new adapter: the previous one has stored more since the start.
         receipts = await asyncio.wrap_future(self._engine.receipts())
         settings = self._settings
-        own_topics = (f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else ()
+        of_gate = (f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else ()
+        announced = self._announcing.own_topics
+
+        def check(topic: str) -> None:
+            if not topic.startswith(announced):
+                self._unhandled_topics.check(topic)
+
         self.adapter = adapter = MqttAdapter(
             self._connection,
             self._mappings.ingest,
             receipts,
-            lambda topic: self._unhandled_topics.check(topic) if topic.startswith(own_topics) else None,
-            (*own_topics, *self._announcing.own_topics),
+            check,
+            (*of_gate, *announced),
             self._mappings.discovery,
         )
         adapter.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from announced_home import SETTINGS, Broker, Home
 
-from tests.support.processes import Mosquitto
+from tests.support.processes import GatewayProcess, Mosquitto
 from tests.support.waiting import wait_for
 
 LAMP = "zigbee2mqtt/lamp"
@@ -282,9 +282,26 @@ def test_more_entities_than_the_limit_are_left_out_and_logged_once(tmp_path, mos
         home.close()
 
 
-def test_with_the_embedded_broker(tmp_path):
-    from tests.support.processes import GatewayProcess
+def test_with_mqtt_5(tmp_path, mosquitto):
+    home, broker = Home(tmp_path / "data", mosquitto, EDGE__MQTT__VERSION="5"), Broker(mosquitto.port)
+    try:
+        broker.publish(LAMP, {"state": "OFF"})
+        broker.shows("switch lamp: state", "OFF")
+        # A command that is retained is older than the connection, and is not carried out.
+        command = broker.entity("switch lamp: state")["command_topic"]
+        home.close()
+        broker.publish(command, "ON", retain=True)
+        home.start()
+        broker.awaits(broker.entity("switch lamp: state")["availability"][0]["topic"], "online")
+        broker.publish(command, "OFF")
+        broker.awaits(f"{LAMP}/set", '{"state":"OFF"}')
+        assert len(broker.history[f"{LAMP}/set"]) == 1
+    finally:
+        broker.close()
+        home.close()
 
+
+def test_with_the_embedded_broker(tmp_path):
     process = GatewayProcess(tmp_path / "data", SETTINGS)
     endpoints = process.start()
     broker = Broker(int(endpoints["mqtt"].rpartition(":")[2]))
