@@ -33,7 +33,7 @@ _EXCEPTIONS: Final = {
     10: "gateway path unavailable: the Modbus gateway has no line for the address; check `unit_id`",
     11: "gateway target device failed to respond: check `unit_id`, and the line behind the Modbus gateway",
 }
-"""Exception codes (Modbus application protocol V1.1b3, section 7) with what to do."""
+"""Exception codes (Modbus application protocol V1.1b3, section 7), with a remedy."""
 
 
 class NoResponse(Exception):

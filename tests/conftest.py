@@ -48,6 +48,7 @@ KINDS = {
             "adapters/test_actuation",
             "adapters/test_broker",
             "adapters/test_desired_values",
+            "adapters/test_modbus",
             "adapters/test_mqtt",
             "adapters/test_serial_gateway",
             "discovery/test_discovery_gateway",

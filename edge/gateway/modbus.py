@@ -158,7 +158,7 @@ class Modbus:
 
 
 def _reason_against(device: ModbusDevice, others: Mapping[str, ModbusDevice]) -> str | None:
-    """Return why a device cannot be used beside others; None if it can."""
+    """Return why a device cannot be used together with others; None if it can."""
     if device.name in others:
         return f"A device in {others[device.name].place.file} has the same name, and is used instead."
     if not is_installed():

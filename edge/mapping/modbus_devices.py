@@ -105,7 +105,7 @@ class ModbusDevice:
         return self.spec == other.spec and self.scales == other.scales
 
     def register(self, topic: str) -> Register | None:
-        """Return the register that commands of a topic write; None if there is none."""
+        """Return the register that commands of a topic write; None without one."""
         name = topic.removeprefix(f"{self.topic}/")
         return next((each for each in self.registers if each.name == name and each.function is not None), None)
 
@@ -164,7 +164,7 @@ def availability_mapping(spec: ModbusSpec) -> MappingSpec:
         name=f"modbus {spec.name} {AVAILABLE}",
         topic=f"{TOPIC}{spec.name}/{AVAILABLE}",
         payload="text",
-        observation=f"edge:modbus/{spec.name}/{AVAILABLE}",
+        observation=f"edge:modbus:{spec.name}/{AVAILABLE}",
         property=f"edge:property:{AVAILABLE}",
         label=f"{spec.name} {AVAILABLE}",
         unit="unit:Unitless",
@@ -173,7 +173,7 @@ def availability_mapping(spec: ModbusSpec) -> MappingSpec:
 
 
 def _terms(name: str) -> dict[str, str]:
-    return {"sensor": f"edge:modbus/{name}", "location": f"edge:place:{name}"}
+    return {"sensor": f"edge:modbus:{name}", "location": f"edge:place:{name}"}
 
 
 def _reading(register: RegisterSpec, spec: ModbusSpec, defaults: ReadingKeys) -> ReadingSpec:
@@ -183,7 +183,7 @@ def _reading(register: RegisterSpec, spec: ModbusSpec, defaults: ReadingKeys) ->
         return keys[key] is None and getattr(spec, key) is None and getattr(defaults, key) is None
 
     made = {
-        "observation": f"edge:modbus/{spec.name}/{register.name}",
+        "observation": f"edge:modbus:{spec.name}/{register.name}",
         "property": f"edge:property:{register.name}",
         "label": f"{register.name.replace('_', ' ')} of {spec.name}",
         **({"unit": "unit:Unitless"} if lacks("unit_from") else {}),

@@ -37,10 +37,22 @@ class ModbusCompiler:
             found = FaultsOfTable()
             mapping = self._compiler.compile(each, found)
             mappings += [mapping] if mapping is not None else []
-            faults.found += [error for error in map(_of_register, found.found) if _is_of_author(error, spec, faults)]
+            errors = map(_of_register, found.found)
+            faults.found += [
+                error for error in errors if self._is_new(error, spec, faults, complete=device is not None)
+            ]
         if device is not None and not faults.fatal:
             self.devices.append(device)
             self.mappings += mappings
+
+    @staticmethod
+    def _is_new(error: BadKeyError, spec: ModbusSpec, faults: FaultsOfTable, *, complete: bool) -> bool:
+        """Whether a fault is to be reported. Keys that the gateway has added have warnings that are not for the author,
+        and faults that follow from other ones (`complete`: the device has no fault).
+        """
+        if any(error.fault == known.fault for known in faults.found):
+            return False
+        return (complete and not error.warning) or _is_of_author(error, spec)
 
 
 def check_line(device: ModbusDevice, others: list[ModbusDevice]) -> None:
@@ -61,11 +73,9 @@ def _of_register(error: BadKeyError) -> BadKeyError:
     return error
 
 
-def _is_of_author(error: BadKeyError, spec: ModbusSpec, faults: FaultsOfTable) -> bool:
-    """Whether the author wrote the key; warnings about keys that the gateway has added are not for them."""
-    if any(error.fault == known.fault for known in faults.found):
-        return False
-    if not error.warning or error.of_defaults:
+def _is_of_author(error: BadKeyError, spec: ModbusSpec) -> bool:
+    """Whether the author wrote the key, and not the gateway."""
+    if error.of_defaults:
         return True
     steps = re.findall(r"[^.\[\]]+", error.fault.key or "")
     if steps[:1] == ["registers"] and len(steps) > 2:

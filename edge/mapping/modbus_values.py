@@ -21,8 +21,9 @@ INTEGERS: Final = {f"{sign}int{size}": (size // 16, sign == "") for size in (16,
 """Number of registers, and whether the type is signed."""
 FLOATS: Final = {"float32": (2, struct.Struct(">f")), "float64": (4, struct.Struct(">d"))}
 _TRUTH: Final = {"true": 1, "on": 1, "1": 1, "false": 0, "off": 0, "0": 0}
-_MOST_DIGITS: Final = 40
-"""Size of numbers that are converted; exact arithmetic with larger exponents takes too much memory."""
+_MOST_EXPONENT: Final = 400
+"""Size of numbers that are converted: that of float64. Exact arithmetic with larger exponents takes too much memory."""
+_MOST_DIGITS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RegisterFormat:
     """Contents, as unsigned integers, that mean "no value"."""
 
     def decode(self, words: Sequence[int]) -> Scalar:
-        """Return the value of registers. NaN and infinite numbers are no values."""
+        """Return the value of registers. NaN and infinite numbers mean "no value"."""
         data = self._ordered(b"".join(word.to_bytes(2, "big") for word in words))
         content = int.from_bytes(data, "big")
         if content in self.no_value:
@@ -121,7 +122,7 @@ def _unscaled(text: str, scale: Decimal | None, offset: Decimal | None) -> Fract
         raise ValueError(f"{shown(text)} is not a number") from None
     if not given.is_finite():
         raise ValueError(f"{shown(text)} is not a number")
-    if given and (abs(given.adjusted()) > _MOST_DIGITS or len(text) > 2 * _MOST_DIGITS):
+    if given and (abs(given.adjusted()) > _MOST_EXPONENT or len(text) > _MOST_DIGITS):
         raise ValueError(f"{shown(text)} has too many digits")
     number = Fraction(given) - (0 if offset is None else Fraction(offset))
     return number if scale is None else number / Fraction(scale)

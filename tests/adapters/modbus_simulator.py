@@ -16,6 +16,8 @@ from pymodbus.constants import ExcCodes
 from pymodbus.server import ModbusSerialServer, ModbusTcpServer
 from pymodbus.simulator import DataType, SimData, SimDevice
 
+from tests.support.waiting import eventually
+
 SIZE = 300
 """Addresses of each table."""
 TABLES = {1: "coil", 2: "discrete", 3: "holding", 4: "input", 5: "coil", 6: "holding", 15: "coil", 16: "holding"}
@@ -92,8 +94,7 @@ class Simulator:
             self._server = ModbusSerialServer(nothing, framer=FramerType.RTU, port=str(self.line), baudrate=115_200)
         self._server.context = self  # instead of the tables of `nothing`
         serving = asyncio.ensure_future(self._server.serve_forever())
-        while self._server.transport is None and not serving.done():
-            await asyncio.sleep(0.001)
+        await eventually(lambda: self._server.transport is not None or serving.done(), "the server")
         self._started.set()
         await serving
 

@@ -84,7 +84,7 @@ def meter(simulator: Simulator, text: str = METER) -> str:
 
 
 def iri(value: str, device: str = "meter") -> str:
-    return f"urn:sepa-edge:modbus/{device}/{value}"
+    return f"urn:sepa-edge:modbus:{device}/{value}"
 
 
 def command(value: str, text: str, device: str = "meter") -> Command:
@@ -230,6 +230,12 @@ def test_devices_on_a_serial_line(engine, observations, tmp_path):
             modbus.adapter.put(command("level", "44", "one"), 0.01)
             reads(engine, "level", "44", "one")
             assert simulator.get(1) == [44]
+            simulator.silent.add(1)
+            reads(engine, "available", "false", "one")
+            simulator.set(1, [8], device=2)
+            reads(engine, "level", "8", "two")
+            simulator.silent.clear()
+            reads(engine, "available", "true", "one")
 
 
 def test_unchanged_devices_continue_when_others_change(engine, observations, simulator):

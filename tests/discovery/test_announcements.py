@@ -186,7 +186,8 @@ def test_topics_that_cannot_be_announced(home, topic):
 
 
 @pytest.mark.parametrize(
-    "topic", ["serial/x", "sepa/update/x", "$SYS/x", "a/+/set", "homeassistant/sensor/x/config", "a\0", "#"]
+    "topic",
+    ["serial/x", "modbus/x/relay", "sepa/update/x", "$SYS/x", "a/+/set", "homeassistant/sensor/x/config", "a\0", "#"],
 )
 def test_topics_to_which_nothing_is_sent(home, topic):
     home.announce("switch/a/config", {**SENSOR, "cmd_t": topic})

@@ -22,6 +22,7 @@ from edge.doctor.checks import (
     files,
     gateway,
     memory,
+    modbus,
     restarts,
     serial,
     temperature,
@@ -257,6 +258,15 @@ def test_serial_ports(machine):
     assert "lora is not connected: no such device" in bad.what
     machine.health = (200, HEALTHY | {"serial": {"lora": "disconnected"}})
     assert only(serial.check(machine.around())).what == "the port lora is not connected"
+
+
+def test_modbus_devices(machine):
+    machine.health = (200, HEALTHY)
+    assert list(modbus.check(machine.around())) == []
+    machine.health = (200, HEALTHY | {"modbus": {"meter": "connected", "pump": "disconnected: no response"}})
+    good, bad = modbus.check(machine.around())
+    assert (good.state, bad.state) == ("ok", "problem")
+    assert "pump does not answer: no response" in bad.what
 
 
 def test_certificates(machine):

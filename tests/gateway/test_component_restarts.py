@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.health import for_unauthenticated, without_texts
+from tests.adapters.modbus_simulator import Simulator
 from tests.adapters.serial_device import Wire
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
@@ -34,6 +35,7 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
             "ws": {"port": free_port()},
             "mqtt": {"enabled": False},
             "serial": {"enabled": False},
+            "modbus": {"enabled": False},
             "host": {"enabled": False},
             "watchdog": {"interval": 0.4, "stall_after": 0.8},
             **sections,
@@ -180,6 +182,7 @@ def test_health_reports_ports_without_devices():
     received = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
     assert without_texts(received) == {"serial": {"a": "connected", "b": "disconnected"}}
     assert for_unauthenticated(received) == {}
+    assert without_texts({"modbus": received["serial"]}) == {"modbus": {"a": "connected", "b": "disconnected"}}
 
 
 @pytest.mark.parametrize("thread", ["_thread", "ports"])
@@ -214,6 +217,26 @@ async def test_ended_serial_ports_are_restarted_alone(tmp_path, thread):
             assert not restarts(gateway, "actuation")
 
 
+async def test_an_ended_modbus_connection_is_restarted_alone(tmp_path):
+    with Simulator(free_port()) as simulator:
+        (tmp_path / "mappings").mkdir(parents=True)
+        text = f'[[modbus]]\nname = "a"\nhost = "127.0.0.1"\nport = {simulator.port}\ninterval = 0.1\n'
+        registers = 'registers = [{ name = "v", address = 1 }]\n'
+        (tmp_path / "mappings" / "a.toml").write_text(text + registers)
+        async with Gateway(settings(tmp_path, modbus={"enabled": True})) as gateway:
+            adapter = gateway._modbus._adapter
+            next(iter(adapter._buses.values())).stop(10)
+
+            async def mended() -> bool:
+                return restarts(gateway, "modbus") > 0 and await is_well(gateway)
+
+            await eventually(mended)
+            assert gateway._modbus._adapter is not adapter
+            polls = gateway._modbus._adapter.devices[0].polls
+            await eventually(lambda: gateway._modbus._adapter.devices[0].polls > polls)
+            assert not restarts(gateway, "actuation")
+
+
 def off() -> dict[str, dict[str, int]]:
     """Set every numeric setting that permits it to 0, which disables most of them."""
     found: dict[str, dict[str, int]] = {}
@@ -231,7 +254,7 @@ async def test_a_timeout_of_0_disables_the_watchdog(tmp_path):
     """A disabled component makes no progress, and need not."""
     sections = off()
     assert sections["mappings"] == {"reload_interval": 0}
-    for section in ("mqtt", "coap", "host", "serial"):
+    for section in ("mqtt", "coap", "host", "serial", "modbus"):
         sections.setdefault(section, {})["enabled"] = True
     gateway = Gateway(settings(tmp_path, **{"http": {"port": 0}, "ws": {"port": 0}, **sections}))
     async with gateway:

@@ -24,7 +24,13 @@ def settings(data_dir: Path) -> Settings:
     secure = {"enabled": True} | {f"{name}_port": free_port() for name in ("https", "wss", "mqtts")}
     sections: dict[str, Any] = {name: {"port": free_port()} for name in ("http", "ws", "mqtt")} | {"security": secure}
     return Settings.model_validate(
-        {"data_dir": data_dir, **sections, "serial": {"enabled": False}, "host": {"enabled": False}}
+        {
+            "data_dir": data_dir,
+            **sections,
+            "serial": {"enabled": False},
+            "modbus": {"enabled": False},
+            "host": {"enabled": False},
+        }
     )
 
 

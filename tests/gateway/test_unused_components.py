@@ -18,8 +18,16 @@ LIBRARIES: Final = {
 }
 """Libraries that only one component needs."""
 
-RARE: Final = ["edge.announce.announcer", "edge.discovery", "edge.jsap", "edge.outbox.shipper", "httpx", "serial"]
-"""Modules for announcements, profiles, a landing zone, LOAD, serial ports: none of the settings below needs them."""
+RARE: Final = [
+    "edge.announce.announcer",
+    "edge.discovery",
+    "edge.jsap",
+    "edge.outbox.shipper",
+    "httpx",
+    "pymodbus",
+    "serial",
+]
+"""Modules for announcements, profiles, a landing zone, LOAD, Modbus, serial ports: no setting below needs them."""
 
 NEVER: Final = ["edge.backup", "edge.bench", "edge.client", "edge.doctor"]
 COMMANDS: Final = {"edge.cli.config", "edge.cli.exit_codes"}
