@@ -12,6 +12,12 @@ import pytest
 
 from edge.bench.chromium import BrowserError, Chromium, Page
 
+_OPTIONS = (
+    "--ignore-certificate-errors",
+    # Each page has a browser context of its own, so no page would use the renderer that waits for the next one.
+    "--disable-features=SpareRendererForSitePerProcess",
+)
+
 
 class Browser(Page):
     """One page."""
@@ -56,7 +62,7 @@ class Browser(Page):
 def chromium(tmp_path_factory) -> Iterator[Chromium]:
     """One browser for all pages. Tests are skipped if none is installed."""
     try:
-        started = Chromium.start(tmp_path_factory.mktemp("chromium") / "profile", "--ignore-certificate-errors")
+        started = Chromium.start(tmp_path_factory.mktemp("chromium") / "profile", *_OPTIONS)
     except BrowserError as error:
         if str(error).startswith("no browser"):
             pytest.skip(str(error))
