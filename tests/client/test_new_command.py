@@ -10,14 +10,14 @@ import pytest
 
 from edge.client import SyncClient
 from edge.jsap import Profile
+from tests.support.commands import run_edge
 from tests.support.waiting import PATIENCE, wait_for
 
 KINDS = ["producer", "consumer", "aggregator", "negation"]
 
 
 def new(*arguments):
-    command = [sys.executable, "-m", "edge", "new", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return run_edge(["new", *arguments], os.environ, seconds=PATIENCE)
 
 
 @pytest.fixture

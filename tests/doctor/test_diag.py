@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 import tarfile
 from urllib.parse import quote
 
 import pytest
 
 from edge.doctor.redaction import Redactor
+from tests.support.commands import run_edge
 from tests.support.processes import GatewayProcess
 
 BROKER = 'Br0ker"Pass/word&1'
@@ -37,9 +36,8 @@ def gateway(tmp_path):
 
 
 def edge(gateway, *arguments, **environ):
-    command = [sys.executable, "-m", "edge", *map(str, arguments), "--data-dir", str(gateway.data_dir)]
-    environment = {**gateway.environment, **environ}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    command = [*arguments, "--data-dir", gateway.data_dir]
+    return run_edge(command, gateway.environment, changed=environ, seconds=90)
 
 
 def members(archive):
@@ -112,8 +110,8 @@ def test_the_archive_contains_no_secret(gateway, tmp_path):
 def test_the_archive_is_made_without_a_responding_gateway_and_without_graph_data(gateway, tmp_path):
     gateway.environment["EDGE__MQTT__ENABLED"] = "false"
     http = gateway.start()["http"]
-    command = [sys.executable, "-m", "edge", "update", "INSERT DATA { <urn:private> <urn:is> 'kept-to-myself' }"]
-    subprocess.run([*command, "--url", http], env=gateway.environment, timeout=60, check=True, capture_output=True)
+    command = ["update", "INSERT DATA { <urn:private> <urn:is> 'kept-to-myself' }", "--url", http]
+    assert run_edge(command, gateway.environment, seconds=60).returncode == 0
     os.kill(gateway.pid, signal.SIGSTOP)
     try:
         done = edge(gateway, "diag", "collect", "--out", tmp_path / "hangs.tar.gz")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from tests.support.commands import run_edge
 from tests.support.processes import GatewayProcess
 
 ALONE = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false", "EDGE__SECURITY__HTTPS_PORT": "0",
@@ -24,9 +23,8 @@ def gateway(tmp_path):
 
 
 def doctor(gateway, *arguments, **environ):
-    command = [sys.executable, "-m", "edge", "doctor", "--data-dir", str(gateway.data_dir), *arguments]
-    environment = {**gateway.environment, **environ}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    command = ["doctor", "--data-dir", gateway.data_dir, *arguments]
+    return run_edge(command, gateway.environment, changed=environ, seconds=60)
 
 
 def found(gateway, *arguments, **environ):
@@ -76,12 +74,9 @@ def test_a_secured_gateway_reports_details_only_with_a_token(gateway):
     assert [row["state"] for row in rows["gateway"]] == ["ok", "unknown"]
     assert "EDGE_TOKEN" in rows["gateway"][1]["do"]
     assert [row["state"] for row in rows["certificates"]] == ["ok", "ok"]
-    edge = [sys.executable, "-m", "edge", "clients"]
-    data = ["--data-dir", str(gateway.data_dir)]
     for arguments in (["allow", "me", "--action", "administer"], ["token", "me"]):
-        done = subprocess.run(
-            [*edge, *arguments, *data], env=gateway.environment, capture_output=True, text=True, timeout=60, check=True
-        )
+        done = run_edge(["clients", *arguments, "--data-dir", gateway.data_dir], gateway.environment, seconds=60)
+        assert done.returncode == 0, done.stderr
     rows = found(gateway, EDGE_TOKEN=done.stdout.strip())
     assert [row["state"] for row in rows["gateway"]] == ["ok"]
     assert rows["backlog"][0]["state"] == "ok"

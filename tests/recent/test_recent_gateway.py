@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +19,7 @@ from edge.protocol.series import SeriesRequest, SeriesResult, SeriesRow
 from edge.recent.buffer import SampleBuffer
 from edge.recent.sample_log import read
 from tests.faults.monitored_gateway import Watched
+from tests.support.commands import run_edge
 from tests.support.processes import GatewayProcess
 from tests.support.waiting import wait_for
 
@@ -293,8 +292,8 @@ def test_the_doctor_reports_damaged_files(box):
 
 
 def edge(box, *arguments, check=True):
-    command = [sys.executable, "-m", "edge", *map(str, arguments)]
-    done = subprocess.run(command, env=box.process.environment, capture_output=True, text=True, timeout=60, check=check)
+    done = run_edge(arguments, box.process.environment, seconds=60)
+    assert not check or done.returncode == 0, done.stderr
     return done.stdout
 
 
