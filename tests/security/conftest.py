@@ -12,6 +12,9 @@ from secured import Harness, settings
 
 from edge.gateway import Gateway
 from edge.security.client_database import ClientDatabase
+from tests.support.signing_keys import share_keys
+
+share_keys()
 
 Secured = Callable[..., AbstractAsyncContextManager[Harness]]
 
