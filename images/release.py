@@ -4,9 +4,9 @@
         [--image FILE]...
 
 Writes into DIR, which must not exist: a wheel and a source distribution, a wheel of the client library alone, the
-Debian packages as an apt repository, OCI images with a Compose file, a bill of materials for each (CycloneDX, SPDX),
-and SHA256SUMS. With a GnuPG key, SHA256SUMS and the repository are signed, and the public key is next to them. Two runs
-on the same sources give the same files, except for the signatures.
+Debian packages as an apt repository, OCI images with a Compose file and a Home Assistant add-on, a bill of materials
+for each (CycloneDX, SPDX), and SHA256SUMS. With a GnuPG key, SHA256SUMS and the repository are signed, and the public
+key is next to them. Two runs on the same sources give the same files, except for the signatures.
 
 `--package` takes a Debian package that was made before (`images/package`), and `--image` an OCI image (`images/oci`),
 instead of making those of all architectures and suites.
@@ -33,7 +33,7 @@ from images import apt_repository, client_package, sbom
 
 ROOT: Final = Path(__file__).parents[1]
 ARCHITECTURES: Final = ("amd64", "arm64")
-FOLDERS: Final = ("compose",)
+FOLDERS: Final = ("compose", "home-assistant")
 """Folders of images/ that are part of a release as they are."""
 _PINNED: Final = re.compile(r"^([A-Za-z0-9][^\s\\]*==[^\\\n]*)", re.MULTILINE)
 """A pinned dependency of a lock file, with its marker."""
@@ -80,7 +80,7 @@ def main() -> None:
             for file in (image, image.with_suffix(".cdx.json"), image.with_suffix(".spdx.json")):
                 shutil.copyfile(file, given.out / file.name)
     for name in FOLDERS:
-        shutil.copytree(ROOT / "images" / name, given.out / name)
+        shutil.copytree(ROOT / "images" / name, given.out / name, ignore=shutil.ignore_patterns("__pycache__"))
     _sign(given.out, given.key)
     print(given.out)
 
@@ -134,7 +134,8 @@ def _images(directory: Path, packages: Sequence[Path]) -> list[Path]:
     for package in packages:
         _, version, architecture = package.stem.split("_")
         if version.endswith("+deb13"):
-            command = [ROOT / "images" / "oci", "--arch", architecture, "--package", package, "--out", directory]
+            command = [str(ROOT / "images" / "oci"), "--arch", architecture]
+            command += ["--package", str(package), "--out", str(directory)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found.append(Path(done.stdout.splitlines()[-1]))
     return found

@@ -172,9 +172,12 @@ def test_the_client_has_a_bill_of_its_own(releases):
     assert names.isdisjoint({"uvicorn", "pydantic", "cryptography"})
 
 
-def test_the_image_is_there_with_its_bills_and_the_compose_file(releases):
+def test_the_image_is_there_with_its_bills_and_the_folders_that_use_it(releases):
     name = "sepa-edge_0.1.0+deb13_amd64.oci"
-    assert {f"{name}.tar", f"{name}.cdx.json", f"{name}.spdx.json", "compose/compose.yaml"} <= files(releases[0])
+    found = files(releases[0])
+    assert {f"{name}.tar", f"{name}.cdx.json", f"{name}.spdx.json", "compose/compose.yaml"} <= found
+    assert "home-assistant/sepa-edge/config.yaml" in found
+    assert not [each for each in found if "__pycache__" in each]
 
 
 def test_an_existing_directory_is_refused(tmp_path):

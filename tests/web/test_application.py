@@ -39,7 +39,8 @@ def sources() -> dict[str, str]:
 def first_view() -> set[str]:
     """The modules that live values need: those that `app.js` imports, and theirs, but no page that is loaded later."""
     page = (WEB / "index.html").read_text(encoding="utf-8")
-    libraries = json.loads(re.findall(r'<script type="importmap">(.*?)</script>', page)[0])["imports"]
+    imports = json.loads(re.findall(r'<script type="importmap">(.*?)</script>', page)[0])["imports"]
+    libraries = {name: urljoin("/", path) for name, path in imports.items()}
     found: set[str] = set()
     waiting = ["/app.js"]
     while waiting:
@@ -125,7 +126,7 @@ def test_the_files_name_no_other_host():
 def test_the_page_preloads_all_modules_of_the_first_view():
     """Without the list, the browser learns of a module only when it has read the one that imports it."""
     preloaded = re.findall(r'rel="modulepreload" href="([^"]+)"', (WEB / "index.html").read_text(encoding="utf-8"))
-    assert sorted(preloaded) == sorted(first_view() - {"/app.js"})
+    assert sorted(urljoin("/", path) for path in preloaded) == sorted(first_view() - {"/app.js"})
 
 
 def test_the_first_view_is_small():
@@ -228,5 +229,5 @@ def test_the_first_view_has_its_texts_and_no_others(language):
 async def test_the_browser_loads_the_texts_of_its_language_early(served, accepted, language):
     async with httpx.AsyncClient(base_url=served.url) as http:
         answer = await http.get("/", headers={"Accept-Language": accepted})
-    assert answer.headers["link"] == f"</texts/{language}.js>; rel=modulepreload"
+    assert answer.headers["link"] == f"<texts/{language}.js>; rel=modulepreload"
     assert "Accept-Language" in answer.headers["vary"]

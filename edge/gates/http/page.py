@@ -75,7 +75,7 @@ def page_response(request: Request, ws_endpoint: str | None) -> Response:
     if FILES[path].startswith(_DOCUMENTS):
         headers["Vary"] += ", Accept-Language"
         # The page learns its language from the browser only when its modules run.
-        headers["Link"] = f"</texts/{_language(request.headers.get('accept-language', ''))}.js>; rel=modulepreload"
+        headers["Link"] = f"<texts/{_language(request.headers.get('accept-language', ''))}.js>; rel=modulepreload"
         headers["Content-Security-Policy"] = _policy(request.headers.get("host", ""), ws_endpoint)
         headers["Referrer-Policy"] = "no-referrer"
     # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.

@@ -22,12 +22,13 @@ SELECT ?observation ?label ?place ?sensor ?property ?value ?unit ?time WHERE {
 /** URL of the WebSocket gate, from here. */
 export async function socketAddress() {
   // Without the token, which it does not need: index.html lets the browser ask before the modules are there.
-  const answer = await fetch("/api/endpoints");
+  const answer = await fetch("./api/endpoints");
   if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
   const { ws, wss } = await answer.json();
   const socket = location.protocol === "https:" ? wss : ws;
   if (!socket) throw new Error("/api/endpoints has no address for WebSocket");
-  const url = new URL(socket);
+  const url = new URL(socket, document.baseURI);  // a proxy that serves the page below a path names its own, relative to it
+  if (url.protocol.startsWith("http")) url.protocol = url.protocol.replace("http", "ws");
   // A loopback address names the gateway's machine, which may not be the user's. The host of this page is the gateway.
   if (/^(localhost|127\.|0\.0\.0\.0$|\[::1?\]$)/.test(url.hostname)) url.hostname = location.hostname;
   return url.href;

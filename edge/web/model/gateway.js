@@ -79,7 +79,7 @@ export async function request(path, options = {}) {
 async function send(path, options) {
   const headers = { ...options.headers, ...(token() && { Authorization: `Bearer ${token()}` }) };
   try {
-    return await fetch(path, { ...options, headers });
+    return await fetch(`.${path}`, { ...options, headers });  // relative: a proxy may serve the page below a path
   } catch (error) {
     if (error instanceof TypeError) throw new Unreachable(t("gateway.unreachable"));  // the browser's text is English
     throw error;
@@ -123,7 +123,7 @@ export async function tokenOf(client) {
 }
 
 async function post(path, headers, body) {
-  const answer = await fetch(path, { method: "POST", headers, body });
+  const answer = await fetch(`.${path}`, { method: "POST", headers, body });
   const content = await answer.json();
   if (!answer.ok) throw new Refused(answer.status, content);
   return content;

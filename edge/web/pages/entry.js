@@ -15,7 +15,7 @@ export function Entry({ invitation, issued }) {
   const { error } = connection.value;
   const enrolment = useSignal({});
   useEffect(() => {
-    fetch("/api/enrolment").then((answer) => (answer.ok ? answer.json() : {}), () => ({})).then((found) => { enrolment.value = found; });
+    fetch("./api/enrolment").then((answer) => (answer.ok ? answer.json() : {}), () => ({})).then((found) => { enrolment.value = found; });
   }, [error]);
   useEffect(() => { document.title = `${t("entry.title")} · sepa-edge`; }, []);
   const { state, code } = enrolment.value;

@@ -8,7 +8,7 @@ export const HEIGHT = 260;
 // The style sheet of the library, which the first view does not need.
 const style = document.createElement("link");
 style.rel = "stylesheet";
-style.href = "/vendor/uplot.css";
+style.href = "./vendor/uplot.css";
 document.head.append(style);
 
 export function colour(name) {
