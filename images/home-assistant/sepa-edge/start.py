@@ -1,8 +1,8 @@
 """Start the gateway and its ingress as a Home Assistant add-on.
 
 Takes the options of the add-on from /data/options.json, and the broker from the Supervisor's MQTT service. Without that
-service, the gateway starts its embedded broker. Both processes run as an unprivileged user; if one ends, so does the
-add-on, and the Supervisor reports it.
+service, the gateway starts its embedded broker. Both processes run as an unprivileged user. The add-on ends when one of them
+ends, and the Supervisor reports it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE: Final = Path(__file__).parent
 
 
 def broker(token: str | None, supervisor: str = SUPERVISOR) -> dict[str, Any]:
-    """Return the Supervisor's MQTT service: host, port, ssl, username, password. Empty if there is none."""
+    """Return the Supervisor's MQTT service: host, port, ssl, username, password. Empty without that service."""
     if not token:
         return {}
     request = urllib.request.Request(f"{supervisor}/services/mqtt", headers={"Authorization": f"Bearer {token}"})
