@@ -1,8 +1,8 @@
 """Start the gateway and its ingress as a Home Assistant add-on.
 
 Takes the options of the add-on from /data/options.json, and the broker from the Supervisor's MQTT service. Without that
-service, the gateway starts its embedded broker. Both processes run as an unprivileged user. The add-on ends when one of them
-ends, and the Supervisor reports it.
+service, the gateway starts its embedded broker. Both processes run as an unprivileged user. The add-on ends when one
+of them ends, and the Supervisor reports it.
 """
 
 from __future__ import annotations
