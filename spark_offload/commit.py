@@ -82,8 +82,8 @@ def append(
 def alone(spark: SparkSession, path: str, wait: float = 0.0) -> Iterator[None]:
     """Hold the exclusive write lock of a table on a local or mounted file system. Raises `TableBusy`, `TableRefused`.
 
-    It waits up to `wait` seconds for the lock. A second lock makes those who wait take turns: a process that needs the
-    table again and again cannot keep the others out.
+    It waits up to `wait` seconds for the lock. A second lock makes waiting processes take turns: a process that needs
+    the table again and again cannot keep the others out.
 
     Object stores reject the second of two concurrent commits; a file system does not.
     """

@@ -7,6 +7,7 @@ feature: join on these. Do not join on literals: the gateway may write numbers a
 from __future__ import annotations
 
 import ipaddress
+import os
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -35,7 +36,7 @@ class GatewayEndpoint:
     """URL of the query endpoint: http://HOST:8000/query."""
     token: str = field(default="", repr=False)
     """Bearer token. It is sent only to this URL, and only over HTTPS or loopback."""
-    ca_file: str = ""
+    ca_file: str | os.PathLike[str] = ""
     """CA certificate (PEM) that verifies the gateway's certificate; empty: the CA certificates of this machine."""
 
     def __post_init__(self) -> None:

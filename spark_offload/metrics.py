@@ -37,10 +37,11 @@ class IngestCounters:
     problems: int = 0
     """Files of single gateways that could not be read, moved or written, counted in each round."""
     last_success: float | None = None
-    """Time of the end of the last run without an error, in seconds since 1970."""
+    """Time of the end of the last round without an error, in seconds since 1970."""
 
-    def add(self, done: IngestRound) -> None:
-        """Count a round."""
+    def add(self, done: IngestRound, now: float) -> None:
+        """Count a round. `now` is the time of its end, in seconds since 1970."""
+        self.last_success = now
         self.rounds += 1
         self.observations += done.observations
         self.segments += done.segments
@@ -94,7 +95,7 @@ def text(status: HistoryStatus | None, counters: IngestCounters | None = None) -
         lines += _metric(
             "ingest_last_success_timestamp_seconds",
             "gauge",
-            "End of the last run of the ingester without an error.",
+            "End of the last round of the ingester without an error.",
             last,
         )
     if status is not None:

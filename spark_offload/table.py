@@ -115,7 +115,7 @@ def location(spark: SparkSession, table: str | os.PathLike[str]) -> str:
         if not spark.catalog.tableExists(path):
             return path
         described = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(path)}").collect()
-    except AnalysisException:  # there is no such catalog
+    except AnalysisException:  # the catalog does not exist
         return path
     except Py4JJavaError as error:
         raise TableRefused(f"the catalog of {path} does not answer ({first_line(error)}): give the path") from error

@@ -51,7 +51,7 @@ class Verified:
     """Number of segments in the landing zone whose rows were compared with those of the table."""
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What could not be verified, or is missing for a known reason."""
+    """Numbers that could not be verified, or are missing for a known reason."""
 
 
 def verify(spark: SparkSession, table: str | os.PathLike[str], landing: LandingZone | None = None) -> Verified:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ _WAIT = 60.0
     "--metrics",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write Prometheus metrics to this file after each run.",
+    help="Write Prometheus metrics to this file after each round.",
 )
 @with_spark("ingest")
 def ingest(
@@ -78,17 +78,19 @@ def ingest(
 
     counters = IngestCounters()
 
+    def report() -> None:
+        if metrics is not None:
+            _write_metrics(spark, zone, table, counters, metrics)
+
     def run() -> None:
         try:
-            _run(spark, zone, table, keep, max_rows, ended, counters, idle=every is None)
+            for done in _run(spark, zone, table, keep, max_rows, ended, idle=every is None):
+                counters.add(done, time.time())
+                report()
         except HistoryError:
             counters.failed_runs += 1
+            report()
             raise
-        else:
-            counters.last_success = time.time()
-        finally:
-            if metrics is not None:
-                _write_metrics(spark, zone, table, counters, metrics)
 
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
@@ -123,17 +125,15 @@ def _run(
     keep: timedelta,
     most: int,
     ended: threading.Event,
-    counters: IngestCounters,
     *,
     idle: bool,
-) -> None:
-    """Ingest the waiting segments and report each round; with `idle`, also a round without segments."""
+) -> Iterator[IngestRound]:
+    """Ingest the waiting segments, report and yield each round; with `idle`, report also a round without segments."""
     # This module imports PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.ingest import rounds
 
     done = None
     for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most, wait=_WAIT):
-        counters.add(done)
         if done.segments or (idle and not done.more):
             click.echo(str(done))
         for segment in done.damaged:
@@ -141,6 +141,7 @@ def _run(
             click.echo(f"edge-history: {name} is damaged and in quarantine: {segment.reason}", err=True)
         for problem in done.problems:
             click.echo(f"edge-history: {problem}", err=True)
+        yield done
         if ended.is_set():
             break
     if done is not None:

@@ -43,7 +43,7 @@ QUESTIONS: Final = (
         "degrees Celsius",
     ),
     DemoQuestion(
-        "What was the highest temperature of each square?",
+        "Which highest temperature did each square have?",
         f"""SELECT ?place (MAX(?value) AS ?highest) {{
   {_OBSERVED.format("temperature")}
 }} GROUP BY ?place""",

@@ -24,9 +24,9 @@ NEWEST = datetime(2026, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
 
 def measured() -> str:
     one = OutboxStatus(BOX, 10, 8, 2, newest=NEWEST, waiting=3, lag=90.5, gap=Gap(BOX, 11, 14, 3, 80.25))
-    counters = IngestCounters(last_success=1.0)
+    counters = IngestCounters()
     damaged = Quarantined(BOX, "1-2", "damaged")
-    counters.add(IngestRound(4, observations=8, segments=2, damaged=[damaged], problems=["full"]))
+    counters.add(IngestRound(4, observations=8, segments=2, damaged=[damaged], problems=["full"]), 1.0)
     return text(HistoryStatus(7, [one], [damaged]), counters)
 
 
