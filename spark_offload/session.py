@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 
+_STACK = "-Xss8m"
+"""Java option for the size of a thread's stack. The system reserves only what is in use."""
 _LOG = (Path(__file__).parent / "log4j2.properties").as_uri()
 
 
@@ -52,7 +54,9 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         # INT96, Spark's default, has no min/max statistics, which queries by time need to skip files.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG}",
+        # Regular expressions need stack for each repetition of a group.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG} {_STACK}",
+        "spark.executor.extraJavaOptions": _STACK,
         # Otherwise each column that Python creates records its call site, which doubles the calls to the JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",

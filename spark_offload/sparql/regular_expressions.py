@@ -28,14 +28,19 @@ _QUANTIFIER: Final = re.compile(r"[*+?]\??|\{([0-9]{1,4})(,([0-9]{0,4}))?\}\??")
 _GROUP: Final = re.compile(r"\(\?([imsx]*)(-[imsx]+)?(:|\))")
 _PROPERTY: Final = re.compile(r"\\([pP])\{(\w*)\}")
 _MAX_LENGTH: Final = 10_000
+_SHALLOW: Final = 500
+"""Number of parts, and of repetitions in braces, up to which the recursion of Java's engine is harmless."""
 _MAX_DEPTH: Final = 100
 
 
 class JavaPattern(NamedTuple):
-    """A pattern in Java's syntax, and the number of its groups."""
+    """A pattern in Java's syntax."""
 
     text: str
     groups: int
+    """Number of capturing groups."""
+    deep: bool = False
+    """Whether a match may need more stack than a thread has. Java's engine recurses for each repetition of a group."""
 
 
 class _InvalidPatternError(ValueError):
@@ -50,7 +55,8 @@ def java_pattern(pattern: str, flags: str = "") -> JavaPattern | None:
     if not set(flags) <= set("smixq"):
         return None
     if "q" in flags:
-        return JavaPattern(_mode("i" * ("i" in flags)) + "".join(map(_literal, pattern)), 0)
+        literal = _mode("i" * ("i" in flags)) + "".join(map(_literal, pattern))
+        return JavaPattern(literal, 0, deep=len(pattern) > _SHALLOW)
     if len(pattern) > _MAX_LENGTH:
         raise QueryRefused(f"a regular expression of more than {_MAX_LENGTH} characters is not supported")
     try:
@@ -91,6 +97,15 @@ def _mode(flags: str) -> str:
     return f"(?{flags.replace('i', 'iu')})" if flags else ""
 
 
+def _recurses(repeated: str, quantifier: re.Match[str]) -> bool:
+    """Return whether Java's engine may recurse for each repetition of a part."""
+    if quantifier[1] is None:
+        # A repeated character is a loop in Java, but a repeated group or back reference is not.
+        return not quantifier[0].startswith("?") and repeated.endswith(")")
+    most = quantifier[1] if quantifier[2] is None else quantifier[3]
+    return not most or int(most) > (1 if repeated.endswith(")") else _SHALLOW)
+
+
 class _Translation:
     """Translation of one pattern."""
 
@@ -105,13 +120,14 @@ class _Translation:
     def whole(self) -> JavaPattern:
         """Return the translated pattern."""
         parts: list[str] = []
-        repeatable = False
+        repeatable = deep = False
         while self._place < len(self._pattern):
             if "x" in self._flags and self._pattern[self._place] in " \t\n\r":
                 self._place += 1
                 continue
             if quantifier := _QUANTIFIER.match(self._pattern, self._place):
                 self._check_quantifier(quantifier, repeatable=repeatable)
+                deep = deep or _recurses(parts[-1], quantifier)
                 parts.append(quantifier[0])
                 self._place = quantifier.end()
                 repeatable = False
@@ -122,7 +138,7 @@ class _Translation:
             raise _InvalidPatternError
         # Java's flag d: only \n ends a line.
         mode = "d" + "".join(sorted(set(self._flags) & set("ims")))
-        return JavaPattern(_mode(mode) + "".join(parts), self._groups)
+        return JavaPattern(_mode(mode) + "".join(parts), self._groups, deep=deep or len(parts) > _SHALLOW)
 
     def _check_quantifier(self, found: re.Match[str], *, repeatable: bool) -> None:
         least, most = found[1], found[3]
