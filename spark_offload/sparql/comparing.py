@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
@@ -51,6 +51,16 @@ def equal(left: Value, right: Value) -> Column:
         same = same & ~F.coalesce(F.isnan(number(left).column.cast("double")), F.lit(False))
     # Two different literals of a datatype that is not understood may have the same value: an error (17.4.1.7).
     return result.when(same, True).when(_differ(left, right), False)
+
+
+def different(value: Value, numbers: Sequence[LiteralValue]) -> Column:
+    """Return whether a value is none of these numbers, which a double represents exactly; null means an error."""
+    known = value.number()
+    assert known is not None  # noqa: S101  checked by the caller
+    constants = [number.number() for number in numbers]
+    double = known.cast("double")
+    unequal = ~double.isin(*(one.cast("double") for one in constants if one is not None))
+    return F.when(known.isNotNull(), unequal).otherwise(_differ(value, numbers[0]))
 
 
 def _differ(left: Value, right: Value) -> Column:

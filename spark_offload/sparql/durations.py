@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import XSD
-from spark_offload.sparql.constants import LiteralValue
+from spark_offload import triples
 from spark_offload.sparql.values import DATE_TIME, MeasuredValue, TimeValue, Value, typed_literal
 
 DAY_TIME_DURATION: Final = XSD + "dayTimeDuration"
+ZONE_AT_END: Final = r"(Z|[+-]\d\d:\d\d)$"
 _SECOND: Final = 1_000_000
 
 
@@ -39,38 +41,59 @@ class DurationValue(Value):
         return self.column
 
 
-class TimeResult(NamedTuple):
-    """Result of an operation on times. `certain`: the operands cannot be numbers."""
+@dataclass(frozen=True)
+class Calculation:
+    """Results of an operation on times and durations. A column is None if the operands never have such a result."""
 
-    value: Value
-    certain: bool
-
-
-def time_arithmetic(name: str, left: Value, right: Value) -> TimeResult | None:
-    """Apply `+` or `-` to times and durations. Returns None if the operands are never times."""
-    if name not in ("+", "-"):
-        return None
-    one, other = _duration(left), _duration(right)
-    if one is not None and other is not None:
-        return TimeResult(DurationValue((F.try_add if name == "+" else F.try_subtract)(one, other)), certain=True)
-    if other is not None and (time := left.timestamp()) is not None:
-        return TimeResult(_shifted(time, other if name == "+" else -other), certain=True)
-    if one is not None and name == "+" and (time := right.timestamp()) is not None:
-        return TimeResult(_shifted(time, one), certain=True)
-    begin, end = right.timestamp(), left.timestamp()
-    if name == "+" or begin is None or end is None or MeasuredValue in (type(left), type(right)):
-        return None
-    passed = DurationValue(F.unix_micros(end) - F.unix_micros(begin))
-    return TimeResult(passed, certain=left.number() is None or right.number() is None)
+    time: TimeValue | None
+    duration: DurationValue | None
 
 
-def _duration(value: Value) -> Column | None:
-    """Return the microseconds of a value that is known to be a duration in all rows."""
-    return value.duration() if isinstance(value, (DurationValue, LiteralValue)) else None
+def time_arithmetic(name: str, left: Value, right: Value) -> Calculation:
+    """Apply `+` or `-` to times and durations."""
+    if name not in ("+", "-") or (isinstance(left, MeasuredValue) and isinstance(right, MeasuredValue)):
+        # The results of two readings are numbers: their lexical forms need not be read.
+        return Calculation(None, None)
+    times, durations = (left.timestamp(), right.timestamp()), (left.duration(), right.duration())
+    passed: list[Column] = []
+    if durations[0] is not None and durations[1] is not None:
+        passed.append((F.try_add if name == "+" else F.try_subtract)(durations[0], durations[1]))
+    if name == "-" and times[0] is not None and times[1] is not None:
+        passed.append(F.unix_micros(times[0]) - F.unix_micros(times[1]))
+    shifted: list[TimeValue] = []
+    if times[0] is not None and durations[1] is not None:
+        shifted.append(_shifted(left, durations[1] if name == "+" else -durations[1]))
+    if name == "+" and times[1] is not None and durations[0] is not None:
+        shifted.append(_shifted(right, durations[0]))
+    return Calculation(
+        reduce(_first_time, shifted) if shifted else None, DurationValue(F.coalesce(*passed)) if passed else None
+    )
 
 
-def _shifted(time: Column, duration: Column) -> Value:
-    return TimeValue(F.timestamp_micros(F.try_add(F.unix_micros(time), duration)), type=DATE_TIME)
+def _first_time(one: TimeValue, other: TimeValue) -> TimeValue:
+    forms = [F.lit(None).cast("string") if value.form is None else value.form for value in (one, other)]
+    form = F.when(one.ts.isNotNull(), forms[0]).otherwise(forms[1])
+    return TimeValue(F.coalesce(one.ts, other.ts), form, DATE_TIME)
+
+
+def _shifted(time: Value, duration: Column) -> TimeValue:
+    """Return a time after a duration, in the time zone of its lexical form."""
+    begin = time.timestamp()
+    assert begin is not None  # noqa: S101  checked by the caller
+    micros = F.try_add(F.unix_micros(begin), duration)
+    text = time.form if isinstance(time, TimeValue) else time.text()
+    if text is None:
+        return TimeValue(F.timestamp_micros(micros), type=DATE_TIME)
+    zone = F.regexp_extract(text, ZONE_AT_END, 0)
+    local = F.timestamp_micros(F.try_add(micros, zone_minutes(zone) * (60 * _SECOND)))
+    form = F.concat(F.rtrim(triples.time_text(local), F.lit("Z")), zone)
+    return TimeValue(F.timestamp_micros(micros), F.when(zone != "Z", form), DATE_TIME)
+
+
+def zone_minutes(zone: Column) -> Column:
+    """Return the offset of a time zone such as `+02:00`; 0 for UTC and for an empty text."""
+    minutes = F.substring(zone, 2, 2).try_cast("bigint") * 60 + F.substring(zone, 5, 2).try_cast("bigint")
+    return F.coalesce(F.when(zone.startswith("-"), -minutes).otherwise(minutes), F.lit(0).cast("bigint"))
 
 
 def _written(micros: Column) -> Column:

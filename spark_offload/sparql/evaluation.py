@@ -18,6 +18,8 @@ from spark_offload.errors import QueryRefused
 from spark_offload.local_rows import local_frame
 from spark_offload.sparql import frames, lexical, relational, terms
 from spark_offload.sparql.aggregates import grouped
+from spark_offload.sparql.arithmetic import MAX_TIME_OPERANDS, OF_NUMBERS, numbers_only, operands
+from spark_offload.sparql.closure import closure
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.existence import marked, numbered, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 _CALLS: Final = count()
 _PLACE: Final = "place"
 _MAX_ROWS: Final = 2**31 - 1
-_ARITHMETIC: Final = ("+", "-", "*", "/")
+_ARITHMETIC: Final = ("+", "-", "*", "/", *OF_NUMBERS.values())
 _MAX_DEPTH: Final = 16
 """Limit of nested operations in one expression; more are columns. Spark's optimizer is recursive."""
 _CONNECTIVES: Final = ("&&", "||", "!")
@@ -59,6 +61,8 @@ class Evaluation:
         match pattern:
             case relational.Basic(triples, graph):
                 return self._basic(triples, graph)
+            case relational.TransitiveClosure(step):
+                return closure(self._spark, self.frame(step), pattern)
             case relational.NamedGraphs(variable):
                 return self._graphs(variable)
             case relational.GraphExists(graph):
@@ -78,8 +82,8 @@ class Evaluation:
                 return frames.union(self.frame(left), self.frame(right))
             case relational.AntiJoin(left, right):
                 return frames.minus(self.frame(left), self.frame(right))
-            case relational.Selection(inner, condition):
-                return self._filter(self.frame(inner), condition)
+            case relational.Selection():
+                return self._filter(*_unnested(pattern))
             case relational.ComputedColumn(inner, variable, expression):
                 solutions, simple = self._simple(*shared(self.frame(inner), expression))
                 return solutions.extended({variable: evaluated(simple, solutions.values)})
@@ -161,13 +165,17 @@ class Evaluation:
             return frames.left_join(solutions, self.frame(right), None).without(row)
         return frames.left_join(solutions, self.frame(right), _condition(outside) if outside else None)
 
-    def _filter(self, solutions: Frame, condition: Expression) -> Frame:
-        for one in conjuncts(condition):
+    def _filter(self, pattern: Pattern, conditions: Sequence[Expression]) -> Frame:
+        solutions = self.frame(pattern)
+        kept = [one for one in conditions if not isinstance(one, ExistsTest)]
+        if kept:
+            # One expression for all, because variables that are used often are shared.
+            known, one = shared(solutions, relational.FunctionCall("&&", tuple(kept)))
+            known, simple = self._simple(known, one)
+            solutions = replace(solutions, rows=known.where(holds(simple, known.values)).rows)
+        for one in conditions:
             if isinstance(one, ExistsTest):
                 solutions = where_exists(self.frame, solutions, one)
-            else:
-                kept, simple = self._simple(*shared(solutions, one))
-                solutions = replace(solutions, rows=kept.where(holds(simple, kept.values)).rows)
         return solutions
 
     def _simple(self, solutions: Frame, expression: Expression, depth: int = 0) -> tuple[Frame, Expression]:
@@ -175,6 +183,8 @@ class Evaluation:
         match expression:
             case ExistsTest():
                 return marked(self.frame, solutions, expression)
+            case relational.FunctionCall() if operands(expression) > MAX_TIME_OPERANDS:
+                return self._simple(solutions, numbers_only(expression), depth)
             case relational.FunctionCall(name, arguments):
                 simple = []
                 for argument in arguments:
@@ -303,6 +313,15 @@ def _condition(conditions: Sequence[Expression]) -> frames.Condition:
     return column
 
 
+def _unnested(pattern: Pattern) -> tuple[Pattern, list[Expression]]:
+    """Return the pattern below all its conditions, and the conditions."""
+    conditions: list[Expression] = []
+    while isinstance(pattern, relational.Selection):
+        conditions[:0] = conjuncts(pattern.condition)
+        pattern = pattern.pattern
+    return pattern, conditions
+
+
 def _single_use(argument: Expression, solutions: Frame, depth: int) -> bool:
     """Return whether arithmetic uses each column of an argument once, so that it needs no column of its own."""
     if depth % _MAX_DEPTH == _MAX_DEPTH - 1 or not isinstance(argument, relational.FunctionCall):
@@ -313,10 +332,8 @@ def _single_use(argument: Expression, solutions: Frame, depth: int) -> bool:
 def _number(expression: Expression, solutions: Frame) -> bool:
     """Return whether an expression is a number in all rows: neither a time nor a duration."""
     match expression:
-        case relational.FunctionCall("-", (left, right)):
+        case relational.FunctionCall("+" | "-", (left, right)):
             return _number(left, solutions) or _number(right, solutions)
-        case relational.FunctionCall("+", (left, right)):
-            return all(not isinstance(one, rdf.Literal) or _number(one, solutions) for one in (left, right))
         case relational.FunctionCall(name):
             return name in _ARITHMETIC
         case rdf.Literal():

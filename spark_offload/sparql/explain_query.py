@@ -51,6 +51,10 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
             return
         case relational.InlineRows(variables, rows):
             yield f"VALUES of {_names(variables)}: {len(rows)} rows"
+        case relational.TransitiveClosure(step, _, _, subject, object_, graph):
+            yield f"a path of one or more steps{_where(graph)}, from {_node(subject)} to {_node(object_)}; each step:"
+            yield from (f"  {line}" for line in _lines(step, content, wide=wide))
+            return
         case relational.NamedGraphs():
             yield "the named graphs, from all triples"
         case relational.GraphExists(graph):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Final
 
@@ -14,7 +14,7 @@ from edge.sparql.algebra import Variable
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql import scans
 from spark_offload.sparql.arithmetic import calculated, negative, number
-from spark_offload.sparql.comparing import compared, equal, small, true
+from spark_offload.sparql.comparing import compared, different, equal, small, true
 from spark_offload.sparql.constants import LiteralValue, value_of
 from spark_offload.sparql.frames import either
 from spark_offload.sparql.functions import FUNCTIONS, nothing
@@ -42,7 +42,10 @@ def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
     """Return whether a condition holds. Null counts as false, which permits simple SQL that Spark can push down."""
     match expression:
         case FunctionCall("&&", arguments):
-            return reduce(Column.__and__, [holds(one, values) for one in arguments])
+            rest, excluded = _excluded_numbers(arguments, values)
+            return reduce(Column.__and__, [*(holds(one, values) for one in rest), *excluded])
+        case FunctionCall("!=" | "NOT IN") if excluded := _excluded_numbers((expression,), values)[1]:
+            return excluded[0]
         case FunctionCall("||", arguments):
             return reduce(Column.__or__, [holds(one, values) for one in arguments])
         case FunctionCall(name, (left, right)) if name in _COMPARISONS:
@@ -56,6 +59,39 @@ def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
             )
         case _:
             return true(evaluated(expression, values))
+
+
+def _excluded_numbers(
+    conditions: Iterable[Expression], values: Mapping[str, Value]
+) -> tuple[list[Expression], list[Column]]:
+    """Return the conditions that a variable is none of some numbers as one column for each variable, and the others.
+
+    For many numbers this is much smaller than the comparison with each of them.
+    """
+    rest: list[Expression] = []
+    numbers: dict[str, list[LiteralValue]] = {}
+    for one in conditions:
+        match one:
+            case FunctionCall("!=", (Variable(name), rdf.Literal() as other)):
+                constants = [other]
+            case FunctionCall("!=", (rdf.Literal() as other, Variable(name))):
+                constants = [other]
+            case FunctionCall("NOT IN", (Variable(name), *others)):
+                constants = [other for other in others if isinstance(other, rdf.Literal)]
+                if len(constants) < len(others) or not others:
+                    rest.append(one)
+                    continue
+            case _:
+                rest.append(one)
+                continue
+        known = values.get(name)
+        compared_with = [value for value in map(value_of, constants) if isinstance(value, LiteralValue)]
+        plain = all(small(value) and value.number() is not None for value in compared_with)
+        if known is None or known.number() is None or len(compared_with) < len(constants) or not plain:
+            rest.append(one)
+        else:
+            numbers.setdefault(name, []).extend(compared_with)
+    return rest, [different(values[name], constants) for name, constants in numbers.items()]
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
@@ -100,7 +136,7 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
         case "IN" | "NOT IN":
             found = reduce(Column.__or__, [equal(given[0], other) for other in given[1:]], F.lit(False))
             return BooleanValue(found if name == "IN" else ~found)
-        case "+" | "-" | "*" | "/" if len(given) == 2:
+        case "+" | "-" | "*" | "/" | "number +" | "number -" if len(given) == 2:
             return calculated(name, *given)
         case "-":
             return negative(given[0])

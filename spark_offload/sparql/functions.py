@@ -13,7 +13,7 @@ from spark_offload import triples
 from spark_offload.sparql import lexical, texts
 from spark_offload.sparql.arithmetic import absolute, number
 from spark_offload.sparql.constants import ConstantText
-from spark_offload.sparql.durations import DurationValue
+from spark_offload.sparql.durations import ZONE_AT_END, DurationValue, zone_minutes
 from spark_offload.sparql.frames import equal_terms
 from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.references import resolved
@@ -36,7 +36,6 @@ from spark_offload.sparql.values import (
 Function = Callable[..., Value]
 
 DATE: Final = XSD + "date"
-_ZONE: Final = r"(Z|[+-]\d\d:\d\d)$"
 
 
 def _string(value: Value) -> Value:
@@ -93,7 +92,9 @@ def _strdt(text: Value, datatype: Value) -> Value:
 
 def _strlang(text: Value, lang: Value) -> Value:
     tag = F.lower(plain_text(lang))
-    tag = F.when(tag.rlike("^[a-z]{1,8}(-[a-z0-9]{1,8})*$"), tag)
+    # Without a repeated group, for which Java's engine would recurse.
+    malformed = tag.rlike(r"\A[^a-z]|[^a-z0-9-]|(\A|-)(-|\z)|[a-z0-9]{9}|\A[a-z]+[0-9]")
+    tag = F.when(~malformed, tag)
     return TermValue(F.concat(triples.literal(plain_text(text), F.lit(STRING)), F.lit("@"), tag))
 
 
@@ -144,11 +145,8 @@ def _as_written(value: Value, *, dates: bool = False) -> Column | None:
         if value.form is None:
             return timestamp
         text = value.form
-    zone = F.regexp_extract(text, r"([+-])(\d\d):(\d\d)$", 0)
-    minutes = F.substring(zone, 2, 2).cast("int") * 60 + F.substring(zone, 5, 2).cast("int")
-    shift = F.when(zone.startswith("-"), -minutes).otherwise(minutes)
-    local = F.timestamp_micros(F.unix_micros(timestamp) + shift.cast("bigint") * 60_000_000)
-    return F.when(F.coalesce(zone, F.lit("")) == "", timestamp).otherwise(local)
+    shift = F.coalesce(zone_minutes(F.regexp_extract(text, ZONE_AT_END, 0)), F.lit(0))
+    return F.timestamp_micros(F.unix_micros(timestamp) + shift * 60_000_000)
 
 
 def _instant(value: Value) -> Column | None:
@@ -161,14 +159,12 @@ def _tz(value: Value) -> Value:
     timestamp, text = _instant(value), value.text()
     if timestamp is None or text is None:
         return TextValue(nothing("string"))
-    return TextValue(F.when(timestamp.isNotNull(), F.regexp_extract(text, _ZONE, 0)))
+    return TextValue(F.when(timestamp.isNotNull(), F.regexp_extract(text, ZONE_AT_END, 0)))
 
 
 def _timezone(value: Value) -> Value:
     zone = plain_text(_tz(value))
-    minutes = F.substring(zone, 2, 2).try_cast("bigint") * 60 + F.substring(zone, 5, 2).try_cast("bigint")
-    signed = F.when(zone == "Z", F.lit(0).cast("bigint")).when(zone.startswith("-"), -minutes).otherwise(minutes)
-    return DurationValue(signed * 60_000_000)
+    return DurationValue(F.when(zone != "", zone_minutes(zone)) * 60_000_000)
 
 
 def _now() -> Value:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from spark_offload.sparql import lexical
+from spark_offload.sparql.comparing import small
 from spark_offload.sparql.durations import DurationValue
 from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.values import BooleanValue, IriValue, MeasuredValue, TextValue, Value
@@ -32,5 +34,12 @@ def sorting(value: Value) -> list[Column]:
         for face in (None if number is None else number.cast("double"), boolean, timestamp, day, duration)
         if face is not None
     ]
+    if number is not None and not small(value):
+        # Doubles do not distinguish large integers.
+        text, datatype = value.text(), value.datatype()
+        assert text is not None  # noqa: S101  a number is a literal
+        assert datatype is not None  # noqa: S101
+        integer = datatype.isin(*lexical.INTEGERS) & number.isNotNull()
+        faces.insert(1, F.when(integer, text.try_cast("decimal(38,0)")))
     texts = value.keys() if isinstance(value, MeasuredValue) else (value.term(),)
     return [place.otherwise(9), *faces, *texts]

@@ -74,6 +74,28 @@ class Basic:
 
 
 @dataclass(frozen=True)
+class TransitiveClosure:
+    """A path of one or more steps: the distinct pairs of nodes that a chain of steps connects, in one graph."""
+
+    step: Pattern
+    """Pattern of one step. Its visible variables are the two ends, and the graph if it is a variable."""
+    begin: str
+    """Variable of `step` for the begin of a step."""
+    end: str
+    """Variable of `step` for the end of a step."""
+    subject: PatternTerm
+    """Node at the begin of the whole path."""
+    object: PatternTerm
+    """Node at the end of the whole path."""
+    graph: Graph = None
+
+    def variables(self) -> frozenset[str]:
+        """Return the names of the variables that the pairs bind."""
+        nodes = (self.subject, self.object, self.graph)
+        return frozenset(node.name for node in nodes if isinstance(node, Variable))
+
+
+@dataclass(frozen=True)
 class NamedGraphs:
     """All named graphs, one solution each."""
 
@@ -198,6 +220,7 @@ class RowRange:
 
 Pattern: TypeAlias = (
     Basic
+    | TransitiveClosure
     | NamedGraphs
     | GraphExists
     | ComputedRows
@@ -239,6 +262,8 @@ def visible(pattern: Pattern) -> frozenset[str]:
     match pattern:
         case Basic(triples, graph):
             return _variables(triples) | ({graph.name} if isinstance(graph, Variable) else frozenset())
+        case TransitiveClosure():
+            return pattern.variables()
         case NamedGraphs(variable):
             return frozenset({variable})
         case GraphExists():
@@ -262,7 +287,7 @@ def visible(pattern: Pattern) -> frozenset[str]:
 def certain(pattern: Pattern) -> frozenset[str]:
     """Return variables that every solution binds. The result is conservative."""
     match pattern:
-        case Basic() | NamedGraphs() | GraphExists():
+        case Basic() | TransitiveClosure() | NamedGraphs() | GraphExists():
             return visible(pattern)
         case ComputedRows():
             return pattern.certain
@@ -311,7 +336,7 @@ def free(expression: Expression) -> frozenset[str]:
 def outer(pattern: Pattern) -> frozenset[str]:
     """Return the variables that conditions use but their pattern cannot bind; in EXISTS, the outer query binds them."""
     match pattern:
-        case Basic() | NamedGraphs() | GraphExists() | ComputedRows() | InlineRows():
+        case Basic() | TransitiveClosure() | NamedGraphs() | GraphExists() | ComputedRows() | InlineRows():
             return frozenset()
         case InnerJoin(left, right) | UnionAll(left, right) | AntiJoin(left, right):
             return outer(left) | outer(right)
@@ -349,6 +374,8 @@ def needs_triples(pattern: Pattern, graph: Graph) -> bool:
     match pattern:
         case Basic(triples):
             return bool(triples) and pattern.graph == graph
+        case TransitiveClosure(step):
+            return needs_triples(step, graph)
         case InlineRows(_, rows):
             return not rows
         case InnerJoin(left, right):

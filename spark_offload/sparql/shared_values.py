@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
 from spark_offload.sparql.frames import Frame
 from spark_offload.sparql.relational import Expression, FunctionCall
@@ -23,6 +24,8 @@ from spark_offload.sparql.values import KnownValue, TermValue, Value
 
 _USES: Final = {TermValue: 3, KnownValue: 8}
 """Least number of uses for which the columns are worth their cost, by kind of value."""
+_ARITHMETIC: Final = 3
+"""Number of uses for which the operand of an addition counts."""
 _NUMBERS: Final = count(1)
 
 
@@ -110,6 +113,16 @@ def _variables(expression: Expression) -> Iterator[str]:
     match expression:
         case Variable(name):
             yield name
+        case FunctionCall("IN" | "NOT IN", (one, *others)) if not all(isinstance(other, rdf.Iri) for other in others):
+            # It compares with each of the others.
+            for name in list(_variables(one)):
+                yield from [name] * len(others)
+            for other in others:
+                yield from _variables(other)
+        # Numbers, times and durations may be added: that uses all of their columns.
+        case FunctionCall("+" | "-", (one, other)) if not any(isinstance(side, rdf.Literal) for side in (one, other)):
+            for side in (one, other):
+                yield from list(_variables(side)) * (_ARITHMETIC if isinstance(side, Variable) else 1)
         # BOUND uses only the term.
         case FunctionCall(called, arguments) if called != "BOUND":
             for argument in arguments:

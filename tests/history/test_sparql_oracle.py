@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from spark_offload import export
 from spark_offload.errors import QueryRefused
 from spark_offload.history import History
 from spark_offload.spark_errors import first_line
+from spark_offload.sparql import closure
 from tests.support.function_cases import CASES, wanted
 from tests.support.function_cases import PREFIXES as CASES_PREFIXES
 
@@ -37,6 +39,14 @@ QUADS = f"""<{EX}a> <{EX}p> "1"^^<{XSD}integer> .
 <{EX}e> <{EX}pattern> "^[a-z]$" .
 <{EX}e> <{EX}pattern> "(" .
 <{EX}e> <{EX}pattern> "x|a$" .
+<{EX}a> <{EX}r> <{EX}b> .
+<{EX}b> <{EX}r> <{EX}c> .
+<{EX}c> <{EX}r> <{EX}a> .
+<{EX}c> <{EX}r> <{EX}d> .
+<{EX}e> <{EX}r> <{EX}e> .
+<{EX}a> <{EX}r> <{EX}b> <{EX}g1> .
+<{EX}b> <{EX}r> <{EX}c> <{EX}g1> .
+<{EX}c> <{EX}r> <{EX}d> <{EX}g2> .
 <{EX}s> <{EX}p> "5"^^<{XSD}integer> <{EX}g1> .
 <{EX}s> <{EX}p> "6"^^<{XSD}integer> <{EX}g2> ."""
 ROWS = [
@@ -51,6 +61,10 @@ ROWS = [
 ]  # fmt: skip
 VALUE = "?r qudt:numericValue ?v"
 HOUR = f'"PT1H"^^<{XSD}dayTimeDuration>'
+DAY = f'"-P1DT2H"^^<{XSD}dayTimeDuration>'
+NOON = f'"2026-01-01T12:00:00.5Z"^^<{XSD}dateTime>'
+LOCAL = f'"2026-01-01T12:00:00+05:30"^^<{XSD}dateTime>'
+NO_ZONE = f'"2026-01-01T12:00:00"^^<{XSD}dateTime>'
 OF_SENSOR = "?x sosa:hasResult/qudt:numericValue ?v ; sosa:madeBySensor"
 
 
@@ -132,13 +146,100 @@ QUERIES = {
     "the longest of some times": "SELECT (MAX(?u - ?t) AS ?d) (MIN(?u - ?t) AS ?e) { ?s ex:t ?t, ?u }",
     "a comparison of durations": f'SELECT ?v {{ {VALUE} FILTER(?v > "PT40M"^^xsd:dayTimeDuration) }}',
     "a comparison of dates": f'SELECT ?v (YEAR(?v) AS ?y) {{ {VALUE} FILTER(?v > "2025-06-01"^^xsd:date) }}',
+    "durations in variables": f"""SELECT * {{ VALUES ?d {{ {HOUR} {DAY} "PT0.5S"^^xsd:dayTimeDuration 7 "x" }}
+        VALUES ?e {{ {HOUR} {DAY} 2.5 }} BIND(?d - ?e AS ?m) BIND(?d < ?e AS ?l) }}""",
+    "times and durations in variables": f"""SELECT * {{ VALUES ?t {{ {NOON} {LOCAL} {NO_ZONE} }}
+        VALUES ?d {{ {HOUR} {DAY} 1 }} BIND(?t + ?d AS ?a) BIND(?a - ?t AS ?e) }}""",
+    "a reading and a duration": f"SELECT ?v (?v + {DAY} AS ?d) {{ {VALUE} FILTER(DATATYPE(?v) != xsd:date) }}",
+    "a sum of sums": """SELECT (SUM(?d + ?e) AS ?n) (COUNT(DISTINCT ?d + ?e) AS ?c) {
+        VALUES ?d { 1 2.5 } VALUES ?e { 3 1.5 } }""",
+    "large integers in order": """SELECT ?o { VALUES ?o {
+        -9007199254740993 9007199254740993 -9007199254740994 -9007199254740992 9007199254740992 -1 } } ORDER BY ?o""",
+    "many unequal values": f"SELECT ?o {{ ?s ex:p ?o FILTER({' && '.join(f'?o != {n}' for n in range(2, 102))}) }}",
+    "many unequal readings": f"SELECT ?v {{ {VALUE} FILTER({' && '.join(f'?v != {n}' for n in range(1, 101))}) }}",
+    "not in many values": f"SELECT ?o {{ ?s ex:p ?o FILTER(?o NOT IN ({', '.join(map(str, range(2, 102)))})) }}",
+    "a long sum of terms": f"SELECT ({'+'.join(['?o'] * 60)} AS ?y) {{ ?s ex:p|ex:t ?o }}",
     "a long sum": f"SELECT ({'+'.join(['?o'] * 100)} AS ?y) {{ ?s ex:p ?o FILTER(?o < 3) }}",
 }
 
 
+PATHS = {
+    "*": "SELECT * { ?x ex:r* ?y }",
+    "+": "SELECT * { ?x ex:r+ ?y }",
+    "?": "SELECT * { ?x ex:r? ?y }",
+    "+ from a node": "SELECT * { ex:a ex:r+ ?y }",
+    "* to a node": "SELECT * { ?x ex:r* ex:d }",
+    "+ between nodes": "ASK { ex:b ex:r+ ex:d }",
+    "+ against its direction": "ASK { ex:d ex:r+ ex:b }",
+    "a cycle": "SELECT * { ?x ex:r+ ?x }",
+    "* of one variable": "SELECT (COUNT(*) AS ?n) { ?x ex:r* ?x }",
+    "? between nodes, twice": "SELECT * { ex:e ex:r? ex:e }",
+    "* of a term in VALUES": "SELECT * { VALUES ?x { ex:absent ex:b } ?x ex:r* ?y }",
+    "+ of a sequence": "SELECT * { ?x (ex:r/ex:q)+ ?y }",
+    "+ of alternatives": "SELECT * { ?x (ex:q|^ex:r)+ ?y FILTER(?y != ex:a) }",
+    "* of *": "SELECT * { ex:a (ex:r*)* ?y }",
+    "? of ?": "SELECT * { ex:a (ex:r?)? ?y }",
+    "* in a sequence": "SELECT * { ?x ex:q/ex:r*/ex:p ?y }",
+    "+ in each graph": "SELECT * { GRAPH ?g { ?x ex:r+ ?y } }",
+    "* in each graph": "SELECT * { GRAPH ?g { ?x ex:r* ?y } }",
+    "+ in a graph": "SELECT * { GRAPH ex:g1 { ?x ex:r+ ?y } }",
+    "+ in merged graphs": "SELECT * FROM ex:g1 FROM ex:g2 { ?x ex:r+ ?y }",
+    "+ in EXISTS": "SELECT * { ?x ex:p ?o FILTER EXISTS { ?x ex:r+ ex:d } }",
+    "+ of readings": "SELECT ?x ?v { ?x (sosa:hasResult|qudt:numericValue)+ ?v FILTER(ISNUMERIC(?v)) }",
+    "another predicate": "SELECT * { ex:a !ex:p ?y }",
+    "another predicate, backwards": "SELECT * { ex:c !(^ex:q) ?y }",
+    "other predicates, both ways": "SELECT DISTINCT ?y { ex:b !(ex:p|^ex:q|^ex:x|ex:name) ?y }",
+    "+ of other predicates": "SELECT * { ex:a (!(ex:p|^ex:q))+ ?y FILTER(ISIRI(?y)) }",
+}
+ZERO = {
+    "SELECT * { ex:absent ex:r* ?y }": [(f"<{EX}absent>",)],
+    'SELECT * { ?x ex:r? "absent" }': [('"absent"',)],
+    "SELECT * { ex:absent ex:r* ex:absent }": [()],
+    "SELECT * { GRAPH ?g { ex:c ex:r* ?y } }": [
+        (f"<{EX}g1>", f"<{EX}c>"),
+        (f"<{EX}g2>", f"<{EX}c>"),
+        (f"<{EX}g2>", f"<{EX}d>"),
+    ],
+}
+"""Solutions of paths of length zero at terms that a graph does not contain (section 18.4). Oxigraph has none."""
+JOINED = ("+", "*", "+ from a node", "* to a node", "a cycle", "+ in each graph")
+"""Paths that are also joined in Spark, as if there were many steps."""
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_has_the_solutions_of_oxigraph(history: History, oxigraph: Oxigraph, name: str) -> None:
+    assert_equal_answers(history, oxigraph, PREFIXES + PATHS[name])
+
+
+@pytest.mark.parametrize("text", ZERO)
+def test_a_path_of_length_zero_connects_a_term_with_itself(history: History, text: str) -> None:
+    assert sorted(answer(history, PREFIXES + text)) == ZERO[text]
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_a_path_that_is_joined_has_the_same_solutions(
+    history: History, oxigraph: Oxigraph, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closure, "MAX_LOCAL_STEPS", 0)
+    assert_equal_answers(history, oxigraph, PREFIXES + PATHS[name])
+
+
+@pytest.mark.parametrize(("limit", "named"), [("MAX_PAIRS", "pairs of nodes"), ("MAX_ROUNDS", "rounds")])
+def test_a_path_beyond_its_limits_is_refused(
+    history: History, limit: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closure, "MAX_LOCAL_PAIRS", 1)
+    monkeypatch.setattr(closure, limit, 1)
+    with pytest.raises(QueryRefused, match=named):
+        answer(history, PREFIXES + PATHS["+"])
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_answer_is_that_of_oxigraph(history: History, oxigraph: Oxigraph, name: str) -> None:
-    text = PREFIXES + QUERIES[name]
+    assert_equal_answers(history, oxigraph, PREFIXES + QUERIES[name])
+
+
+def assert_equal_answers(history: History, oxigraph: Oxigraph, text: str) -> None:
     found = answer(history, text)
     form = "CONSTRUCT" if history.form(text) == "DESCRIBE" else history.form(text)
     expected = oxigraph.answer(text, form)
@@ -157,6 +258,24 @@ def test_functions_have_the_results_of_the_live_graph(history: History) -> None:
         # The hour 24 and the lexical forms of times remain as they are written; the live graph has the values.
         found |= {call: canonical(row[f"x{n}"]) for n, call in enumerate(part)}
     assert found == {call: wanted(result) for call, result in CASES.items()}
+
+
+@pytest.mark.parametrize("pattern", ["(a|b)*$", "(?:ab|ba){2,}$", "[ab]{9999}", "(a+)+c", "(x|(a|b)+)+$"])
+def test_a_regular_expression_never_ends_the_session(history: History, pattern: str) -> None:
+    """Java's engine recurses for each repetition of a group. An overflow of the stack would end the process."""
+    text = f"""SELECT ?found ?new {{ VALUES (?n ?t) {{ (1 "{"ab" * 100_000}") (2 "abab") }} VALUES ?p {{ "{pattern}" }}
+        BIND(REGEX(?t, "{pattern}") AS ?found) BIND(REPLACE(?t, ?p, "") AS ?new)
+        FILTER(REGEX("no", "{pattern}") || true) }} ORDER BY ?n"""
+    long, short = answer(history, text)
+    matches = re.search(pattern, "abab") is not None
+    assert short == (f'"{str(matches).lower()}"^^<{XSD}boolean>', '""' if matches else '"abab"')
+    assert len(long) == 2  # an error of its row, or the result
+
+
+def test_functions_on_long_texts_never_end_the_session(history: History) -> None:
+    text = f"""SELECT ?x {{ VALUES ?t {{ "{"-ab" * 50_000}" }} BIND(CONCAT("a", ?t) AS ?u)
+        BIND(STRLANG("x", ?u) AS ?l) BIND(STRLEN(REPLACE("x", "x", ?u)) AS ?x) }}"""
+    assert answer(history, text) == [(f'"150001"^^<{XSD}integer>',)]
 
 
 def test_a_sum_of_many_decimals_is_exact(history: History) -> None:

@@ -77,6 +77,13 @@ CASES: Final[dict[str, str | None]] = {
     f"{typed('2026-01-01T10:00:00Z', 'dateTime')} - {typed('PT1H', 'dayTimeDuration')}": typed(
         "2026-01-01T09:00:00Z", "dateTime"
     ),
+    f"{typed('2026-01-01T00:30:00+05:30', 'dateTime')} - {typed('PT1H', 'dayTimeDuration')}": typed(
+        "2025-12-31T23:30:00+05:30", "dateTime"
+    ),
+    f"{typed('2026-01-01T10:00:00', 'dateTime')} - {typed('PT0.25S', 'dayTimeDuration')}": typed(
+        "2026-01-01T09:59:59.75", "dateTime"
+    ),
+    f"{typed('PT1H', 'dayTimeDuration')} + {typed('PT30M', 'dayTimeDuration')}": typed("PT1H30M", "dayTimeDuration"),
     f"{typed('PT1H', 'dayTimeDuration')} = {typed('PT60M', 'dayTimeDuration')}": TRUE,
     f"{typed('PT1H', 'dayTimeDuration')} < {typed('PT61M', 'dayTimeDuration')}": TRUE,
     f"{typed('2026-01-01', 'date')} = {typed('2026-01-01', 'date')}": TRUE,
