@@ -33,7 +33,9 @@ _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of setns(2)."""
 _MODULES = {
     "gateway": (
-        *("edge.__main__", "edge.cli.run", "edge.gateway.host", "edge.gateway.mqtt", "edge.log", "edge.process"),
+        *("edge.__main__", "edge.adapters.broker_core", "edge.cli.run", "edge.gateway.automation"),
+        *("edge.gateway.host", "edge.gateway.mqtt", "edge.gateway.recent", "edge.gateway.rule_documents"),
+        *("edge.gateway.serial", "edge.log", "edge.process"),
     ),
     "command": (
         *("edge.__main__", "edge.backup", "edge.client", "edge.cli.backup", "edge.cli.clients", "edge.cli.config"),
