@@ -232,6 +232,13 @@ def test_data_that_is_cut_into_pieces_does_the_same(text):
     assert fast == slow
 
 
+def test_no_sequence_of_terms_is_long():
+    """The garbage collector and the deallocation would hold all threads for milliseconds."""
+    (operation,) = plan("INSERT DATA { " + " . ".join(f"ex:s{n} ex:p {n % 700}" for n in range(3_000)) + " }")
+    assert max(map(len, operation.terms.pieces)) <= 500
+    assert len(operation.terms) == len(set(operation.terms)) == 3_000 + 700 + 2
+
+
 def test_a_long_text_is_cut_where_triples_end(monkeypatch):
     text = "INSERT DATA { " + "ex:a.b ex:p 1.5 , 'x. y' # z. \n ; ex:q [ ex:r ( 2 'z. '@en ) ] . " * 3 + "}"
     whole = plan(text)

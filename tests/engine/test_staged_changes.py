@@ -238,6 +238,30 @@ def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monk
         assert {(s, o) for s, _, o in index.match(None, predicate, None)} == pairs
 
 
+def test_a_small_update_does_not_wait_until_a_large_change_is_moved(turns, monkeypatch):
+    """Another large change waits. Its merge is made again, so the small update has nothing to take out of it."""
+    monkeypatch.setattr(index_merge, "_PIECE", 5)
+    monkeypatch.setattr(graph, "_MOVED", 2)
+    world = turns()
+    world.send(data(*range(COUNT), predicate="a:old"))
+    world.finish()
+    large = world.stage(LARGE)
+    (staged,) = [attempt.staged for attempt in world.engine._staged]
+    while not staged._merges:
+        world.scheduler.turn()
+    other = world.send(data(*range(COUNT, COUNT + 2_000)), "other")
+    while not other.done():
+        world.scheduler.turn()
+    assert not large.done()
+    (index,) = world.engine.graph.graphs.values()
+    left = len(index.pending.spo)
+    assert left > 1_000
+    staged.note({next(iter(staged._wanted)): True})
+    assert len(index.pending.spo) == left
+    world.finish()
+    assert len(world.engine.graph) == 2 * COUNT + 2_000
+
+
 def test_a_comparison_that_is_repeated_is_freed_in_pieces(turns, monkeypatch):
     """Freed at once, the indexes of 80,000 triples would make all clients wait for 40 ms, and the triples that another
     change has in common with them for 20 ms.

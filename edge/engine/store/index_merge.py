@@ -150,6 +150,15 @@ class IndexMerge:
                     branch.popitem()
                     if len(branch) % _PIECE == 0:
                         yield
+        while self._met:
+            self._met.popitem()
+            if len(self._met) % _PIECE == 0:
+                yield
+        for seconds in (*self._others.values(), *filter(None, self._common.values())):
+            while seconds:
+                seconds.pop()
+                if len(seconds) % _PIECE == 0:
+                    yield
 
     def _put(self, first: int, leaves: Branch) -> None:
         """Replace the leaves of a branch by the joined ones."""

@@ -19,18 +19,18 @@ from __future__ import annotations
 import re
 import secrets
 from array import array
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count, groupby, islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
 from edge.engine.queries.oxigraph_queries import QueryRules
-from edge.engine.updates.update_plan import Data, Manage, Target, UpdatePlan
+from edge.engine.updates.update_plan import Data, Manage, Pieces, Target, UpdatePlan
 from edge.protocol.results import Term
 from edge.sparql.fingerprint import IRI, QUOTED
 from edge.sparql.tokens import MAX_DEPTH
@@ -84,8 +84,13 @@ _LABEL: Final = re.compile(
 _MOST_RUNS: Final = 16
 """Limit of runs of operations in a request: each run parses all declarations again."""
 
-_BATCH: Final = 128
-"""Terms that are numbered in one call, which holds the GIL for about 25 µs."""
+_SHARDS: Final = 32
+"""Dictionaries for the terms of a text. One of 200,000 terms holds the GIL for up to 5 ms: when it grows, when a
+garbage collection visits it, and when it is freed.
+"""
+
+_TOGETHER: Final = 500
+"""Terms in a piece: freeing it takes some 50 µs."""
 
 _STRETCHES: Final = 16
 """Number of stretches in which the start of a GRAPH clause is searched."""
@@ -258,26 +263,46 @@ def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], ru
         for number, operation in enumerate(operations)
     )
     data = _parsed(inserts, _texts(declared, changed), rules)
-    own = {
-        number for number, term in enumerate(data.terms) if type(term) is ox.NamedNode and term.value.startswith(start)
-    }
-    if not own.isdisjoint(data.places[1::4]) or not own.isdisjoint(data.places[3::4]):
+    terms = [tuple(ox.BlankNode() if _starts(term, start) else term for term in piece) for piece in data.terms.pieces]
+    own = [type(term) is ox.BlankNode for piece in terms for term in piece]
+    # One by one: in a single call, 100,000 quads would hold the GIL for milliseconds.
+    if any(own[place] for first in (1, 3) for place in islice(data.places, first, None, 4)):
         raise _NotPlainData  # predicates and graphs cannot be blank nodes
-    terms = [ox.BlankNode() if number in own else term for number, term in enumerate(data.terms)]
-    return Data(inserts, tuple(terms), data.places)
+    return Data(inserts, Pieces(terms), data.places)
+
+
+def _starts(term: Term | ox.DefaultGraph, start: str) -> bool:
+    return type(term) is ox.NamedNode and term.value.startswith(start)
 
 
 def _parsed(inserts: bool, texts: Iterable[str], rules: QueryRules) -> Data:
     """Return the quads that requests insert, as one operation."""
-    seen: defaultdict[Term | ox.DefaultGraph, int] = defaultdict(count().__next__)
+    shards: list[dict[Term | ox.DefaultGraph, int]] = [{} for _ in range(_SHARDS)]
+    """Numbers of the terms, by their hashes."""
+    pieces: list[tuple[Term | ox.DefaultGraph, ...]] = []
+    waiting: list[Term | ox.DefaultGraph] = []
+    """Terms for the next piece."""
+    size = 0
     quads = array("I")
+    # No call in this loop handles more than one term, so the GIL can be released after each.
     for text in texts:
         store = ox.Store()
         store.update(text, base_iri=rules.settings.base_iri)
-        places = map(seen.__getitem__, chain.from_iterable(store))
-        while batch := list(islice(places, _BATCH)):
-            quads.extend(batch)
-    return Data(inserts, tuple(seen), quads)
+        for term in chain.from_iterable(store):
+            shard = shards[hash(term) % _SHARDS]
+            number = shard.get(term)
+            if number is None:
+                number = shard[term] = size
+                size += 1
+                waiting.append(term)
+                if len(waiting) == _TOGETHER:
+                    pieces.append(tuple(waiting))
+                    waiting.clear()
+            quads.append(number)
+    pieces.append(tuple(waiting))
+    while shards:  # one by one, for the same reason
+        shards.pop()
+    return Data(inserts, Pieces(pieces), quads)
 
 
 def _whole(declared: str, operations: Iterable[_Operation]) -> str:

@@ -34,7 +34,9 @@ _COMPARED: Final = 250
 _MOST_STALE: Final = 1_000
 """Limit of quads that are compared again when the change is applied. Beyond it, all quads are compared again."""
 _SEARCHED: Final = 5_000
-"""Quads of another change that are looked up at once: about 1 ms."""
+"""Quads of another change that are looked up in a piece: 1 to 2 ms."""
+_LOOKED_UP: Final = 100
+"""Quads that are looked up in one call, which holds the GIL."""
 _ENCODED: Final = 50
 """Quads that are encoded together: about 0.2 ms."""
 _FEW_TURNED: Final = 250
@@ -98,7 +100,9 @@ class StagedChange:
         self._freeing: Iterator[None] = iter(())
         """Frees the last comparison while a new one replaces it."""
         self._spare: list[object] = []
-        """Terms and quads that would all be freed together with the update. `release` frees them piece by piece."""
+        """Quads that would all be freed together with the update. `release` frees them piece by piece."""
+        self._spare_terms: list[Sequence[object]] = []
+        """Pieces of terms, for the same purpose."""
         self._unsearched: list[list[Quad]] = []
         """Quads of other large changes since then, which may be among the quads of this one."""
         self._reset()
@@ -160,8 +164,8 @@ class StagedChange:
         # For that many quads, new merges are cheaper than taking each quad back out of the merges.
         if len(changed) > _MOST_STALE:
             self._disturbed = True
-        elif self._merges:
-            # The merges read only the settled part of the graphs, and another large change may have left some outside.
+        elif self._merges and not self._disturbed:  # disturbed merges are discarded
+            # The merges read only the settled part of the graphs, and a change may have left some quads outside.
             for merge in self._merges.values():
                 merge.into.settle_at_once()
             for quad in changed:
@@ -253,6 +257,9 @@ class StagedChange:
         while self._spare:
             del self._spare[-_PIECE:]
             yield
+        while self._spare_terms:
+            self._spare_terms.pop()
+            yield
 
     def _drop(self, *, applied: bool) -> Iterator[None]:
         """Drop the comparison. The iterator frees it piece by piece.
@@ -268,8 +275,9 @@ class StagedChange:
     def _search(self) -> None:
         """Look up a piece of the quads of other large changes."""
         quads = self._unsearched[-1]
-        self._stale.update(filter(self._wanted.__contains__, quads[-_SEARCHED:]))
-        del quads[-_SEARCHED:]
+        for _ in range(-(-_SEARCHED // _LOOKED_UP)):
+            self._stale.update(filter(self._wanted.__contains__, quads[-_LOOKED_UP:]))
+            del quads[-_LOOKED_UP:]
         if not quads:
             self._unsearched.pop()
 
@@ -304,9 +312,9 @@ class StagedChange:
             # be young when they are long, and two collections would visit all items: 20 ms each for 80,000 quads.
             gc.collect(1)
         # Between two pieces the dictionary may sweep terms without references, so these pin theirs.
+        self._spare_terms += data.terms.pieces
         terms = data.ids(dictionary)
         while piece := list(islice(terms, _PIECE)):
-            self._spare += data.terms[len(ids) : len(ids) + _PIECE]
             ids += piece
             for term_id in piece:
                 dictionary.retain(term_id)

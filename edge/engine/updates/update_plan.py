@@ -6,10 +6,11 @@ One frame holds all slots of an operation (see `layout`): fixed constants, param
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeGuard
+from itertools import chain
+from typing import NamedTuple, TypeGuard, TypeVar
 
 import pyoxigraph as ox
 
@@ -22,6 +23,8 @@ from edge.engine.store.graph import DEFAULT_GRAPH, Quad
 from edge.engine.store.terms import Dictionary
 from edge.engine.updates.straight_line import StraightLine
 from edge.protocol.results import Term
+
+T = TypeVar("T")
 
 Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
 """Quads that an operation removes, and quads that it adds afterwards."""
@@ -122,7 +125,32 @@ class Modify:
             places.extend(template.instance(numbers))  # type: ignore[arg-type]  # all positions are bound
         filled = set(places[3::4])
         empty = [terms[place] for place in self.targets if place not in filled]
-        return Data(bool(self.inserts), terms, places, empty)  # type: ignore[arg-type]  # names of graphs
+        return Data(bool(self.inserts), Pieces([terms]), places, empty)  # type: ignore[arg-type]  # names of graphs
+
+
+class Pieces(Collection[T]):
+    """Items in pieces, to be used in their order.
+
+    One sequence of 200,000 terms holds all threads for milliseconds when it is created, when a garbage collection
+    visits it, and when it is freed.
+    """
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Sequence[Sequence[T]]) -> None:
+        self.pieces = pieces
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return sum(map(len, self.pieces))
+
+    def __iter__(self) -> Iterator[T]:
+        """Return an iterator over the items."""
+        return chain.from_iterable(self.pieces)
+
+    def __contains__(self, item: object) -> bool:
+        """Return whether one of the items is equal to `item`."""
+        return any(item in piece for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +158,10 @@ class Data:
     """INSERT DATA or DELETE DATA of any length, in a compact form."""
 
     inserts: bool
-    terms: Sequence[Term | ox.DefaultGraph]
+    terms: Pieces[Term | ox.DefaultGraph]
     """The terms in value form, each of them once."""
     places: Sequence[int]
-    """Indexes into `terms`: subject, predicate, object and graph of the first quad, of the second, and so on."""
+    """Indexes of terms: subject, predicate, object and graph of the first quad, of the second, and so on."""
     empty: Sequence[ox.NamedNode] = ()
     """Graphs that the operation names without quads."""
 
