@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 
+from edge.jsap import BindingError, Profile
 from tests.faults.monitored_gateway import Watched
 from tests.support.waiting import wait_for
 from tests.web.house import publish_to
@@ -48,7 +51,60 @@ DELAYED = {
     "direction": "BIND(STRLANGDIR('a', 'en', 'ltr') AS ?t)",
     "label": "BIND(BNODE('a:b') AS ?t)",
 }
+HUGE = "x" * 500_000
+PATCHES = {
+    r'INSERT DATA { <urn:x> <urn:b> "a\u0000b", "\uFFFF", "x"@EN-us, 1e400, _:b.c ; <urn:h> "HUGE" }': True,
+    "INSERT { <urn:x> <urn:b> ?t } WHERE { BIND(BNODE('a b') AS ?t) }": True,
+    r'INSERT DATA { <urn:x> <urn:b> "\uD800" }': False,
+    'INSERT DATA { <urn:x> <urn:b> "a"@en--ltr }': False,
+    **{f"INSERT {{ <urn:x> <urn:b> ?t }} WHERE {{ {DELAYED[name]} }}": False for name in ("triple", "direction")},
+}
+"""Updates, and whether the graph can hold their terms."""
+PROFILE = Profile.parse(
+    json.dumps(
+        {
+            "updates": {
+                kind: {
+                    "sparql": f"INSERT DATA {{ <urn:profile:{kind}> <urn:b> ?v }}",
+                    "forcedBindings": {"v": {"type": kind}},
+                }
+                for kind in ("literal", "uri", "bnode")
+            }
+        }
+    )
+)
 EVERYTHING = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
+
+
+def send(http: httpx.Client, method: str, path: str, media: str, body: str, *, good: bool) -> None:
+    answer = http.request(method, path, content=body.encode(), headers={"Content-Type": media})
+    assert answer.is_success if good else 400 <= answer.status_code < 500, (path, body[:100], answer.text[:300])
+
+
+def send_documents(http: httpx.Client) -> None:
+    """Replace, change and notify with odd terms. The gateway must accept the good ones and refuse the others."""
+    for method, path in (("PUT", "/graph-store?graph=urn:put"), ("POST", "/inbox?graph=urn:put")):
+        for media, body in GOOD.items():
+            send(http, method, path, media, body, good=True)
+        for media, body in BAD:
+            send(http, method, path, media, body, good=False)
+    for update, good in PATCHES.items():
+        text = update.replace("HUGE", HUGE)
+        send(http, "PATCH", "/graph-store?graph=urn:patch", "application/sparql-update", text, good=good)
+
+
+def send_profile(http: httpx.Client) -> int:
+    """Send the updates of a profile with odd values. Return the number of values that the profile accepts."""
+    accepted = 0
+    for kind in ("literal", "uri", "bnode"):
+        for value in (*LEVELS, *filter(lambda payload: isinstance(payload, str), PAYLOADS), "a\0b", "\ud800", HUGE):
+            try:
+                text = PROFILE.update(kind).text({"v": value})
+            except BindingError:
+                continue
+            send(http, "POST", "/update", "application/sparql-update", text, good=True)
+            accepted += 1
+    return accepted
 
 
 @pytest.fixture
@@ -80,6 +136,8 @@ def test_a_killed_gateway_has_the_same_graph_whatever_way_odd_terms_came(watched
                 assert http.post(path, content=body.encode(), headers={"Content-Type": media}).is_success
             for media, body in BAD:
                 assert http.post(path, content=body, headers={"Content-Type": media}).status_code == 400
+        send_documents(http)
+        assert send_profile(http) > len(LEVELS)
     publish_to(watched.endpoints["mqtt"], [("odd/last", "1")])
     wait_for(lambda: watched.values("SELECT ?o { <http://example.org/last> <http://www.w3.org/ns/sosa/hasResult> ?o }"))
     before = state(watched)
