@@ -12,6 +12,7 @@ import click
 
 from edge import __version__
 from edge.cli.exit_codes import EXIT_CODES, INTERRUPTED
+from edge.command_line import report_failed_output, require_utf8
 
 _COMMANDS: Final = {
     "run": ("edge.cli.run", "Run the gateway."),
@@ -59,7 +60,10 @@ class _LazyGroup(click.Group):
             return None
         module, _ = _COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), cmd_name)
-        return command if isinstance(command, click.Command) else None
+        if not isinstance(command, click.Command):
+            return None
+        require_utf8(command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -99,6 +103,7 @@ def edge() -> None:
 
 def main() -> None:
     """Entry point of the `edge` command."""
+    report_failed_output("edge")
     try:
         # click returns exit codes and raises errors, instead of ending the process: `Failure` has exit codes of its
         # own.

@@ -58,6 +58,8 @@ def backup(target: Path, force: bool, file: Path | None, data_dir: Path | None) 
         manifest = make(settings.data_dir, sys.stdout.buffer if to_pipe else target, force=force)
     except EdgeError as error:
         raise refused(printable(error.description)) from None
+    if to_pipe:
+        sys.stdout.buffer.flush()  # before the message that it is written
     # Standard output contains the archive, so messages go to standard error.
     where = "standard output" if to_pipe else str(target)
     click.echo(

@@ -16,6 +16,7 @@ from edge.cli.exit_codes import EXIT_CODES, misused, refused
 from edge.cli.http import dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
+from edge.command_line import TEXT_OR_FILE
 
 _WIDEST: Final = 100
 """Most columns of a line: longer lines are hard to read."""
@@ -40,7 +41,7 @@ Explanation = dict[str, Any]
     often, and needs no gateway.
     """,
 )
-@click.argument("text")
+@click.argument("text", type=TEXT_OR_FILE)
 @click.option("--json", "as_json", is_flag=True, help="The JSON object, for programs.")
 @click.option("--code", is_flag=True, help="Print the generated code of an update.")
 @dataset_options("default-graph-uri", "named-graph-uri")

@@ -15,6 +15,7 @@ from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED, USAGE, misused, refused
 from edge.cli.source import read_payload
+from edge.command_line import PAYLOAD
 
 if TYPE_CHECKING:
     from edge.config import Settings
@@ -65,7 +66,7 @@ def check(files: tuple[Path, ...]) -> None:
     """
 )
 @click.argument("topic")
-@click.argument("payload")
+@click.argument("payload", type=PAYLOAD)
 @click.option(
     "-f",
     "--file",
@@ -134,7 +135,7 @@ def test(
     """
 )
 @click.argument("topic")
-@click.argument("payload")
+@click.argument("payload", type=PAYLOAD)
 @click.option("--save", is_flag=True, help="Write it into the directory of the mapping files, from where it applies.")
 @click.option("--hex", "as_hex", is_flag=True, help="PAYLOAD is hexadecimal: bytes, for example from a serial port.")
 @config_option

@@ -17,6 +17,7 @@ from edge.cli.http import send
 from edge.cli.locate import GatewayAddresses, data_dir_option, locate
 from edge.cli.source import read_payload
 from edge.cli.token import TOKEN, token, unencrypted
+from edge.command_line import PAYLOAD
 from edge.protocol.addresses import keeps_secrets
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -29,7 +30,7 @@ _USERNAME: Final = "edge"
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("topic")
-@click.argument("payload")
+@click.argument("payload", type=PAYLOAD)
 @click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True, help="Quality of service.")
 @click.option("--retain", is_flag=True, help="Retain it at the broker as the topic's last value.")
 @click.option(

@@ -25,10 +25,12 @@ from edge.cli.stream_requests import (
     gateway_options,
     json_option,
     members,
+    named,
     not_a_gateway,
     path_of,
     show,
 )
+from edge.command_line import TEXT_OR_FILE
 
 _FORM: Final = {**JSON, "Content-Type": "application/x-www-form-urlencoded"}
 _TEXT: Final = {**JSON, "Content-Type": "text/plain; charset=utf-8"}
@@ -84,7 +86,7 @@ def observers(name: str, as_json: bool, url: str | None, data_dir: Path | None, 
 
 @queries.command(epilog=EXIT_CODES)
 @click.argument("name")
-@click.argument("text")
+@click.argument("text", type=TEXT_OR_FILE)
 @gateway_options
 def put(name: str, text: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
     """Register a query in C-SPARQL or RSP-QL.
@@ -167,7 +169,7 @@ def follow(
     try:
         from edge.cli.reports import reports  # late: the client library is slow to import
 
-        with contextlib.closing(reports(name, after, ws, data_dir, reconnect=reconnect)) as received:
+        with contextlib.closing(reports(named("queries", name), after, ws, data_dir, reconnect=reconnect)) as received:
             for report in itertools.islice(received, count):
                 click.echo(json.dumps(report, ensure_ascii=False) if as_json else "\n".join(_report(report)))
                 # Each report at once, also if the output is a pipe.

@@ -17,6 +17,7 @@ import click
 from edge import __version__
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.exit_codes import REFUSED, Failure
+from edge.command_line import OutputFailed
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ def _greet(file: Path | None, gateway: Gateway) -> None:
     text += ["", gateway.read_only] if gateway.read_only else _examples(file, gateway, command, directory)
     try:
         click.echo("\n".join([*text, ""]))
-    except OSError:
-        # The reader of standard output is gone. The gateway continues.
+    except (OSError, OutputFailed):
+        # The reader of standard output is gone, or its disk is full. The gateway continues.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
 
 

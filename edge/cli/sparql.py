@@ -15,6 +15,7 @@ from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_
 from edge.cli.prefixes import used_in
 from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.timers import local_time
+from edge.command_line import TEXT_OR_FILE
 from edge.protocol.due_time import read_when
 
 _FORMATS: Final = {
@@ -39,7 +40,7 @@ _FORMATS: Final = {
     edge query --format csv @report.rq > report.csv
     """,
 )
-@click.argument("text")
+@click.argument("text", type=TEXT_OR_FILE)
 @click.option(
     "-f",
     "--format",
@@ -103,7 +104,7 @@ def _with_prefixes(turtle: bytes) -> bytes:
     edge update --delay PT30S --id lamp-off @off.ru
     """,
 )
-@click.argument("text")
+@click.argument("text", type=TEXT_OR_FILE)
 @click.option("--delay", metavar="DURATION", help="Run it after this time: PT30S, PT2H30M, P1DT12H, P2W.")
 @click.option("--at", metavar="TIME", help="Run it at this time: 2030-01-31T12:00:00Z, or microseconds since 1970.")
 @click.option(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from edge.cli.bindings_table import printable
-from edge.cli.exit_codes import refused
+from edge.cli.exit_codes import misused, refused
 from edge.cli.http import Answer
 from edge.cli.locate import data_dir_option, timeout_option, url_option
 
@@ -30,8 +30,18 @@ def json_option(command: _Command) -> _Command:
 
 
 def path_of(collection: str, name: str, *rest: str) -> str:
-    """Return the path of a stream, a query or its observers. Also the slashes of an IRI are percent-encoded."""
-    return "/".join((collection, quote(name, safe=""), *rest))
+    """Return the path of a stream, a query or its observers. Also the slashes of an IRI are percent-encoded.
+
+    Raises `Failure` if the name is empty.
+    """
+    return "/".join((collection, quote(named(collection, name), safe=""), *rest))
+
+
+def named(collection: str, name: str) -> str:
+    """Return the name of a stream or query. Raises `Failure` if it is empty: the path would be that of the list."""
+    if not name:
+        raise misused(f"the name is empty; `edge {collection} list` shows the names")
+    return name
 
 
 def content(answer: Answer) -> Any:  # noqa: ANN401 - JSON

@@ -14,6 +14,7 @@ from edge.cli.http import send
 from edge.cli.locate import http_endpoint
 from edge.cli.source import read_payload
 from edge.cli.stream_requests import JSON, confirm, content, gateway_options, json_option, members, path_of, show
+from edge.command_line import TEXT_OR_FILE
 
 _TYPES: Final = {
     "turtle": "text/turtle",
@@ -87,7 +88,7 @@ def delete(stream: str, url: str | None, data_dir: Path | None, timeout: float) 
 
 @streams.command(epilog=EXIT_CODES)
 @click.argument("stream")
-@click.argument("graph")
+@click.argument("graph", type=TEXT_OR_FILE)
 @click.option(
     "-f", "--format", "form", type=click.Choice(tuple(_TYPES)), default="turtle", show_default=True, help="Of GRAPH."
 )

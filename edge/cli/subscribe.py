@@ -17,6 +17,7 @@ from edge.cli.exit_codes import EXIT_CODES
 from edge.cli.http import dataset_options
 from edge.cli.locate import data_dir_option
 from edge.cli.source import SOURCE_HELP, read_source
+from edge.command_line import TEXT_OR_FILE
 
 Notification = dict[str, Any]
 """The content of `notification` in a message of the protocol."""
@@ -33,7 +34,7 @@ Notification = dict[str, Any]
     edge subscribe --json @lamps.rq | jq .addedResults
     """,
 )
-@click.argument("text")
+@click.argument("text", type=TEXT_OR_FILE)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on each line, as the gateway sent it.")
 @click.option("--alias", metavar="NAME", help="A name that every notification repeats.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after this many notifications.")

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from edge.command_line import report_failed_output, require_utf8
 from spark_offload.errors import HistoryError
 
 COMMANDS = (
@@ -38,6 +39,7 @@ class _Commands(click.Group):
             return None
         found = getattr(importlib.import_module(f"spark_offload.cli.{cmd_name}"), cmd_name)
         assert isinstance(found, click.Command)  # noqa: S101
+        require_utf8(found)
         return found
 
     def resolve_command(
@@ -60,6 +62,7 @@ def edge_history() -> None:
 
 def main() -> None:
     """Run the command. Errors of this package and of Spark are printed as one line, with exit code 1."""
+    report_failed_output("edge-history")
     try:
         edge_history()
     except HistoryError as error:

@@ -15,7 +15,9 @@ FORMATS: Final = ("nquads", "parquet", "triples")
 
 @click.command()
 @click.option("--table", required=True, metavar="DIR", help="Table of the history.")
-@click.option("--out", required=True, metavar="FILE|DIR", help="FILE.nq, FILE.nq.gz, or a new directory.")
+@click.option(
+    "--out", required=True, type=click.Path(), metavar="FILE|DIR", help="FILE.nq, FILE.nq.gz, or a new directory."
+)
 @click.option(
     "--format",
     "form",

@@ -37,7 +37,7 @@ _FORMATS: Final = {
     help="Format. The default follows the suffix of --out; without one, it is table (turtle) on a terminal and json"
     " (ntriples) elsewhere.",
 )
-@click.option("--out", metavar="FILE", help="Output file; for Parquet, a new directory.")
+@click.option("--out", type=click.Path(), metavar="FILE", help="Output file; for Parquet, a new directory.")
 @click.option("--explain", is_flag=True, help="Print the query plan instead of the answer.")
 @click.option("--version", type=click.IntRange(0), metavar="N", help="Query this version of the table.")
 @click.option(

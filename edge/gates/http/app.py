@@ -36,6 +36,7 @@ from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.graph_store import GraphStore
 from edge.gates.http.inbox import Inboxes
 from edge.gates.http.knowledge import read_knowledge
+from edge.gates.http.line_breaks import accept_line_breaks
 from edge.gates.http.maintenance import Maintenance, MaintenanceResources
 from edge.gates.http.mappings import MappingDocuments, MappingResources
 from edge.gates.http.page import FILES, page_response
@@ -185,6 +186,7 @@ class Routes:
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
+        accept_line_breaks()
         routes = [
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
