@@ -12,7 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from click.types import StringParamType
-from edge_command import DEADLINE
+from edge_command import DEADLINE, GATEWAY
 
 from edge.cli import edge as edge_group
 from spark_offload.cli import edge_history
@@ -162,6 +162,18 @@ def test_a_full_standard_output_ends_the_follower_of_a_query(shared_edge, gatewa
 
 def test_a_full_standard_output_of_a_backup(shared_edge, gateway):
     assert written(shared_edge, "backup", "-", "--data-dir", gateway.data_dir) == (f"edge: {MESSAGE}\n", 1)
+
+
+def test_the_gateway_runs_with_a_full_standard_output(edge, tmp_path):
+    data_dir, log = tmp_path / "data", tmp_path / "log"
+    with FULL.open("w") as full, log.open("w") as errors:
+        arguments = ("run", "--data-dir", data_dir)
+        process = edge.start(*arguments, environ=GATEWAY, stdout=full, stderr=errors)
+        endpoints = data_dir / "endpoints.json"
+        wait_for(lambda: endpoints.exists() or process.poll() is not None, what="the gateway")
+        process.terminate()
+        assert process.wait(DEADLINE) == 0
+    assert "Traceback" not in log.read_text()
 
 
 def test_full_standard_output_and_error_are_exit_code_1(edge):
