@@ -227,7 +227,10 @@ class EmbeddedBroker:
         bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
         self._clients.add(client)
         try:
-            if await authenticate(bounded_reader, bounded, auth, own=own) and listener.mark_known(address):
+            admitted = await authenticate(
+                bounded_reader, bounded, auth, own=own, address=str(address[0]) if address else ""
+            )
+            if admitted and listener.mark_known(address):
                 await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)

@@ -42,10 +42,13 @@ class _RefusedError(Exception):
         self.code = code
 
 
-async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: BrokerAuth | None, *, own: bool) -> bool:
+async def authenticate(
+    reader: BoundedReader, writer: BoundedWriter, auth: BrokerAuth | None, *, own: bool, address: str = ""
+) -> bool:
     """Receive the CONNECT of a client, and authenticate it. False: it was refused and informed, or sent none.
 
-    `auth` None: every client is accepted. `own`: it is a client of the gateway itself.
+    `auth` None: every client is accepted. `own`: it is a client of the gateway itself. `address`: of the
+    client, for the log.
     """
     try:
         async with asyncio.timeout(BEGIN):
@@ -65,15 +68,17 @@ async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: Broke
         if not own:
             reader.limit_silence(connect.keep_alive, writer.cut)
     except _RefusedError as refused:
-        _log.info("broker.client_refused", extra={"reason": str(refused)})
+        _log.info("broker.client_refused", extra={"address": address, "reason": str(refused)})
         writer.write(ConnackPacket.build(0, refused.code).to_bytes())
         await writer.drain()
         return False
     except TimeoutError:
-        _log.info("broker.client_refused", extra={"reason": f"no complete CONNECT within {BEGIN:g} s"})
+        reason = f"no complete CONNECT within {BEGIN:g} s"
+        _log.info("broker.client_refused", extra={"address": address, "reason": reason})
         return False
     except Exception as error:  # noqa: BLE001 - any malformed packet is refused
-        _log.info("broker.client_refused", extra={"reason": f"the first packet is not a valid CONNECT: {error}"})
+        reason = f"the first packet is not a valid CONNECT: {error}"
+        _log.info("broker.client_refused", extra={"address": address, "reason": reason})
         return False
     return True
 

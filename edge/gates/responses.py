@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from edge.gates.outgoing import ClientConnection, Outgoing
 from edge.gates.rate_limit import outgoing
+from edge.gates.refusals import log_refusal
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError
 
@@ -47,6 +48,7 @@ class Responses:
 
     def refuse(self, error: EdgeError, primitive: str, started: float) -> None:
         """Send an error, and count it."""
+        log_refusal(error, self.shared.gate, self.peer, primitive)
         self.outgoing.send(error.to_json())
         self.shared.answered(primitive, error.status_code, started)
 

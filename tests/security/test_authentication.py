@@ -212,3 +212,50 @@ async def test_only_operators_see_metrics(harness):
                 for who in (token, operator)
             ]
             assert statuses == [403, 200]
+
+
+def _logged(caplog, event):
+    return [record for record in caplog.records if record.getMessage() == event]
+
+
+async def test_refused_credentials_are_logged_with_the_address_and_without_the_token(harness, caplog):
+    caplog.set_level("INFO")
+    lamp = await harness.member()
+    forged = lamp[:-6] + "AAAAAA"
+    async with harness.http() as http:
+        await http.post("/oauth/token", auth=("nobody", "a wrong secret"))
+        await http.post("/oauth/register", json={"register": {"client_identity": "stranger"}})
+        await http.get("/query?query=ASK{}", headers={"Authorization": f"Bearer {forged}"})
+        await http.put("/api/clients/x", json={}, headers={"Authorization": f"Bearer {lamp}"})
+        await http.get("/query?query=ASK{}")  # the first request of a browser: not logged
+    async with harness.socket() as socket:
+        await socket.ask("query", forged, sparql="ASK {}")
+    found = [(each.gate, each.request, each.error) for each in _logged(caplog, "access.refused")]
+    assert found == [
+        ("http", "POST /oauth/token", "invalid_client"),
+        ("http", "POST /oauth/register", "unauthorized_client"),
+        ("http", "GET /query", "invalid_grant"),
+        ("http", "PUT /api/clients/x", "forbidden"),
+        ("ws", "query", "invalid_grant"),
+    ]
+    assert all(each.address.startswith("127.0.0.1") for each in _logged(caplog, "access.refused"))
+    written = " ".join(str(vars(each)) for each in caplog.records)
+    assert forged not in written
+    assert lamp not in written
+    assert "a wrong secret" not in written
+
+
+async def test_changes_by_administrators_are_logged(harness, caplog):
+    caplog.set_level("INFO")
+    token = await harness.member("operator", Rights())
+    await harness.member("lamp", Rights(actions=frozenset({"query"})))
+    harness.clients.allow("operator", Rights(actions=frozenset({"administer", "query"})))
+    async with harness.http(headers={"Authorization": f"Bearer {token}"}) as http:
+        assert (await http.get("/api/rules")).status_code == 200
+        statuses = [
+            (await http.put("/api/engine", json={"processing": "parallel"})).status_code,
+            (await http.delete("/api/clients/lamp")).status_code,
+        ]
+    assert statuses == [200, 200]
+    found = [(each.by, each.request, each.status) for each in _logged(caplog, "access.administered")]
+    assert found == [("operator", "PUT /api/engine", 200), ("operator", "DELETE /api/clients/lamp", 200)]

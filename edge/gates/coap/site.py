@@ -40,6 +40,7 @@ from edge.gates.coap.requests import Primitive, check_options, peer, read_messag
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.rate_limit import client_of
+from edge.gates.refusals import log_refusal
 from edge.gates.report_following import ReportSource, no_streams, read_after
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
@@ -105,6 +106,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         except Exception as failure:  # noqa: BLE001 - an internal error is reported and logged, and ends only this request
             error = self._sessions.as_error(failure, None)
             self._sessions.answered("message", error.status_code, started)
+            log_refusal(error, self._sessions.gate, peer(request), "/" + "/".join(request.opt.uri_path))
             response = refused(request, error)
         response = self._in_blocks(request, response)
         response.opt.block1 = request.opt.block1

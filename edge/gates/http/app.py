@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -67,6 +68,8 @@ from edge.protocol.errors import (
     ResultTooLarge,
 )
 from edge.protocol.series import MOST_OBSERVATIONS, SeriesExtent, SeriesRequest, SeriesResult
+
+_log = logging.getLogger(__name__)
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 _ReadOperation = Callable[[Request, list[Primitive], HttpGateSettings], Awaitable[Operation]]
@@ -296,8 +299,13 @@ class Routes:
         """Restrict an endpoint to administrators."""
 
         async def guarded(request: Request) -> Response:
-            check(self._access(request), "administer")
-            return await endpoint(request)
+            check(access := self._access(request), "administer")
+            response = await endpoint(request)
+            # Without security, the client has no name.
+            if access.client and request.method not in ("GET", "HEAD"):
+                facts = {"by": access.client, "request": f"{request.method} {request.url.path}"[:200]}
+                _log.info("access.administered", extra={**facts, "status": response.status_code})
+            return response
 
         return guarded
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.gates.origins import ANY, host_allowed, origin_allowed
+from edge.gates.refusals import log_refusal
 from edge.listener import is_disconnect
 from edge.metrics import Metrics
 from edge.protocol.errors import (
@@ -91,6 +92,8 @@ class Boundary:
                 raise refusal
             await self._answer(scope, receive, send_and_note, headers)
         except EdgeError as error:
+            address = (scope.get("client") or ("",))[0]
+            log_refusal(error, _GATE, address, f"{scope['method']} {scope['path']}")
             if status:
                 raise  # as below
             await error_response(error)(scope, receive, send_and_note)

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from edge.gates.http.streams import Streams
+from edge.gates.refusals import log_refusal
 from edge.gates.report_following import ReportFollowing, read_after
 from edge.gates.sessions import Sessions
 from edge.gates.ws.connection import WsConnection
@@ -106,6 +107,7 @@ class ReportFollower:
 
     async def _refuse(self, error: EdgeError, started: float) -> None:
         self._shared.answered(_PRIMITIVE, error.status_code, started)
+        log_refusal(error, self._shared.gate, self._request.peer, _PRIMITIVE)
         if not await self._connection.write_and_wait(error.to_json()):
             return
         if isinstance(error, TooManyRequests | NotReady):

@@ -14,6 +14,7 @@ from websockets.frames import CloseCode
 
 from edge.gates.guard import check
 from edge.gates.http.streams import Streams
+from edge.gates.refusals import log_refusal
 from edge.gates.report_following import no_streams
 from edge.gates.sessions import Sessions
 from edge.gates.stream_charge import request_size
@@ -135,6 +136,7 @@ class StreamSource:
 
     async def _refuse(self, error: EdgeError, started: float, *, ends: bool = False) -> bool:
         self._shared.answered(_PRIMITIVE, error.status_code, started)
+        log_refusal(error, self._shared.gate, self._request.peer, _PRIMITIVE)
         goes_on = await self._connection.write_and_wait(error.to_json())
         if ends and isinstance(error, TooManyRequests):
             self._connection.close(CloseCode.TRY_AGAIN_LATER, "too many requests (limits.rate); try again later")
