@@ -56,6 +56,7 @@ KINDS = {
             "announce/test_announce_rights",
         ),
         *(
+            "appliance/test_addon",
             "appliance/test_oci",
             "appliance/test_package",
             "appliance/test_partitions",

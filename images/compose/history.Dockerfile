@@ -9,6 +9,9 @@ RUN python3 -m venv /opt/sepa-edge \
  && for wheel in /tmp/sepa_edge-*.whl; do /opt/sepa-edge/bin/pip install --no-cache-dir "$wheel[spark]"; done \
  && edge-history jars && chmod -R a+rX /opt/sepa-edge \
  && mkdir -p /srv/history /srv/landing && chown 65532:65532 /srv/history /srv/landing
+# Hadoop needs a name for the user.
+RUN groupadd --gid 65532 sepa-edge \
+ && useradd --uid 65532 --gid sepa-edge --home-dir /tmp --no-create-home sepa-edge
 USER 65532:65532
 VOLUME ["/srv/history", "/srv/landing"]
 ENTRYPOINT ["edge-history"]

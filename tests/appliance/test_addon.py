@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import importlib.util
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,10 +51,13 @@ def test_it_is_for_the_architectures_of_the_images():
     wanted = {ARCHITECTURES[each] for each in release.ARCHITECTURES}
     images = yaml.safe_load((ADDON / "build.yaml").read_text())["build_from"]
     assert set(CONFIG["arch"]) == set(images) == wanted
-    assert all(image.endswith(f"sepa-edge:{__version__}") for image in images.values())
+    for architecture, name in ARCHITECTURES.items():
+        assert images[name].endswith(f"/sepa-edge:{__version__}-{architecture}")
+        # The Supervisor takes REGISTRY/OWNER/NAME:TAG only.
+        assert re.fullmatch(r"[a-z0-9.:-]+/[a-z0-9_-]+/[a-z0-9_-]+:[a-z0-9._-]+", images[name])
 
 
-def test_the_page_is_reached_by_ingress_alone_and_by_administrators():
+def test_the_page_is_reached_by_ingress_alone_and_its_menu_entry_is_for_administrators():
     assert CONFIG["ingress"] is True
     assert f"PORT: Final = {CONFIG['ingress_port']}\n" in (ADDON / "ingress.py").read_text()
     assert CONFIG["panel_admin"] is True
@@ -61,6 +71,8 @@ def test_the_page_is_reached_by_ingress_alone_and_by_administrators():
         "hassio_api",
         "homeassistant_api",
         "map",
+        "uart",
+        "devices",
     }
     assert set(CONFIG) & risky == set()
 
@@ -110,9 +122,104 @@ def test_options_and_broker_become_settings(start, monkeypatch, tmp_path):
 def test_without_a_broker_the_embedded_one_is_used(start):
     assert not [name for name in start.settings({}, {}) if name.startswith("EDGE__MQTT__B")]
     assert start.broker(None) == {}
-    assert start.broker("token", "http://127.0.0.1:1") == {}
     assert start.settings({}, {**SERVICE, "ssl": True})["EDGE__MQTT__BROKER"] == "mqtts://core-mosquitto:1883"
 
 
 def test_the_user_is_that_of_the_image(start):
     assert start.USER == oci_layout.USER
+
+
+@contextmanager
+def supervisor(*answers: tuple[int, object]):
+    """Answer each request with the next status and content; the last one repeats. Yields the address."""
+    left = list(answers)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, content = left.pop(0) if len(left) > 1 else left[0]
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+NO_SERVICE = (400, {"result": "error", "message": "Service not enabled"})
+
+
+def test_the_supervisor_is_asked_again_until_it_answers(start):
+    found = (200, {"result": "ok", "data": SERVICE})
+    with supervisor((502, {}), (200, []), found) as url:
+        assert start.broker("token", url, 3, 0) == SERVICE
+    with supervisor((503, {}), NO_SERVICE) as url:
+        assert start.broker("token", url, 2, 0) == {}
+
+
+def test_without_an_answer_of_the_supervisor_no_other_broker_is_used(start):
+    with supervisor((403, {})) as url, pytest.raises(SystemExit, match="no broker is known"):
+        start.broker("token", url, 2, 0)
+    with pytest.raises(SystemExit, match="no broker is known"):
+        start.broker("token", "http://127.0.0.1:1", 2, 0)
+
+
+RUN = """
+import ctypes, importlib.util, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: inherits orphans, as the first process of a container
+specification = importlib.util.spec_from_file_location("start", sys.argv[1])
+start = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(start)
+sys.exit(start.run([[sys.executable, "-c", each] for each in sys.argv[2:]], {}))
+"""
+STOPS = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
+print("ready", flush=True)
+signal.pause()
+"""
+"""A program that ends with an exit code after SIGTERM."""
+ORPHAN = """
+import os
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os._exit(0 if os.fork() else 9)
+os.close(writer)
+os.read(reader, 1)
+exit(5)
+"""
+"""A program whose grandchild ends before it, with another exit code."""
+GATEWAY, INGRESS = STOPS.format(code=0), STOPS.format(code=7)
+
+
+def running(*programs: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RUN, str(ADDON / "start.py"), *programs]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_stopped_addon_ends_with_the_code_of_the_gateway():
+    with running(GATEWAY, INGRESS) as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("programs", "code"),
+    [
+        (("exit(3)", INGRESS), 3),
+        ((GATEWAY, "exit(4)"), 4),
+        ((GATEWAY, "import os; os.kill(os.getpid(), 9)"), 137),
+        ((ORPHAN, INGRESS), 5),
+    ],
+    ids=["gateway", "ingress", "killed", "orphan"],
+)
+def test_the_addon_ends_with_the_code_of_the_process_that_ends(programs, code):
+    with running(*programs) as process:
+        assert process.wait(20) == code

@@ -116,7 +116,9 @@ def test_the_compose_file_restricts_all_services_and_has_the_version():
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert "privileged" not in service, name
         assert "ports" not in service, name
-        used = {volume.partition(":")[0] for volume in service["volumes"]}
+        files = [volume for volume in service["volumes"] if volume.startswith("./")]
+        assert all(file.endswith(":ro") and (IMAGES / "compose" / file.split(":")[0]).is_file() for file in files)
+        used = {volume.partition(":")[0] for volume in service["volumes"] if volume not in files}
         assert used <= set(COMPOSE["volumes"]), name
     assert services["gateway"]["image"] == f"sepa-edge:${{EDGE_VERSION:-{__version__}}}"
     assert (
@@ -133,3 +135,18 @@ def test_the_variables_of_the_compose_file_are_settings():
     for name in COMPOSE["services"]["gateway"]["environment"]:
         section, key = name.removeprefix("EDGE__").lower().split("__")
         assert f"{section}.{key}" in fields()
+
+
+def test_mosquitto_keeps_messages_on_its_volume_and_accepts_local_connections_only():
+    lines = (IMAGES / "compose" / "mosquitto.conf").read_text().splitlines()
+    kept = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
+    assert kept["listener"] == "1883 127.0.0.1"
+    assert kept["persistence"] == "true"
+    assert f"mosquitto:{kept['persistence_location'].rstrip('/')}" in COMPOSE["services"]["mosquitto"]["volumes"]
+
+
+def test_the_history_has_a_user_and_may_load_libraries():
+    """Hadoop needs the name of its user, and Spark unpacks native libraries into /tmp."""
+    assert COMPOSE["services"]["history"]["tmpfs"] == ["/tmp:exec,mode=1777"]
+    recipe = (IMAGES / "compose" / "history.Dockerfile").read_text()
+    assert "useradd --uid 65532" in recipe

@@ -140,11 +140,13 @@ def test_the_first_view_is_small():
 
 def test_the_manifest_has_the_icons_that_phones_need():
     manifest = json.loads((WEB / "manifest.webmanifest").read_text(encoding="utf-8"))
+    addresses = [manifest["start_url"], *(icon["src"] for icon in manifest["icons"])]
+    assert not [each for each in addresses if each.startswith("/")], "a proxy may serve the page below a path"
     sizes = {icon["src"]: (icon["sizes"], icon["purpose"]) for icon in manifest["icons"] if icon["type"] == "image/png"}
     expected = {name: (f"{side}x{side}", maskable) for name, (side, maskable) in icons.ICONS.items()}
     assert {src.strip("/"): (size, use == "maskable") for src, (size, use) in sizes.items()} == expected
     for src, (size, _) in sizes.items():
-        assert FILES[src] == "image/png"
+        assert FILES[f"/{src}"] == "image/png"
         content = (WEB / src.strip("/")).read_bytes()
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
         assert "{}x{}".format(*struct.unpack(">II", content[16:24])) == size

@@ -99,6 +99,35 @@ async def test_only_home_assistant_may_connect(house):
             await websockets.connect(url.replace("http:", "ws:") + "subscribe", proxy=None)
 
 
+@pytest.mark.parametrize("end", ["close", "abort"])
+async def test_a_browser_that_leaves_causes_no_error(house, end):
+    errors: list[Exception] = []
+    ended = asyncio.Event()
+    app = load("ingress").application(house.url, house.endpoints["ws"].removesuffix("/subscribe"), allowed=LOCAL)
+
+    async def noting(scope, receive, send):
+        try:
+            await app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+        finally:
+            if scope["type"] == "websocket":
+                ended.set()
+
+    async with serving(below_prefix(noting)) as url:
+        url = url.replace("homeassistant.localhost", LOCAL).replace("http:", "ws:")
+        connection = await websockets.connect(url + "subscribe", proxy=None)
+        await connection.send("{}")
+        assert "error" in await connection.recv()
+        if end == "close":
+            await connection.close()
+        else:
+            connection.transport.abort()
+        async with asyncio.timeout(20):
+            await ended.wait()
+    assert errors == []
+
+
 async def test_a_gateway_that_does_not_run_is_reported():
     app = load("ingress").application(f"http://{LOCAL}:1", f"ws://{LOCAL}:1", allowed=LOCAL)
     async with serving(below_prefix(app)) as url:

@@ -50,7 +50,7 @@ function Invite({ changed }) {
     const form = event.target, { identity, seconds } = form.elements;
     act(async () => {
       const { invitation } = await post("/api/invitations", "POST", { identity: identity.value.trim(), seconds: Number(seconds.value), rights: rightsOf(form) });
-      made.value = { ...invitation, link: `${await origin()}/#/join/${invitation.code}`, until: Date.now() + invitation.seconds * 1000 };
+      made.value = { ...invitation, link: new URL(`#/join/${invitation.code}`, await address()).href, until: Date.now() + invitation.seconds * 1000 };
       announce(t("access.invited", { identity: invitation.identity }));
       changed();
     });
@@ -72,10 +72,11 @@ function Invite({ changed }) {
 }
 
 /** The address of this gateway for other machines, as far as it is known here. */
-async function origin() {
-  if (!LOOPBACK.test(location.hostname)) return location.origin;
+async function address() {
+  const here = new URL(".", document.baseURI);  // a proxy may serve the page below a path
+  if (!LOOPBACK.test(location.hostname)) return here;
   const { https } = await getJson("/api/endpoints");
-  return https ?? location.origin;
+  return https ?? here;
 }
 
 function Invitation({ invitation: { identity, code, link, until } }) {

@@ -65,7 +65,7 @@ def application(http: str, ws: str, allowed: str = SUPERVISOR) -> ASGIApp:
                 await _both_ways(socket, gateway)
         except (OSError, websockets.WebSocketException):
             pass
-        with contextlib.suppress(RuntimeError):  # the browser has closed it
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser has closed it
             await socket.close(1001)
 
     routes = [WebSocketRoute("/subscribe", subscribe), Route("/{path:path}", forward, methods=METHODS)]
@@ -138,7 +138,17 @@ def main() -> None:
     """Serve until the process is ended."""
     app = application("http://127.0.0.1:8000", "ws://127.0.0.1:9000")
     # All addresses: the container has one of the Supervisor's network. Other clients are refused.
-    uvicorn.run(app, host="0.0.0.0", port=PORT, log_level="warning", ws_max_size=64 << 20)
+    # No header of a request may change the address that `_only_from` compares. Answers keep the gateway's headers.
+    uvicorn.run(
+        app,
+        host="0.0.0.0",
+        port=PORT,
+        log_level="warning",
+        ws_max_size=64 << 20,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+    )
 
 
 if __name__ == "__main__":
