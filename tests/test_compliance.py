@@ -109,6 +109,9 @@ def test_cryptography_comes_from_reviewed_libraries():
     used = {name for file in (ROOT / "edge" / "security").rglob("*.py") for name in imported(file)}
     assert used & REVIEWED >= {"cryptography", "jwt", "secrets"}
     assert used & HOME_MADE == set()
+    packages = [ROOT / "edge", ROOT / "spark_offload"]
+    everywhere = {name for package in packages for file in package.rglob("*.py") for name in imported(file)}
+    assert everywhere & HOME_MADE <= {"random"}, "other packages use it for waits, samples and RAND() of SPARQL"
 
 
 def test_images_enable_only_the_documented_units():

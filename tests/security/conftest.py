@@ -12,11 +12,15 @@ from secured import Harness, settings
 
 from edge.gateway import Gateway
 from edge.security.client_database import ClientDatabase
-from tests.support.signing_keys import share_keys
-
-share_keys()
+from tests.support.signing_keys import shared_keys
 
 Secured = Callable[..., AbstractAsyncContextManager[Harness]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_keys() -> Iterator[None]:
+    with shared_keys():
+        yield
 
 
 @pytest.fixture(autouse=True)

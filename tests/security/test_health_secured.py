@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from edge import __version__
 from edge.gateway.health import for_unauthenticated, without_texts
 from edge.security.clients import Rights
 
@@ -38,6 +39,10 @@ async def test_unauthenticated_clients_see_only_the_status(faulty):
         assert "kitchen" not in answer.text
         assert "lamps" not in answer.text
     assert (await health(faulty, "nonsense")).status_code == 401
+
+
+async def test_the_version_is_shown_without_a_token(faulty):
+    assert (await health(faulty)).json()["version"] == __version__
 
 
 async def test_an_administrator_sees_all_details(faulty):

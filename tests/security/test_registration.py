@@ -13,6 +13,8 @@ import pytest
 from edge.security import row_checksums, secret
 from edge.security.client_database import NAME, ClientDatabase
 from edge.security.clients import Rights
+from edge.security.keys import Keys
+from tests.support import signing_keys
 from tests.support.clients import clients_of
 
 REFUSED = (401, "unauthorized_client")
@@ -202,6 +204,33 @@ def test_unknown_client_takes_the_time_of_a_hash(clients, monkeypatch):
     with pytest.raises(Exception, match="not known"):
         clients.authenticate("nobody", "x")
     assert asked == [secret.NOBODY]
+
+
+def test_codes_and_secrets_come_from_the_operating_system(monkeypatch):
+    """Their text is a function of random bytes of the kernel, of at least 128 bits."""
+    read: list[int] = []
+    urandom = os.urandom
+
+    def noted(count: int) -> bytes:
+        read.append(count)
+        return urandom(count)
+
+    monkeypatch.setattr("random._urandom", noted)
+    monkeypatch.setattr("os.urandom", noted)
+    for new in (secret.new_secret, secret.new_code):
+        read.clear()
+        assert new()
+        assert sum(read) >= 16, new
+
+
+def test_each_gateway_has_its_own_key(tmp_path, monkeypatch):
+    """With the real generator: other tests share keys."""
+    monkeypatch.setattr("edge.security.keys.generate_private_key", signing_keys.GENERATE)
+    texts = []
+    for name in ("one", "other"):
+        with closing(ClientDatabase(tmp_path / name)) as store:
+            texts.append(Keys(store, rotate_after=1, lifetime=1).signing().text)
+    assert texts[0] != texts[1]
 
 
 def test_codes_and_secrets_do_not_repeat():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -36,8 +37,10 @@ def run_edge(
     words = [str(argument) for argument in arguments]
     changed = changed or {}
     name = tuple(word for word in words[:_WORDS] if word.replace("-", "").isalpha() and word.islower())
-    if name in _known and not any(each.startswith(_INTERPRETER) for each in changed):
-        return _forked(words, {**environment, **changed}, text, seconds, directory)
+    wanted = {**environment, **changed}
+    # A forked process has the interpreter's settings of this one.
+    if name in _known and _read_at_start(wanted) == _read_at_start(os.environ):
+        return _forked(words, wanted, text, seconds, directory)
     _known.add(name)
     command = [sys.executable, "-m", "edge", *words]
     return subprocess.run(
@@ -46,10 +49,14 @@ def run_edge(
         capture_output=True,
         text=True,
         timeout=seconds,
-        env={**environment, **changed},
+        env=wanted,
         cwd=directory,
         check=False,
     )
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
 
 
 def _forked(
