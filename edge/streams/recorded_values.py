@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
@@ -36,37 +36,66 @@ def recorded_time(stamp: ox.Literal) -> int | None:
     return found if found is not None and 0 <= found < _LATEST else None
 
 
+class FilledValue(NamedTuple):
+    """A value with which windows have begun, and whose element may still be on the way to the stream."""
+
+    element: Element
+    """With the time of the history."""
+    value: ox.Literal
+    until: int
+    """Time after which its element does not come any more."""
+    windows: set[str]
+    """Keys of the windows that have begun with it."""
+
+
 class FilledValues:
-    """Values with which a window has begun, and whose elements may still be on the way to the stream."""
+    """Values with which windows have begun, and whose elements may still be on the way to the stream."""
 
     def __init__(self) -> None:
-        self._values: dict[tuple[str, int], list[ox.Literal]] = {}
+        self._values: dict[tuple[str, int], list[FilledValue]] = {}
         self._until = 0
+        """Time after which the first of them expires."""
 
-    def note(self, past: Elements, now: int) -> None:
-        """Note the values with which a window begins now."""
-        self._values.clear()
-        self._until = now + _DELAY
-        for triples, time in past:
-            found = value_of(triples)
-            if found is not None and time is not None and time > now - _RECENT:
-                self._values.setdefault((found.observation, time), []).append(found.value)
+    def note(self, past: Iterable[Element], window: str, begin: int, now: int) -> None:
+        """Note the values of the history with which a window begins now.
 
-    def take(self, triples: Sequence[ox.Triple], now: int) -> bool:
-        """Return whether a new element is one of these values, which then stands for no other element."""
-        if not self._values or now > self._until:
-            self._values.clear()
-            return False
-        found = value_of(triples)
+        `window`: its key. `begin`: time of the first values that it contains. It also contains those with which others
+        began shortly before.
+        """
+        self._expire(now)
+        for values in self._values.values():
+            for each in values:
+                if each.element.time >= begin:
+                    each.windows.add(window)
+        if not self._values:
+            self._until = now + _DELAY
+        for element in past:
+            found = value_of(element.triples)
+            if found is not None and element.time > now - _RECENT:
+                filled = FilledValue(element, found.value, now + _DELAY, {window})
+                self._values.setdefault((found.observation, element.time), []).append(filled)
+
+    def take(self, triples: Sequence[ox.Triple], now: int) -> FilledValue | None:
+        """Return the value whose element this new one is, which then stands for no other element; None: it is new."""
+        self._expire(now)
+        found = value_of(triples) if self._values else None
         time = None if found is None or found.stamp is None else recorded_time(found.stamp)
         if found is None or time is None:
-            return False
+            return None
         values = self._values.get((found.observation, time), [])
-        for number, value in enumerate(values):
-            if _number(value) == _number(found.value):
-                del values[number]
-                return True
-        return False
+        for number, each in enumerate(values):
+            if _number(each.value) == _number(found.value):
+                return values.pop(number)
+        return None
+
+    def _expire(self, now: int) -> None:
+        if not self._values or now <= self._until:
+            return
+        for key, values in list(self._values.items()):
+            values[:] = [each for each in values if now <= each.until]
+            if not values:
+                del self._values[key]
+        self._until = min((each.until for values in self._values.values() for each in values), default=0)
 
 
 def _number(value: ox.Literal) -> float | str:
@@ -78,13 +107,17 @@ def _number(value: ox.Literal) -> float | str:
 
 
 def unknown(past: Elements, elements: Iterable[Element], end: int) -> Elements:
-    """Return the values of the recent history that are not elements yet.
+    """Return the values of the recent history with times before `end` that are not elements yet.
 
-    `past`: its values with times before `end`, in order. `elements`: those of the stream.
+    `past`: its values up to now, in order. `elements`: those of the stream, whose times are not before `end`. Those of
+    values without a time of measurement have another time than the history. The latest of them stands for the latest
+    such value before it, the one before that for the next one, and so on.
     """
+    if not past or past[0][1] is None or past[0][1] >= end:
+        return []
     exact: Counter[tuple[str, int]] = Counter()
     untimed: dict[str, list[int]] = {}
-    """Arrivals of elements without a time of measurement, by observation, in order."""
+    """Arrivals of elements without a time of measurement, by observation."""
     for element in elements:
         found = value_of(element.triples)
         if found is None:
@@ -92,12 +125,12 @@ def unknown(past: Elements, elements: Iterable[Element], end: int) -> Elements:
         time = None if found.stamp is None else recorded_time(found.stamp)
         if time is None:
             untimed.setdefault(found.observation, []).append(element.time)
-        # An element from the history has its time there, which is not before `end`.
-        elif time < end and time != element.time:
+        else:
             exact[found.observation, time] += 1
     for arrivals in untimed.values():
         arrivals.sort()
-    return [each for each in reversed(past) if not _is_known(each, exact, untimed)][::-1]
+    left = [each for each in reversed(past) if not _is_known(each, exact, untimed)]
+    return [each for each in reversed(left) if each[1] is not None and each[1] < end]
 
 
 def _is_known(
@@ -113,6 +146,7 @@ def _is_known(
         exact[key] -= 1
         return True
     arrivals = untimed.get(found.observation, [])
+    # Each arrival that comes after this value, and not long after it, can stand for it: the latest one does.
     while arrivals and arrivals[-1] - _DELAY > time:
         arrivals.pop()
     if arrivals and arrivals[-1] >= time:

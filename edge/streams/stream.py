@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from edge.streams.model import Element
 from edge.streams.observations import OBSERVATIONS
@@ -41,6 +42,7 @@ class Stream:
         self._by_time: list[tuple[int, int]] = []
         self._old: list[int] = []
         """Numbers of elements that only windows of counts may need."""
+        self._skipping: Mapping[int, Collection[str]] = {}
 
     @property
     def elements(self) -> Iterator[Element]:
@@ -90,6 +92,25 @@ class Stream:
             self.uncorrected.discard(number)
         self._old = [number for number in self._old if number in self._kept]
 
+    def has(self, number: int) -> bool:
+        """Return whether an element is kept."""
+        return number in self._kept
+
+    def replace(self, numbers: Iterable[int]) -> None:
+        """Forget elements that others have replaced, and that are not in the store any more."""
+        gone = set(numbers)
+        self._by_time = [each for each in self._by_time if each[1] not in gone]
+        self.forget(gone)
+
+    @contextmanager
+    def skipping(self, windows: Mapping[int, Collection[str]]) -> Iterator[None]:
+        """Let windows not take new elements meanwhile: their keys, by the number of the element."""
+        self._skipping = windows
+        try:
+            yield
+        finally:
+            self._skipping = {}
+
     def needed_again(self) -> None:
         """Let a new window need elements that so far only windows of counts needed."""
         for number in self._old:
@@ -99,5 +120,8 @@ class Stream:
     def take(self, elements: Iterable[Element]) -> None:
         """Give elements to the windows."""
         for element in elements:
+            skipping = self._skipping.get(element.number, ())
             for window in self.windows:
+                if skipping and window.key in skipping:
+                    continue
                 window.take(element, self.missing.get(element.number, 0))

@@ -70,10 +70,10 @@ def rspql(select: str, window: str, stream: str = OBSERVATIONS) -> str:
     )
 
 
-def made(values: Values) -> Processor:
+def made(values: Values, store: StreamStore | None = None) -> Processor:
     processor = Processor(
         StreamSettings(),
-        StreamStore(None),
+        store or StreamStore(None),
         lambda: make_engine(EngineSettings()),
         NoLiveData(),
         lambda access: access,
@@ -291,9 +291,11 @@ def recorded(time: int, value: int = 1) -> tuple[tuple[ox.Triple, ...], int]:
     return element(KITCHEN, ox.Literal(value), ox.Literal(stamp, datatype=DATE_TIME)), time
 
 
-def counted(processor: Processor, name: str, minutes: int) -> None:
+def counted(processor: Processor, name: str, minutes: int, *, timed: bool = True) -> None:
     """Register a query for the number of values in a window of its own."""
     text = rspql("(COUNT(*) AS ?n)", f"[RANGE PT{minutes}M STEP PT10S]").replace("stream:q>", f"stream:{name}>")
+    if not timed:
+        text = text.replace(f" ; {TIME} ?time", "")
     processor.register(name, text, ANYBODY, processor.time)
 
 
@@ -328,4 +330,61 @@ def test_a_value_that_is_on_the_way_when_a_window_begins_counts_once():
     values.added([(recorded(START + SECOND)[0], None)])
     values.added([(recorded(START + SECOND, 2)[0], None)])
     assert list(counts(processor, 10).values()) == ["2"]
+    processor.close()
+
+
+def test_a_value_on_the_way_counts_once_in_each_of_two_windows_that_begin():
+    values = Values()
+    processor = made(values)
+    processor.advance(START + 2 * SECOND)
+    values.recorded = [recorded(START + SECOND)]
+    counted(processor, "first", 60)
+    counted(processor, "second", 30)
+    values.added([(recorded(START + SECOND)[0], None)])
+    assert list(counts(processor, 10).values()) == ["1", "1"]
+    processor.close()
+
+
+def test_a_value_on_the_way_when_a_window_begins_counts_in_those_before_too():
+    values = Values()
+    processor = made(values)
+    counted(processor, "first", 60)
+    processor.advance(START + 2 * SECOND)
+    values.recorded = [recorded(START + SECOND)]
+    counted(processor, "second", 30)
+    values.added([(recorded(START + SECOND)[0], None)])
+    counted(processor, "third", 20)
+    assert list(counts(processor, 10).values()) == ["1", "1", "1"]
+    processor.close()
+
+
+def test_a_value_on_the_way_counts_once_in_each_window_after_a_restart():
+    values, store = Values(), StreamStore(None)
+    processor = made(values, store)
+    counted(processor, "first", 60)
+    processor.advance(START + 2 * SECOND)
+    values.recorded = [recorded(START + SECOND)]
+    counted(processor, "second", 30)
+    values.added([(recorded(START + SECOND)[0], None)])
+    assert list(counts(processor, 10).values()) == ["1", "1"]
+    processor.close()
+    again = made(Values(), store)
+    assert list(counts(again, 20).values()) == ["1", "1"]
+    again.close()
+
+
+def test_fast_values_without_times_of_their_own_count_once_in_a_window_that_begins_later():
+    values, history = Values(), []
+    processor = made(values)
+    for number in range(80):
+        if number == 40:
+            counted(processor, "first", 60, timed=False)
+        time = START + number * SECOND // 10
+        history.append(recorded(time, number))
+        processor.advance(time + 5_000)
+        if number >= 40:
+            values.added([(element(KITCHEN, ox.Literal(number), None), None)])
+    values.recorded = history
+    counted(processor, "second", 30, timed=False)
+    assert list(counts(processor, 10).values()) == ["40", "80"]
     processor.close()

@@ -98,14 +98,19 @@ def test_a_value_with_another_text_has_the_time_of_its_commit(text):
 
 def filled(*values, now=START):
     found = FilledValues()
-    past = [PastValue(time, "urn:a", value) for time, value in values]
-    found.note(LiveObservations(NoLiveData(), lambda begin, end: past).past(0, now), now)
+    note(found, "w", *values, now=now)
     return found
+
+
+def note(found, window, *values, now=START, begin=0):
+    recorded = [PastValue(time, "urn:a", value) for time, value in values]
+    past = LiveObservations(NoLiveData(), lambda begin, end: recorded).past(0, now)
+    found.note([Element(time, number, triples) for number, (triples, time) in enumerate(past)], window, begin, now)
 
 
 def test_an_element_with_which_a_window_has_begun_is_taken_once():
     found = filled((START, 1), (START, 2), (START - SECOND, 3))
-    taken = [found.take(arrived(START, value=value).triples, START + 1) for value in (2, 2, 1, 3)]
+    taken = [bool(found.take(arrived(START, value=value).triples, START + 1)) for value in (2, 2, 1, 3)]
     assert taken == [True, False, True, False]
     assert found.take(arrived(START - SECOND, value="3.0").triples, START + 1)
 
@@ -116,3 +121,34 @@ def test_elements_that_come_later_are_new():
     assert not found.take(arrived(START).triples, START)
     assert not filled((START, 1)).take(untimed(START).triples, START)
     assert not filled((START, 1), now=START + 100 * SECOND).take(arrived(START).triples, START + 100 * SECOND)
+
+
+def test_a_later_window_keeps_what_is_noted_and_has_it_too():
+    found = filled((START, 1))
+    note(found, "later", (START - SECOND, 2), now=START + SECOND, begin=START - SECOND)
+    note(found, "short", now=START + SECOND, begin=START + 1)
+    assert found.take(arrived(START).triples, START + SECOND).windows == {"w", "later"}
+    assert found.take(arrived(START - SECOND, value=2).triples, START + 3 * SECOND).windows == {"later"}
+
+
+def test_each_noted_value_expires_on_its_own():
+    found = filled((START, 1))
+    note(found, "later", (START - SECOND, 2), now=START + SECOND)
+    assert not found.take(arrived(START).triples, START + 2 * SECOND + 1)
+    assert found.take(arrived(START - SECOND, value=2).triples, START + 3 * SECOND)
+
+
+@pytest.mark.parametrize("period", [100_000, 500_000, SECOND, 2 * SECOND, 3 * SECOND])
+@pytest.mark.parametrize("delay", [5_000, 250_000])
+def test_fast_values_without_times_of_their_own_stand_for_one_value_each(period, delay):
+    times = [START + number * period for number in range(40)]
+    kept = [time + delay for time in times[20:]]
+    assert left(times, *map(untimed, kept), end=kept[0]) == [time for time in times[:20] if time < kept[0]]
+
+
+def test_values_with_and_without_times_of_their_own_stand_for_different_values():
+    elements = [arrived(START + 10_000, delay=5_000), untimed(START + 16_000), arrived(START + 20_000, delay=1)]
+    times = [START, START + 10_000, START + 20_000]
+    assert left(times, *elements, end=START + 15_000) == []
+    assert left(times, *elements[:2], end=START + 15_000) == []
+    assert left(times, elements[1], end=START + 15_000) == [START]

@@ -16,7 +16,7 @@ from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
-from edge.streams.recorded_values import FilledValues, unknown
+from edge.streams.recorded_values import FilledValue, FilledValues, unknown
 from edge.streams.store import StreamStore
 from edge.streams.stored_rows import StoredElement
 from edge.streams.stream import Stream
@@ -79,17 +79,40 @@ class ObservationSource:
         self._unfollow, self.failure = None, ""
 
     def _add(self, stream: Stream, elements: NewObservations) -> None:
-        now = self._clock.time
-        new = [
-            NewElement(triples, time) for triples, time in elements if triples and not self._filled.take(triples, now)
-        ]
+        new: list[NewElement] = []
+        filled: dict[int, FilledValue] = {}
+        """Values with which some windows have begun, by the number of the new element."""
+        for triples, time in elements:
+            known = self._filled.take(triples, self._clock.time) if triples else None
+            if known is not None and all(window.key in known.windows for window in stream.windows):
+                continue
+            if triples:
+                new.append(NewElement(triples, time))
+                if known is not None:
+                    filled[stream.number + len(new)] = known
         if not new or not stream.windows:
             return
         try:
             self._window_advance.settle()
-            self._elements.add(stream, new, self._clock.time)
+            with stream.skipping({number: each.windows for number, each in filled.items()}):
+                self._elements.add(stream, new, self._clock.time)
         except EdgeError as error:
             _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
+            return
+        self._replace(stream, [each.element.number for each in filled.values()])
+
+    def _replace(self, stream: Stream, numbers: Sequence[int]) -> None:
+        """Remove elements of the history that others have replaced. Windows that have them keep them."""
+        kept = [number for number in numbers if stream.has(number)]
+        if not kept:
+            return
+        try:
+            with self._store.transaction():
+                self._store.remove(stream.id, kept)
+        except EdgeError as error:
+            _log.warning("streams.not_removed", extra={"reason": error.description})
+        else:
+            stream.replace(kept)
 
     def fill(self, stream: Stream, definition: WindowDefinition) -> Mapping[str, tuple[int, int]]:
         """Add the observations of the recent history that a new time window contains, so that it starts full.
@@ -101,16 +124,15 @@ class ObservationSource:
         time = self._clock.time
         kept = [element.time for element in stream.elements]
         end = min(kept, default=time)
-        past = unknown(self._observations.past(time - definition.size, end), stream.elements, end)
-        self._filled.note(past, time)
+        begin = time - definition.size
+        past = unknown(self._observations.past(begin, time + 1), stream.elements, end)
         first = stream.number + 1
-        self._add_past(
-            stream,
-            [
-                StoredElement(Element(time if own is None else own, number, triples), serialized(triples))
-                for number, (triples, own) in enumerate(past, first)
-            ],
-        )
+        added = [
+            StoredElement(Element(time if own is None else own, number, triples), serialized(triples))
+            for number, (triples, own) in enumerate(past, first)
+        ]
+        self._add_past(stream, added)
+        self._filled.note([each.element for each in added], window_key(definition), begin, time)
         # Also elements that other windows have kept. Numbers are in the order of arrival, and these came before.
         earliest = min((element.number for element in stream.elements), default=first)
         # As if it had begun before its last slide, so that it has content.
@@ -134,6 +156,7 @@ class ObservationSource:
         if self._unfollow is None or stream.windows:
             return
         self._end()
+        self._filled = FilledValues()
         numbers = stream.unneeded(None)
         try:
             with self._store.transaction():
