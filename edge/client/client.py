@@ -291,15 +291,17 @@ class Client:
         query = selection(property, sensor, place)
         return ObservationFeed(lambda: self.subscribe(query))
 
-    def reports(self, query: str, *, after: int | None = None) -> ReportFeed:
+    def reports(self, query: str, *, after: int | None = None, of: str | None = None) -> ReportFeed:
         """Return an iterator of the reports of a registered continuous query of a gateway, by its name.
 
         `after`: number of the last report that the application has. Those since then come first, as far as the gateway
-        keeps them. Without it, the next report is the first. Use `async with` to end the iterator; see `ReportFeed`.
+        keeps them. Without it, the next report is the first. `of`: `ReportFeed.of` of the feed that had this report: if
+        the query was ended and registered again since, all reports that are kept come. Use `async with` to end the
+        iterator; see `ReportFeed`.
         """
         if self._closed:
             raise Closed("the client was closed")
-        return self._connections.reports(self._address, query, after)
+        return self._connections.reports(self._address, query, after, of)
 
     async def publish(
         self,

@@ -35,10 +35,10 @@ class Connections:
             found = self._sockets[address.key] = ClientSubscriptions(link, options, self.authorization)
         return found
 
-    def reports(self, address: BrokerAddress, query: str, after: int | None) -> ReportFeed:
+    def reports(self, address: BrokerAddress, query: str, after: int | None, of: str | None) -> ReportFeed:
         """Return a new feed of the reports of a query."""
         url, options = address.endpoints().subscribe, self._located(address)
-        feed = ReportFeed(query, url, options, self.authorization, self._running, after)
+        feed = ReportFeed(query, url, options, self.authorization, self._running, after, of)
         self._feeds.add(feed)
         return feed
 

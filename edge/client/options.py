@@ -37,7 +37,9 @@ class Options:
     """Heartbeat timeout in seconds: a peer that does not answer a ping in this time counts as disconnected."""
 
     waiting: int = 100
-    """Notifications that may wait for the application. Further ones are merged into the last one (conflation)."""
+    """Notifications that may wait for the application. Further ones are merged into the last one (conflation). Further
+    reports of continuous queries are not read, and wait at the gateway.
+    """
 
     in_flight: int = 100
     """Unanswered requests on a WebSocket. Further ones wait."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from asyncio import FIRST_COMPLETED
 from collections import deque
 from dataclasses import replace
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote, urlsplit
 
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from edge.client.authorization import Authorization
@@ -43,8 +45,8 @@ class ReportFeed:
 
     It connects with the first iteration, or at the begin of `async with`, which also ends it. It reconnects with
     back-off, and gets the reports that were made meanwhile, as far as the gateway keeps them. `Report.missed` counts
-    the others. If more than `Options.waiting` reports wait for the application, the oldest ones are dropped, and count
-    as missing too.
+    the others. While `Options.waiting` reports wait for the application, it reads no further ones: the gateway merges
+    those that wait there, or drops the oldest ones.
     """
 
     def __init__(
@@ -55,14 +57,17 @@ class ReportFeed:
         authorization: Authorization,
         running: set[ReportFeed],
         after: int | None = None,
+        of: str | None = None,
     ) -> None:
-        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected. `after`:
-        see `Client.reports`.
+        """`url`: of subscriptions to the same gateway. `running`: contains the feed while it is connected. `after`
+        and `of`: see `Client.reports`.
 
         Raises `TypeError` or `ValueError` if the name is not text, or the number is not that of a report.
         """
         self.query = _checked(name)
         self._after = _checked_number(after)
+        self.of = of
+        """Identifier of the query once the feed has begun: another one with the same name has another one."""
         self._options = options
         self._authorization = authorization
         self._opening = Opening(url, options, authorization)
@@ -72,6 +77,7 @@ class ReportFeed:
         """The number of the last report at the begin."""
         self._waiting: deque[Report] = deque()
         self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
         self._last = 0
         """Number of the last report that has arrived, or was made before the feed."""
         self._heard = False
@@ -117,6 +123,7 @@ class ReportFeed:
                 raise self._error
             self._arrived.clear()
             await self._arrived.wait()
+        self._taken.set()
         return self._waiting.popleft()
 
     async def __aenter__(self) -> Self:
@@ -158,6 +165,7 @@ class ReportFeed:
         waits = iter(self._options.backoff)
         reason = ""
         while True:
+            await self._room()
             self._heard = False
             try:
                 await self._connect()
@@ -192,13 +200,14 @@ class ReportFeed:
         self._sent = await opening.authorization()
         # From the second connection on, the gateway sends what was reported since the connection before.
         begun = self._first is not None and self._first.done()
-        url = _url(opening.url, self.query, self._last if begun else self._after)
+        url = _url(opening.url, self.query, self._last if begun else self._after, self.of)
         try:
             async with opening.connect(url, self._sent) as socket:
                 connected = True
                 opening.report(url, connected=True)
                 async for text in socket:
                     self._receive(text, url)
+                    await self._room(socket)
             raise NoConnection(url, "the gateway closed the connection", lost=True)
         except InvalidStatus as error:
             if error.response.status_code == HTTPStatus.NOT_FOUND:
@@ -212,6 +221,27 @@ class ReportFeed:
             if connected:
                 opening.report(url, connected=False)
 
+    async def _room(self, socket: ClientConnection | None = None) -> None:
+        """Wait until the application has taken reports, or the connection has ended."""
+        if len(self._waiting) < self._options.waiting:
+            return
+        closed = None if socket is None else asyncio.create_task(socket.wait_closed())
+        try:
+            while len(self._waiting) >= self._options.waiting and not (closed is not None and closed.done()):
+                self._taken.clear()
+                taken = asyncio.create_task(self._taken.wait())
+                try:
+                    await asyncio.wait({taken} if closed is None else {taken, closed}, return_when=FIRST_COMPLETED)
+                finally:
+                    taken.cancel()
+        except asyncio.CancelledError:
+            if socket is not None:
+                socket.transport.abort()  # the answer to a close frame would come after what is not read
+            raise
+        finally:
+            if closed is not None:
+                closed.cancel()
+
     def _receive(self, text: str | bytes, url: str) -> None:
         """Process a message. Raises `Refused` if it is an error."""
         try:
@@ -221,7 +251,7 @@ class ReportFeed:
             if "error" in message:
                 raise Refused.of(message)
             if "following" in message:
-                self._begin(int(message["following"]["number"]))
+                self._begin(int(message["following"]["number"]), message["following"].get("of"))
             elif "report" in message:
                 self._put(Report.of(message["report"]))
         except (BadAnswer, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -230,25 +260,19 @@ class ReportFeed:
                 raise failure from error
             _log.warning("%s", failure)
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, of: str | None) -> None:
         self._heard, self._renewed = True, False
         assert self._first is not None  # noqa: S101
-        # A lower number: the query was ended and registered again, so that its numbers begin again.
-        if not self._first.done() or number < self._last:
+        # Another query with the name, or a lower number: the numbers have begun again.
+        if not self._first.done() or of != self.of or number < self._last:
             self._last = number
+        self.of = None if of is None else str(of)
         if not self._first.done():
             self._first.set_result(number)
 
     def _put(self, report: Report) -> None:
         missed = max(report.number - report.merged - self._last, 0)
         self._last = report.number
-        if len(self._waiting) >= self._options.waiting:
-            oldest = self._waiting.popleft()
-            dropped = oldest.missed + oldest.merged
-            if self._waiting:
-                self._waiting[0] = replace(self._waiting[0], missed=self._waiting[0].missed + dropped)
-            else:
-                missed += dropped
         self._waiting.append(replace(report, missed=missed))
         self._arrived.set()
 
@@ -282,9 +306,11 @@ def _checked_number(number: object) -> int | None:
     return number
 
 
-def _url(subscribe: str, name: str, after: int | None) -> str:
-    """Return the URL of the reports of a query. `subscribe`: that of subscriptions. `after`: see `Client.reports`."""
+def _url(subscribe: str, name: str, after: int | None, of: str | None) -> str:
+    """Return the URL of the reports of a query. `subscribe`: that of subscriptions. Others: see `Client.reports`."""
     parts = urlsplit(subscribe)
     base = parts.path.removesuffix("/subscribe").removesuffix("/secure")
     url = f"{parts.scheme}://{parts.netloc}{base}/queries/{quote(name, safe='')}"
-    return url if after is None else f"{url}?after={after}"
+    if after is None:
+        return url
+    return f"{url}?after={after}" if of is None else f"{url}?after={after}&of={quote(of, safe='')}"

@@ -261,9 +261,11 @@ class SyncClient(Closing):
         self._thread.run(feed.start(), timeout)
         return SyncObservationFeed(self._thread, feed)
 
-    def reports(self, query: str, *, after: int | None = None, timeout: float | None = None) -> SyncReportFeed:
+    def reports(
+        self, query: str, *, after: int | None = None, of: str | None = None, timeout: float | None = None
+    ) -> SyncReportFeed:
         """See `Client.reports`. Raises `TimeoutError` if the gateway does not answer within `timeout` seconds."""
-        feed = self._client.reports(query, after=after)
+        feed = self._client.reports(query, after=after, of=of)
         self._thread.run(feed.__aenter__(), timeout)  # ends the feed if it does not begin in time
         return SyncReportFeed(self._thread, feed)
 

@@ -24,6 +24,11 @@ class SyncReportFeed(SyncIterator[Report]):
         """
         return self._thread.run(next_item(self._feed), timeout)
 
+    @property
+    def of(self) -> str | None:
+        """See `ReportFeed.of`."""
+        return self._feed.of
+
     def close(self) -> None:
         """End the feed."""
         with contextlib.suppress(Closed):

@@ -196,15 +196,31 @@ async def test_a_restarted_gateway_goes_on_with_the_numbers(gateway):
     streams.close()
 
 
-async def test_a_slow_application_misses_the_oldest_reports(shared_gateway, streams):
+async def test_a_slow_application_gets_each_report_that_waits_at_the_gateway(shared_gateway, streams):
     async with (
         Client(shared_gateway.endpoints, options=replace(QUICK, waiting=3)) as client,
         client.reports(NAME) as feed,
     ):
         streams.put(*range(1, 21))
-        await eventually(lambda: feed._last == 20, "all reports")
-        reports = [await following(feed) for _ in range(3)]
-    assert [(report.number, report.missed) for report in reports] == [(18, 17), (19, 0), (20, 0)]
+        await eventually(lambda: feed._last == 3, "the first reports")
+        reports = [await following(feed) for _ in range(20)]
+    assert [(value(each), each.missed) for each in reports] == [((number, [number]), 0) for number in range(1, 21)]
+
+
+async def test_a_number_of_an_earlier_query_with_the_name_leaves_out_no_report(client, streams):
+    async with client.reports(NAME) as feed:
+        streams.put(1, 2)
+        assert [value(await following(feed)) for _ in range(2)] == [(1, [1]), (2, [2])]
+        of = feed.of
+    streams.end()
+    streams.query(SELECT)
+    async with client.reports(NAME) as new:
+        streams.put(3, 4, 5)
+        assert value(await following(new)) == (1, [3])
+        async with client.reports(NAME, after=2, of=of) as feed:
+            reports = [await following(feed) for _ in range(3)]
+        assert [(value(each), each.missed) for each in reports] == [((1, [3]), 0), ((2, [4]), 0), ((3, [5]), 0)]
+        assert feed.of == new.of != of
 
 
 async def test_a_closed_client_ends_its_feeds(shared_gateway, streams):
@@ -394,3 +410,73 @@ async def test_another_broker_is_not_supported():
     ):
         with pytest.raises(Unsupported):
             await following(client.reports("q"))
+
+
+@asynccontextmanager
+async def replaying(last, most):
+    """A gateway that keeps the reports 5 to `last`, and whose connections break after `most` of them."""
+    paths = []
+
+    async def answer(socket):
+        paths.append(path := socket.request.path)
+        begin = int(path.partition("after=")[2].partition("&")[0] or 4)
+        await socket.send(json.dumps({"following": {"query": "q", "number": begin, "of": "a b"}}))
+        for number in range(begin + 1, min(begin + most, last) + 1):
+            await socket.send(json.dumps(message(number)))
+        if begin + most <= last:
+            socket.transport.abort()
+        await socket.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0) as server:
+        yield Endpoints.at("127.0.0.1", ws_port=server.sockets[0].getsockname()[1]), paths
+
+
+@pytest.mark.parametrize("waiting", [1, 100])
+async def test_a_resumed_feed_loses_none_of_many_reports(waiting):
+    async with (
+        replaying(1_000, 1_000) as (endpoints, _),
+        Client(endpoints, options=replace(QUICK, waiting=waiting)) as client,
+        client.reports("q", after=4) as feed,
+    ):
+        reports = [await following(feed) for _ in range(5, 1_001)]
+    assert [each.number for each in reports] == list(range(5, 1_001))
+    assert not any(each.missed for each in reports)
+
+
+def test_a_resumed_feed_without_asyncio_loses_none_of_many_reports(shared_gateway, streams):
+    with SyncClient(shared_gateway.endpoints, options=QUICK) as client:
+        with client.reports(NAME, timeout=PATIENCE):
+            streams.put(*range(1, 251))
+        with client.reports(NAME, after=0, timeout=PATIENCE) as feed:
+            reports = [feed.next(timeout=PATIENCE) for _ in range(250)]
+    assert [(each.number, each.missed) for each in reports] == [(number, 0) for number in range(1, 251)]
+
+
+async def test_connections_that_break_while_reports_wait_lose_none():
+    async with (
+        replaying(300, 60) as (endpoints, paths),
+        Client(endpoints, options=replace(QUICK, waiting=3)) as client,
+        client.reports("q", after=4, of="a b") as feed,
+    ):
+        reports = [await following(feed) for _ in range(5, 301)]
+    assert [each.number for each in reports] == list(range(5, 301))
+    assert not any(each.missed for each in reports)
+    assert len(paths) > 1
+    assert all(path.endswith("&of=a%20b") for path in paths)
+
+
+async def test_a_full_feed_does_not_reconnect_before_the_application_reads():
+    states = []
+    async with (
+        replaying(300, 60) as (endpoints, paths),
+        Client(
+            endpoints,
+            options=replace(QUICK, waiting=3, ping=0.1, on_connection=lambda _, is_open: states.append(is_open)),
+        ) as client,
+        client.reports("q", after=4) as feed,
+    ):
+        await eventually(lambda: False in states, "the end of the connection")
+        assert len(paths) == 1
+        assert (await following(feed)).number == 5
+        while len(paths) == 1:
+            await following(feed)
