@@ -12,6 +12,7 @@ from edge.gates.rate_limit import client_of
 from edge.gates.sessions import Sessions
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, ResultTooLarge
+from edge.protocol.report_position import ReportPosition
 
 _DIGITS: Final = 18
 """Most digits of the number of a report."""
@@ -24,8 +25,8 @@ def no_streams() -> NotFound:
     return NotFound("The gateway has no streams: the setting streams.enabled is false, or it runs in rescue mode")
 
 
-def read_after(values: Sequence[str]) -> int | None:
-    """Return the number of the last report that a client has, from the values of the parameter `after`; None without.
+def read_after(values: Sequence[str], of: Sequence[str] = ()) -> ReportPosition | None:
+    """Return the last report that a client has, from the values of the parameters `after` and `of`; None without.
 
     Raises `InvalidRequest`.
     """
@@ -34,7 +35,7 @@ def read_after(values: Sequence[str]) -> int | None:
     text = values[0]
     if len(values) > 1 or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
         raise InvalidRequest('"after" is the number of the last report that the client has received, such as after=41')
-    return int(text)
+    return ReportPosition(int(text), of[0] if of else None)
 
 
 class FollowedQuery(Protocol):
@@ -47,6 +48,10 @@ class FollowedQuery(Protocol):
     @property
     def number(self) -> int:
         """Number of the last report before those that follow."""
+
+    @property
+    def of(self) -> str:
+        """Identifier of the query, which an earlier or later one with this name does not have."""
 
     @property
     def error(self) -> EdgeError | None:
@@ -74,11 +79,11 @@ class ReportSource(Protocol):
         charge: Charge,
         wake: Callable[[], object],
         largest: int | None = None,
-        after: int | None = None,
+        after: ReportPosition | None = None,
     ) -> FollowedQuery:
         """Follow a query of the client. `charge` counts the reports that wait. `wake` is called on the event loop when
         there are some, or no more follow. `largest`: bytes beyond which waiting reports are not added up to one; None:
-        the default. `after`: number of the last report that the client has; those since then come first, as far as
+        the default. `after`: the last report that the client has; those since then come first, as far as
         they are kept; None: the next report is the first. Raises `EdgeError`.
         """
 
@@ -122,9 +127,9 @@ class ReportFollowing:
         self._who = client_of(self._access, self._peer)
         return self._who
 
-    async def begin(self, name: str, after: int | None = None) -> dict[str, object]:
+    async def begin(self, name: str, after: ReportPosition | None = None) -> dict[str, object]:
         """Follow a query; `admit` is called first if it was not. `after`: see `ReportSource.follow`. Returns the name
-        of the query and the number of the last report before those that follow. Raises `EdgeError`.
+        and the identifier of the query, and the number of the last report before those that follow. Raises `EdgeError`.
         """
         shared = self._shared
         if self._access is None:
@@ -145,7 +150,7 @@ class ReportFollowing:
             raise
         shared.active.inc()
         self._watch = AuthorizationWatch(shared.guard, access, self._authorization, self.end)
-        return {"query": followed.query, "number": followed.number}
+        return {"query": followed.query, "number": followed.number, "of": followed.of}
 
     def take(self) -> str | None:
         """Remove the next report, and return it as a JSON message; None: none waits."""

@@ -24,6 +24,7 @@ from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, NotFound
+from edge.protocol.report_position import ReportPosition
 from edge.protocol.series import SeriesRequest
 from edge.streams.callback_hosts import CallbackHosts
 from edge.streams.callbacks import Callbacks, Destination
@@ -218,7 +219,7 @@ class RunningStreams:
         charge: Charge,
         wake: Callable[[], object],
         largest: int | None = None,
-        after: int | None = None,
+        after: ReportPosition | None = None,
     ) -> FollowedReports:
         """See `StreamService.follow`."""
         loop = asyncio.get_running_loop()

@@ -182,6 +182,8 @@ class FollowMessage(_Message):
     query: QueryName
     after: int | None = Field(default=None, ge=0)
     """Number of the last report that the client has received; None: the next report is the first."""
+    of: str | None = None
+    """Identifier of the query of this report, from the answer `following`."""
 
 
 class UnfollowMessage(_Message):

@@ -102,7 +102,10 @@ class Delivery:
             query = find(report.query)
             if query is None:
                 continue
-            self._keep(query, report)
+            try:
+                self._keep(query, report)
+            except Exception:  # noqa: BLE001  followers that are there get it nevertheless
+                _log.exception("streams.not_kept", extra={"query": report.query})
             for follower in list(query.followers.values()):
                 try:
                     follower.report(report)

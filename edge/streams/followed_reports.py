@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edge.engine.admission.byte_quota import Charge
 from edge.protocol.errors import EdgeError, NotFound
@@ -28,12 +28,14 @@ class FollowedReports:
         charge: Charge,
         wake: Callable[[], None],
         closed: Callable[[FollowedReports], object],
+        of: str = "",
     ) -> None:
         """`number`: of the last report. `most`: bytes of the waiting reports, beyond which they are merged. `largest`:
         see `bounded`. `charge`: counts them for the client. `wake` is called on the thread of the streams when there is
-        something to send, and `closed` by `close`.
+        something to send, and `closed` by `close`. `of`: identifier of the query.
         """
         self.query = query
+        self.of = of
         self.number = number
         self._operator = operator
         self._most = most
@@ -65,6 +67,29 @@ class FollowedReports:
         if too_large:
             self._merge()
         self._wake()
+
+    def begin(self, kept: Sequence[StoredReport]) -> None:
+        """Add reports that were made before, in order: the newest ones that fit into half of the room of the client.
+
+        The other half is for those that come while it reads. With an error for too many it would get none, each time.
+        """
+        size, first = 0, len(kept)
+        with self._lock:
+            for report in reversed(kept):
+                size += size_of([report], OVERHEAD)
+                try:
+                    self._charge.set(2 * min(size, self._most))
+                except EdgeError:
+                    break
+                first -= 1
+            self._waiting.extend(kept[first:])
+            self._bytes = size_of(kept[first:], OVERHEAD)
+            too_large = self._bytes > self._most
+            self._charge.set(min(self._bytes, self._most), check=False)
+        if too_large:
+            self._merge()
+        if first < len(kept):
+            self._wake()
 
     def _merge(self) -> None:
         # Not under the lock: it can take long, and `take` may not stop the event loop. Only this thread adds reports.

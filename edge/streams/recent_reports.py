@@ -19,7 +19,7 @@ _LARGEST_PART: Final = 4
 class RecentReports:
     """Reports in memory, the oldest of which are dropped beyond a limit. One thread uses it.
 
-    Times are in microseconds since 1970.
+    Times are in microseconds of a clock that never jumps.
     """
 
     def __init__(self, most: int) -> None:

@@ -27,6 +27,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady
+from edge.protocol.report_position import ReportPosition
 from edge.streams.action_queue import Action, ActionQueue
 from edge.streams.delivery import Delivery
 from edge.streams.followed_reports import FollowedReports
@@ -121,7 +122,7 @@ class StreamService:
                     self._waiting.body,
                     LiveObservations(live, self._past or _nothing),
                 )
-                self._followers = Followers(self._processor, self._settings, self._unfollow)
+                self._followers = Followers(self._processor, self._settings, self._unfollow, self._clock)
                 self._delivery = Delivery(
                     self._processor,
                     self._waiting,
@@ -251,17 +252,17 @@ class StreamService:
         charge: Charge,
         wake: Callable[[], None],
         largest: int | None = None,
-        after: int | None = None,
+        after: ReportPosition | None = None,
     ) -> Future[FollowedReports]:
         """Follow a query of the client without an observer. See `FollowedReports`.
 
-        `after`: number of the last report that the client has; those since then come first, as far as they are kept.
+        `after`: the last report that the client has; those since then come first, as far as they are kept.
         """
 
-        return self.call(lambda _processor, now: self._followers.add(name, access, charge, wake, largest, after, now))
+        return self.call(lambda _processor, _now: self._followers.add(name, access, charge, wake, largest, after))
 
     def _unfollow(self, reports: FollowedReports) -> None:
-        self.call(lambda _processor, now: self._followers.remove(reports, now))
+        self.call(lambda _processor, _now: self._followers.remove(reports))
 
     def unsubscribe(self, spuid: str) -> Future[None] | None:
         """End what `subscribe` started; None: it is no such subscription."""
@@ -291,7 +292,7 @@ class StreamService:
     def _restore(self) -> None:
         now = self._clock.wall()
         self._processor.restore(now)
-        self._followers.begin(now)
+        self._followers.begin()
 
     def _guarded(self, event: str, action: Callable[[], object]) -> None:
         """Run a step. After a fault, requests are answered with the reason, and no further step runs."""

@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 class Followed:
     """A query without reports."""
 
-    query, number, error = "q", 7, None
+    query, number, of, error = "q", 7, "1f", None
 
     def __init__(self):
         self.closed = False
@@ -115,7 +115,7 @@ async def test_followers_count_as_subscriptions_and_leave_nothing(engine):
     async with serving(engine, streams, max_subscriptions=1) as gate:
         for number in range(1, 4):
             async with gate.follower() as socket:
-                assert json.loads(await socket.recv()) == {"following": {"query": "q", "number": 7}}
+                assert json.loads(await socket.recv()) == {"following": {"query": "q", "number": 7, "of": "1f"}}
                 assert gate.metric("edge_subscriptions") == 1
             await eventually(lambda: not gate.metric("edge_connections"), "no connection")
             assert gate.metric("edge_subscriptions") == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, contextmanager
+from unittest.mock import ANY
 from urllib.parse import quote
 
 import pytest
@@ -81,8 +82,8 @@ def test_several_followers_get_each_report_with_its_number(gateway):
         assert first.values() == (2, ["2"])
         with gateway.follower() as second:
             assert (first.first, second.first) == (
-                {"following": {"query": "urn:q", "number": 1}},
-                {"following": {"query": "urn:q", "number": 2}},
+                {"following": {"query": "urn:q", "number": 1, "of": ANY}},
+                {"following": {"query": "urn:q", "number": 2, "of": ANY}},
             )
             gateway.put(3)
             assert first.values() == second.values() == (3, ["3"])
@@ -98,11 +99,34 @@ def test_a_follower_that_comes_back_gets_the_reports_after_its_number(gateway):
     gateway.put(2)
     gateway.put(3)
     with gateway.follower(parameters="?after=1") as follower:
-        assert follower.first == {"following": {"query": "urn:q", "number": 1}}
+        assert follower.first == {"following": {"query": "urn:q", "number": 1, "of": ANY}}
         gateway.put(4)
         assert [follower.values() for _ in range(3)] == [(2, ["2"]), (3, ["3"]), (4, ["4"])]
     with gateway.follower(parameters="?after=99") as follower:
-        assert follower.first == {"following": {"query": "urn:q", "number": 4}}
+        assert follower.first == {"following": {"query": "urn:q", "number": 0, "of": ANY}}
+        assert [follower.values()[0] for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_follower_of_an_earlier_query_with_the_name_gets_all_reports_of_the_new_one(gateway):
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        earlier = follower.first["following"]["of"]
+        gateway.put(1)
+        assert follower.values() == (1, ["1"])
+    gateway.ok("DELETE", "/queries/urn%3Aq")
+    gateway.query("urn:q", SELECT)
+    with gateway.follower() as follower:
+        of = follower.first["following"]["of"]
+        gateway.put("a")
+        gateway.put("b")
+        assert follower.values() == (1, ["a"])
+    with gateway.follower(parameters=f"?after=1&of={earlier}") as follower:
+        assert follower.first == {"following": {"query": "urn:q", "number": 0, "of": of}}
+        assert [follower.values() for _ in range(2)] == [(1, ["a"]), (2, ["b"])]
+    with gateway.follower(parameters=f"?after=1&of={of}") as follower:
+        assert follower.values() == (2, ["b"])
+    with gateway.follower(parameters=f"?of={earlier}") as follower:
+        assert follower.first["following"]["number"] == 2
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.0", "%D9%A1", "1&after=1", "9" * 19])

@@ -17,7 +17,9 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import Forbidden, InvalidClient, InvalidRequest, NotFound, NotReady
+from edge.protocol.report_position import ReportPosition
 from edge.streams.processor import NewElement, Processor
+from edge.streams.recent_reports import RecentReports
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
 
@@ -35,11 +37,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = START
+        self._set = 0
 
     def wall(self) -> int:
         return self.now
 
-    steady = wall
+    def steady(self) -> int:
+        return self.now - self._set
+
+    def set_by(self, change: int) -> None:
+        """Set the wall clock."""
+        self.now += change
+        self._set += change
 
     def trusted(self) -> bool:
         return True
@@ -292,9 +301,12 @@ def test_a_query_of_a_client_that_was_revoked_meanwhile_does_not_start_again(liv
 class Followed:
     """A follower of the query "q" in the process."""
 
-    def __init__(self, service: Service, after: int | None = None) -> None:
-        charge = ByteQuota().charge("owner")
-        self.future = service.service.follow("q", OWNER, charge, lambda: None, after=after)
+    def __init__(
+        self, service: Service, after: int | None = None, of: str | None = None, quota: ByteQuota | None = None
+    ) -> None:
+        charge = (quota or ByteQuota()).charge("owner")
+        position = None if after is None else ReportPosition(after, of)
+        self.future = service.service.follow("q", OWNER, charge, lambda: None, after=position)
 
     def close(self) -> None:
         self.future.result(20).close()
@@ -349,15 +361,82 @@ def test_a_report_that_is_not_durable_yet_comes_once_to_a_follower_that_comes_ba
     assert follower.numbers() == [last + 1]
 
 
-def test_a_follower_with_a_number_that_the_query_does_not_have_gets_the_next_report(service):
+def test_a_follower_of_an_earlier_query_gets_all_reports_that_are_kept(service):
     service.register("q")
-    last = followed(service)
+    follower = Followed(service)
+    service.wait(10)
+    of = follower.future.result(20).of
+    follower.close()
     service.service.unregister("q", OWNER).result(20)
     service.register("q")
-    follower = Followed(service, after=last + 100)
-    assert follower.future.result(20).number == 0
+    assert Followed(service, after=100).future.result(20).number == 0
+    for _ in range(3):
+        service.wait(10)
+    assert Followed(service, after=100).numbers() == [1, 2, 3]
+    # Its number is one of the new query by now.
+    again = Followed(service, after=2, of=of)
+    assert (again.future.result(20).number, again.numbers()) == (0, [1, 2, 3])
+    assert Followed(service, after=2, of=again.future.result(20).of).numbers() == [3]
+
+
+def test_a_query_has_the_same_identifier_after_a_restart(live, tmp_path):
+    service = Service(live, tmp_path)
+    service.stream("rooms")
+    service.register("q")
+    of = Followed(service).future.result(20).of
+    service.close()
+    service.open()
+    assert Followed(service).future.result(20).of == of
+    service.close()
+
+
+def test_a_follower_whose_quota_is_less_than_what_it_has_missed_gets_the_newest_reports(service):
+    service.register("q")
+    last = followed(service)
+    for _ in range(20):
+        service.wait(10)
+    quota = ByteQuota(max_client=4_000)
+    follower = Followed(service, after=last, quota=quota)
+    assert follower.future.result(20).error is None
     service.wait(10)
-    assert follower.numbers() == [1]
+    numbers = follower.numbers()
+    assert numbers[-1] == last + 21
+    assert 2 <= len(numbers) < 20
+    assert numbers == list(range(numbers[0], last + 22))
+    assert not quota.total
+
+
+def test_kept_reports_last_while_the_wall_clock_is_set(service):
+    service.register("q")
+    last = followed(service)
+    service.wait(10)
+    service.clock.set_by(3600 * SECOND)
+    service.wait(10)
+    follower = Followed(service, after=last)
+    assert last + 1 in follower.numbers()
+    follower.close()
+    service.wait(0)
+    service.clock.now += 3600 * SECOND
+    service.wait(0)
+    service.wait(10)  # a report that is not kept any more
+    assert Followed(service, after=last).numbers() == []
+
+
+def test_a_fault_while_a_report_is_kept_does_not_stop_the_streams(service, monkeypatch):
+    service.register("q")
+    follower = Followed(service)
+    service.wait(10)
+
+    def broken(*_):
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecentReports, "keep", broken)
+        service.wait(10)
+    service.wait(10)
+    assert follower.numbers() == [1, 2, 3]
+    assert Followed(service, after=0).numbers() == [3]
+    assert not service.service.fault()
 
 
 def test_a_query_that_was_registered_again_has_no_reports_of_the_earlier_one(service):

@@ -18,6 +18,7 @@ from edge.gates.coap.requests import peer, token
 from edge.gates.report_following import ReportFollowing, ReportSource
 from edge.gates.sessions import Sessions
 from edge.protocol.errors import EdgeError, NotReady
+from edge.protocol.report_position import ReportPosition
 
 _PRIMITIVE: Final = "follow"
 _NOTIFY_TIMEOUT: Final = 1.0
@@ -37,7 +38,7 @@ class ReportObservers:
         self._streams = streams
         self._followings: dict[ReportFollowing, asyncio.Task[Any]] = {}
 
-    async def observe(self, pipe: Pipe, name: str, after: int | None = None) -> Message:
+    async def observe(self, pipe: Pipe, name: str, after: ReportPosition | None = None) -> Message:
         """Send the reports of a query until the observer is gone, which cancels the task. Returns the final response:
         the reason why no more reports follow. `after`: see `ReportSource.follow`. Raises `EdgeError` if the query
         cannot be observed.

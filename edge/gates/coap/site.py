@@ -215,7 +215,8 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         name = "/".join(request.opt.uri_path[1:])
         if request.opt.observe == 0:
             parameters = [each.partition("=") for each in request.opt.uri_query]
-            after = read_after([value for parameter, _, value in parameters if parameter == "after"])
+            values = {key: [value for name, _, value in parameters if name == key] for key in ("after", "of")}
+            after = read_after(values["after"], values["of"])
             return await self.reports.observe(pipe, name, after)
         access = self._sessions.admit(token(request), peer(request), "query")
         if (streams := self._streams()) is None:

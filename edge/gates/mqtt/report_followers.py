@@ -20,6 +20,7 @@ from edge.protocol.messages import (
     may_follow,
     parse_with_follow,
 )
+from edge.protocol.report_position import ReportPosition
 from edge.task_errors import drop_error
 
 
@@ -107,7 +108,8 @@ class ReportFollowers:
         """Send the reports of a query until it ends, or the permissions of the client do."""
         request, following, woken = follower.request, follower.following, follower.woken
         try:
-            head = await following.begin(request.query, request.after)
+            after = None if request.after is None else ReportPosition(request.after, request.of)
+            head = await following.begin(request.query, after)
             if not await self._connection.room():
                 return
             follower.answered = True

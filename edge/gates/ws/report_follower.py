@@ -73,7 +73,8 @@ class ReportFollower:
         return None if failure is not None or beginning.cancelled() else beginning.result()
 
     async def _follow(self) -> dict[str, object]:
-        return await self._following.begin(self._request.name, read_after(self._request.parameter("after")))
+        after = read_after(self._request.parameter("after"), self._request.parameter("of"))
+        return await self._following.begin(self._request.name, after)
 
     async def _send(self, head: dict[str, object]) -> None:
         following = self._following

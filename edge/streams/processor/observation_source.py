@@ -61,7 +61,7 @@ class ObservationSource:
         number = self._number
 
         def added(elements: NewObservations) -> None:
-            # What an ended subscription has sent can arrive later.
+            # Values of an ended subscription can arrive later.
             if number == self._number:
                 self._add(stream, elements)
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -93,7 +94,7 @@ def test_documented_requests_for_reports_are_answered(gateway):
         assert http.put("/queries/warm", content=query).status_code == 200
         run(follow)
         (following,) = map(json.loads, messages(process, 1))
-        assert following == {"following": {"alias": "w", "query": "warm", "number": 0}}
+        assert following == {"following": {"alias": "w", "query": "warm", "number": 0, "of": ANY}}
         http.post("/streams/rooms", content="<urn:a> <urn:p> 1 .", headers={"Content-Type": "text/turtle"})
         (report,) = map(json.loads, messages(process, 1))
         assert (report["report"]["alias"], report["report"]["number"]) == ("w", 1)

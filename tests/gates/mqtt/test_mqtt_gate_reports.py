@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from unittest.mock import ANY
 from urllib.parse import quote
 
 import httpx
@@ -81,7 +82,7 @@ def values(message):
 
 def test_a_client_gets_each_report_with_its_number_until_it_unfollows(streams, client):
     streams.put(1)
-    assert client.ask(FOLLOW) == {"following": {"query": "urn:q", "number": 1}}
+    assert client.ask(FOLLOW) == {"following": {"query": "urn:q", "number": 1, "of": ANY}}
     assert subscriptions(streams.gateway) == 1
     for number in (2, 3):
         streams.put(number)
@@ -106,7 +107,7 @@ def test_a_client_that_follows_again_gets_the_reports_after_its_number(streams, 
     streams.put(2)
     streams.put(3)
     answer = client.ask({"follow": {"query": "urn:q", "after": 1}})
-    assert answer == {"following": {"query": "urn:q", "number": 1}}
+    assert answer == {"following": {"query": "urn:q", "number": 1, "of": ANY}}
     assert [values(client.receive()) for _ in range(2)] == [(2, ["2"]), (3, ["3"])]
 
 
@@ -256,7 +257,7 @@ def test_response_topic_and_correlation_data_are_those_of_the_request(tmp_path, 
         messages.append(client.message())
         assert {(each.topic, each.properties.CorrelationData) for each in messages} == {(topic, b"\0q")}
         following, report, error = (json.loads(each.payload) for each in messages)
-        assert following == {"following": {"query": "urn:q", "number": 0}}
+        assert following == {"following": {"query": "urn:q", "number": 0, "of": ANY}}
         assert (list(report), "alias" in report["report"], values(report)) == (["report"], False, (1, ["1"]))
         assert (error["status_code"], "alias" in error) == (404, False)
         client.send({"follow": {"query": 5}}, ResponseTopic=topic, CorrelationData=b"2")
@@ -287,7 +288,7 @@ def test_with_security_only_the_client_of_a_query_follows_it_until_it_is_revoked
 
             assert ask("")["status_code"] == 401
             assert ask(f"Bearer {other}")["status_code"] == 403
-            assert ask(f"Bearer {mine}") == {"following": {"query": "urn:q", "number": 0}}
+            assert ask(f"Bearer {mine}") == {"following": {"query": "urn:q", "number": 0, "of": ANY}}
             # A request without permission leaves the follower alone.
             for wrong, status in (("", 401), ("Bearer x", 401)):
                 assert ask(wrong)["status_code"] == status

@@ -53,7 +53,7 @@ class Owner:
 class Query:
     """A registered query with a report for each of its numbers."""
 
-    error = None
+    error, of = None, "1f"
 
     def __init__(self, query, wake):
         self.query, self.number, self.wake, self.waiting = query, 0, wake, []
