@@ -50,6 +50,11 @@ class ActuationQueue:
         """Commands that wait or are not acknowledged."""
         return len(self._waiting) + len(self._sent)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a command waits for nothing but the rate limit and acknowledgements of other topics."""
+        return bool(self._ready)
+
     def put(self, command: Command, interval: float) -> bool:
         """Queue a command; its topic then pauses for `interval` seconds. False: the queue is full."""
         topic = command.topic
@@ -120,6 +125,11 @@ class ActuationQueue:
         for topic in [topic for topic, entry in self._waiting.items() if entry.command.actuator == actuator]:
             del self._waiting[topic]
             self._ready.pop(topic, None)
+
+    def discard(self, topic: str) -> bool:
+        """Discard the waiting command of a topic. Returns whether there was one."""
+        self._ready.pop(topic, None)
+        return self._waiting.pop(topic, None) is not None
 
     def _must_wait(self) -> bool:
         """Whether nothing can be sent before an acknowledgement."""

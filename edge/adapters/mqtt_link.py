@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import time
 from collections.abc import Callable
 
 from paho.mqtt.client import Client
@@ -31,17 +35,21 @@ class MqttLink:
         on_down: Callable[[], None],
         on_answer: Callable[[Client, int, str], None],
         prepare: Callable[[Client], None] = lambda _: None,
+        proven_after: float = 0.0,
     ) -> None:
         """`name`: name in log lines; `suffix`: appended to the client identifier.
 
         `on_answer`: client, packet identifier, and the reason of a refusal; empty: acknowledged. `prepare`:
-        configures a client that is about to connect, for example its will.
+        configures a client that is about to connect, for example its will. `proven_after`: seconds that a connection
+        must last until an acknowledgement shortens the wait before the next one again.
         """
         self._settings = settings.model_copy(update={"client_id": settings.client_id + suffix, "session_expiry": 0})
         self._prepare = prepare
         self._on_up = on_up
         self._on_down = on_down
         self._on_answer = on_answer
+        self._proven_after = proven_after
+        self._up_at = 0.0
         self._client: AcknowledgingClient | None = None
         self._loop = ConnectionLoop(settings, name, connect=self._connect, on_up=self._up, on_down=self._down)
         self.start = self._loop.start
@@ -53,6 +61,14 @@ class MqttLink:
         """Whether its thread runs."""
         return self._loop.alive
 
+    def abort(self) -> None:
+        """End the connection without DISCONNECT, so that the broker publishes the will. Thread-safe."""
+        connected = None if self._client is None else self._client.socket()
+        if connected is not None:
+            # Through a descriptor of its own: the thread of the connection may be using the layers above it.
+            with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(connected.fileno())) as same:
+                same.shutdown(socket.SHUT_RDWR)
+
     def _connect(self) -> AcknowledgingClient:
         self._client = client = make_client(self._settings)
         self._loop.attach(client)
@@ -62,6 +78,7 @@ class MqttLink:
         return client
 
     def _up(self, client: Client, _: bool) -> None:
+        self._up_at = time.monotonic()
         self._on_up(client)
 
     def _down(self) -> None:
@@ -70,6 +87,6 @@ class MqttLink:
         self._on_down()
 
     def _answered(self, client: Client, _: object, mid: int, reason: ReasonCode, __: Properties | None) -> None:
-        if not reason.is_failure:
+        if not reason.is_failure and time.monotonic() - self._up_at >= self._proven_after:
             self._loop.works()
         self._on_answer(client, mid, str(reason) if reason.is_failure else "")
