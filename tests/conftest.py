@@ -53,6 +53,7 @@ KINDS = {
             "adapters/test_serial_gateway",
             "discovery/test_discovery_gateway",
             "announce/test_announce_gateway",
+            "announce/test_announce_outgoing",
             "announce/test_announce_rights",
         ),
         *(

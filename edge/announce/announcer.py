@@ -21,10 +21,12 @@ from edge.announce.outgoing import Outgoing
 from edge.announce.query_results import QueryResults
 from edge.announce.settings import AnnounceSettings
 from edge.announce.topics import Place
+from edge.announce.work_faults import WorkFaults
 from edge.engine.requests import QueryRequest, SubscriberNotification
-from edge.gates.http.things.values import Settable
-from edge.gates.mqtt.query_files import read_queries
+from edge.observed_values import Settable
 from edge.protocol.access import DEFAULT_GRAPH, Access
+from edge.protocol.errors import EdgeError
+from edge.query_files import read_queries
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +61,8 @@ class Announcer:
         cleared: Callable[[], None] = lambda: None,
     ) -> None:
         """`former`: places of earlier settings, whose announcements are removed. `on`: False to remove all. `access`
-        returns the present rights of the client whose rights count; None: none. `settable` returns how values can be
+        returns the present rights of the client whose rights count; None: none. It raises `EdgeError` while they cannot
+        be read: then those known before stay. `settable` returns how values can be
         set; `mapper` an object that is another one after a change of that. `cleared`: called when only announcements of
         `place` are left, or none with `on` False.
         """
@@ -95,6 +98,11 @@ class Announcer:
         )
         self._facts: Following | None = None
         self._rights: Access | None = None
+        self._are_rights_known = False
+        """Whether the rights could be read once. Before, nothing is announced, and nothing is removed."""
+        self._unreadable = ""
+        """Why the rights cannot be read at present; empty: they can."""
+        self._work_faults = WorkFaults()
         self._known_mapper: object = None
         self._known_facts = not on
         """Whether the observations of the graph are known: before, nothing that is retained can be outdated."""
@@ -105,8 +113,13 @@ class Announcer:
         """Time from which on entities are announced; None: not before the messages of the broker are known."""
         self._look_at = 0.0
         self._settle_at: float | None = None
-        self.fault = ""
-        """Why nothing is announced; empty: no problem."""
+        self._fault = ""
+        """Why observations are not known; empty: no problem."""
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is announced, or not everything; empty: no problem."""
+        return self._unreadable or self._fault or self._work_faults.fault or self._outgoing.fault
 
     @property
     def alive(self) -> bool:
@@ -144,8 +157,8 @@ class Announcer:
 
         def finish() -> None:
             self._deadline = deadline - timeout / 4  # the last quarter is for the end of the connection
-            self._close()
             self._outgoing.goodbye()
+            self._close()
 
         self._events.put(finish)
         if self._thread.is_alive():
@@ -161,13 +174,26 @@ class Announcer:
         if self._on:
             self._groups.announce_gateway()
         while not self._finished():
-            try:
-                self._work(time.monotonic())
-                self._events.get(timeout=self._pause())()
-            except queue.Empty:
-                continue
-            except Exception:  # noqa: BLE001  a defect in one event must not end the thread
-                _log.exception("announce.fault")
+            now = time.monotonic()
+            if self._work_faults.retry_at <= now:
+                try:
+                    self._work(now)
+                except Exception as error:  # noqa: BLE001  a defect must not end the thread
+                    self._work_faults.failed(error, time.monotonic())
+                else:
+                    self._work_faults.succeeded()
+            self._take_event()
+
+    def _take_event(self) -> None:
+        """Wait for an event until the next scheduled work, and apply it."""
+        try:
+            event = self._events.get(timeout=self._pause())
+        except queue.Empty:
+            return
+        try:
+            event()
+        except Exception as error:  # noqa: BLE001  a defect in one event must not end the thread
+            self._work_faults.log(error)
 
     def _finished(self) -> bool:
         if self._deadline is None:
@@ -203,6 +229,9 @@ class Announcer:
                 ends.append(max(self._settle_at, self._ready_at) - now)
             ends += [each.retry_at - now for each in self._followings() if each.retry_at is not None]
         left = [each for each in ends if each is not None]
+        if self._work_faults.fault:
+            left = [self._work_faults.retry_at - now]
+            left += [] if self._deadline is None else [self._deadline - now]
         return max(0.0, min(left)) if left else None
 
     def _is_ready(self, now: float) -> bool:
@@ -220,10 +249,22 @@ class Announcer:
 
     def _look(self) -> None:
         """Follow changes of the rights, the mappings, and the query files."""
-        rights = self._access()
+        try:
+            rights = self._access()
+        except EdgeError as error:
+            reason = f"the rights of the client cannot be read: {error.description}"
+            if reason != self._unreadable:
+                _log.error("announce.rights_unreadable", extra={"reason": reason})
+            self._unreadable = reason
+            if not self._are_rights_known:
+                return
+            rights = self._rights
+        else:
+            self._unreadable = ""
         if rights is not None and "subscribe" not in rights.actions:
             rights = None
-        if rights != self._rights or (self._facts is None and not self.fault):
+        if rights != self._rights or not self._are_rights_known:
+            self._are_rights_known = True
             self._follow(rights)
         mapper = self._mapper()
         if mapper is not self._known_mapper:
@@ -237,18 +278,18 @@ class Announcer:
     def _follow(self, rights: Access | None) -> None:
         if self._facts is not None:
             self._facts.close()
-        self._rights, self._facts, self.fault = rights, None, ""
+        self._rights, self._facts, self._fault = rights, None, ""
         sets = rights is not None and "update" in rights.actions
         sets = sets and rights is not None and (rights.write is None or DEFAULT_GRAPH in rights.write)
         self._commands.access = rights if sets and self._settings.commands else None
         if rights is None:
             who = self._settings.client
-            self.fault = (
+            self._fault = (
                 f'the client "{who}" (announce.client) is not known, or may not subscribe'
                 if who
                 else "security is on; set announce.client to the client whose rights decide what is announced"
             )
-            _log.error("announce.no_rights", extra={"reason": self.fault})
+            _log.error("announce.no_rights", extra={"reason": self._fault})
             self._groups.reset()
             self._known_facts = True
             self._changed()
@@ -259,12 +300,12 @@ class Announcer:
         )
 
     def _failed(self, reason: str) -> None:
-        if self.fault != reason:
+        if self._fault != reason:
             _log.error("announce.subscription_failed", extra={"reason": reason})
-        self.fault = reason
+        self._fault = reason
 
     def _take(self, notification: SubscriberNotification) -> None:
-        self.fault = ""
+        self._fault = ""
         if notification.sequence == 0:
             self._groups.reset()
             self._known_facts = True
@@ -285,7 +326,7 @@ class Announcer:
         if topic == self._place.online:
             # A retained one is older than this connection, for which everything was published again.
             if payload == b"online" and not retained:
-                self._outgoing.repeat()
+                self._outgoing.repeat_soon(time.monotonic())
         elif self._foreign.is_one(topic) and not topic.startswith(self._own):
             changed = self._foreign.take(topic, payload)
             if changed and self._is_ready(time.monotonic()):
@@ -324,6 +365,8 @@ class Announcer:
 
     def _check_cleared(self) -> None:
         """Report that no message of earlier settings is left."""
+        if self._on and self._deadline is not None:
+            return  # the queue was dropped, and removals with it
         if not self._on:
             self._remove_outdated()
         if self._is_synced and not self._found and not len(self._outgoing):

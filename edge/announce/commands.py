@@ -13,7 +13,7 @@ import pyoxigraph as ox
 from edge.announce.entities import CommandOf
 from edge.announce.following import Engine, Post
 from edge.engine.requests import UpdateOutcome, UpdateRequest
-from edge.gates.http.things.values import desired_value
+from edge.observed_values import desired_value
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError
 

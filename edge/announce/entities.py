@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeGuard
 
 import pyoxigraph as ox
@@ -20,8 +21,7 @@ from edge import __version__
 from edge.announce.classes import binary_class, measure
 from edge.announce.topics import Place, identifier
 from edge.discovery.announcement import clean
-from edge.gates.http.things.graph import local_name
-from edge.gates.http.things.values import Settable, to_json, type_of
+from edge.observed_values import Settable, is_numeric, local_name, to_json, type_of
 
 Config = dict[str, Any]
 
@@ -245,7 +245,9 @@ def _component(observed: Observed) -> tuple[str, str]:
 
 
 def _kind(value: ox.Literal) -> str:
-    return {"boolean": "binary", "number": "number"}.get(type_of(value), "time" if _time(value) else "text")
+    if is_numeric(value):
+        return "number"  # also NaN: a sensor that reports it for a while must not change its kind
+    return "binary" if type_of(value) == "boolean" else "time" if _time(value) else "text"
 
 
 def _details(component: str, kind: str, observed: Observed) -> Config:
@@ -330,7 +332,10 @@ def _binary(value: ox.Literal) -> str | None:
 
 
 def _number(value: ox.Literal) -> str | None:
-    return to_json(value) if type_of(value) == "number" else None
+    if type_of(value) != "number":
+        return None
+    text = to_json(value)
+    return text if len(text) <= _LONGEST_STATE else f"{Decimal(value.value):.15e}"
 
 
 def _as_text(value: ox.Literal) -> str:

@@ -57,11 +57,17 @@ class Facts:
         return _OBSERVED in self._all.get(iri, {})
 
     def apply(self, delta: Delta) -> dict[str, set[str]]:
-        """Apply a change. Returns the keys of the changed facts by IRI."""
-        changed: dict[str, set[str]] = {}
+        """Apply a change. Returns the keys of the changed facts by IRI.
+
+        A fact that is only more or less frequent, such as the area of one more observation, does not count.
+        """
+        net: dict[tuple[str, str, Term], int] = {}
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
-            for iri, key, fact in _read(rows):
-                self._count(iri, key, fact, sign)
+            for each in _read(rows):
+                net[each] = net.get(each, 0) + sign
+        changed: dict[str, set[str]] = {}
+        for (iri, key, fact), number in net.items():
+            if number and self._count(iri, key, fact, number):
                 changed.setdefault(iri, set()).add(key)
         return changed
 
@@ -86,18 +92,21 @@ class Facts:
     def _of(self, iri: str, key: str) -> Iterable[Term]:
         return self._all.get(iri, {}).get(key, ())
 
-    def _count(self, iri: str, key: str, fact: Term, sign: int) -> None:
+    def _count(self, iri: str, key: str, fact: Term, change: int) -> bool:
+        """Change how often a fact is known. Returns whether it is new or gone."""
         facts = self._all.setdefault(iri, {})
         terms = facts.setdefault(key, {})
-        number = terms.get(fact, 0) + sign
+        before = terms.get(fact, 0)
+        number = before + change
         if number:
             terms[fact] = number
-            return
+            return not before
         terms.pop(fact, None)
         if not terms:
             del facts[key]
         if not facts:
             del self._all[iri]
+        return True
 
 
 def _read(rows: Iterable[Row]) -> Iterator[tuple[str, str, Term]]:

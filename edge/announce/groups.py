@@ -17,8 +17,7 @@ from edge.announce.settings import AnnounceSettings
 from edge.announce.topics import Place
 from edge.discovery.mappings import NAMESPACE
 from edge.engine.requests import Delta
-from edge.gates.http.things.graph import local_name
-from edge.gates.http.things.values import Settable
+from edge.observed_values import Settable, local_name
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +53,9 @@ class Groups:
         self._members: dict[str, dict[str, None]] = {}
         """Observations by group, which is the IRI of a sensor, of an observation without one, or of a query."""
         self._group_of: dict[str, str] = {}
+        self._place_of: dict[str, str] = {}
+        self._at: dict[str, dict[str, None]] = {}
+        """Observations by place."""
         self._announced: dict[str, list[Entity]] = {}
         self._states: dict[str, tuple[StateOf, str]] = {}
         """State of each announced observation, and its component."""
@@ -81,6 +83,7 @@ class Groups:
         self._facts = Facts()
         self._dirty.update(dict.fromkeys(self._members))
         self._members, self._group_of = {}, {}
+        self._place_of, self._at = {}, {}
 
     def apply(self, delta: Delta, *, first: bool) -> None:
         """Apply a change. `first`: nothing was known before."""
@@ -138,23 +141,20 @@ class Groups:
         return known is not None and known[0].fits(self._facts.value(iri))
 
     def _touch_place(self, place: str) -> None:
-        for iri, group in self._group_of.items():
-            if self._facts.iri(iri, "place") == place:
-                self._dirty[group] = None
+        for iri in self._at.get(place, ()):
+            self._dirty[self._group_of[iri]] = None
 
     def _sort(self, iri: str) -> None:
-        """Put an observation into its group."""
-        old = self._group_of.pop(iri, None)
+        """Put an observation into its group, and note its place."""
+        old = _leave(self._members, self._group_of, iri)
         if old is not None:
             self._dirty[old] = None
-            members = self._members[old]
-            del members[iri]
-            if not members:
-                del self._members[old]
+        _leave(self._at, self._place_of, iri)
         if iri in self._facts and not iri.startswith(self._excluded):
-            group = self._facts.iri(iri, "sensor") or iri
-            self._group_of[iri] = group
+            group, place = self._facts.iri(iri, "sensor") or iri, self._facts.iri(iri, "place")
+            self._group_of[iri], self._place_of[iri] = group, place
             self._members.setdefault(group, {})[iri] = None
+            self._at.setdefault(place, {})[iri] = None
             self._dirty[group] = None
 
     def _observed(self, iri: str, device: str, settable: Mapping[str, Settable]) -> Observed:
@@ -222,9 +222,9 @@ class Groups:
                     self._outgoing.put(state.topic, b"", self._settings.interval)
             for topic in entity.commands.keys() - commands:
                 self._commands.remove(topic)
+        self.entities += len(found) - len(old)
         for entity in found:
             self._put(entity)
-        self.entities += len(found) - len(old)
         if len(found) < len(old):
             self._dirty.update(self._cut)
 
@@ -245,3 +245,13 @@ class Groups:
 
     def _topic(self, entity: Entity) -> str:
         return self._place.config(entity.component, entity.object_id)
+
+
+def _leave(members: dict[str, dict[str, None]], group_of: dict[str, str], iri: str) -> str | None:
+    """Take an observation out of its group. Returns the group; None: it has none."""
+    old = group_of.pop(iri, None)
+    if old is not None:
+        del members[old][iri]
+        if not members[old]:
+            del members[old]
+    return old

@@ -18,14 +18,25 @@ FILE_NAME: Final = "home-assistant-places.json"
 
 
 def load(file: Path) -> list[Place]:
-    """Return the stored places; none if the file is missing or cannot be read, which is logged."""
+    """Return the stored places; none if the file is missing. Damaged ones are ignored and logged."""
     try:
-        return [Place(*(str(each[name]) for name in Place.__slots__)) for each in json.loads(file.read_bytes())]
+        listed = list(json.loads(file.read_bytes()))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        _log.error("announce.places_unreadable", extra={"file": str(file), "reason": str(error)})
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        _unreadable(file, error)
         return []
+    found = []
+    for each in listed:
+        try:
+            found.append(Place(*(str(each[name]) for name in Place.__slots__)))
+        except (ValueError, LookupError, TypeError) as error:
+            _unreadable(file, error)
+    return found
+
+
+def _unreadable(file: Path, error: Exception) -> None:
+    _log.error("announce.places_unreadable", extra={"file": str(file), "reason": str(error)})
 
 
 def store(file: Path, places: Iterable[Place]) -> None:

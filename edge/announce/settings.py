@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from pydantic import field_validator
 
+from edge.announce.topics import is_beginning
 from edge.section import Section, key
 
 
@@ -49,6 +48,6 @@ class AnnounceSettings(Section):
     @field_validator("root")
     @classmethod
     def _levels(cls, value: str) -> str:
-        if not re.fullmatch(r"[^+#$\x00-\x1f/][^+#\x00-\x1f]*(?<!/)", value):
+        if not is_beginning(value):
             raise ValueError("must be a topic without wildcards, and without a slash at its end")
         return value

@@ -11,10 +11,16 @@ COMPONENTS: Final = ("binary_sensor", "light", "number", "select", "sensor", "sw
 """Components of Home Assistant that the gateway announces."""
 ONLINE: Final = b"online"
 OFFLINE: Final = b"offline"
+_BEGINNING: Final = re.compile(r"[^+#$\x00-\x1f/][^+#\x00-\x1f]*(?<!/)")
 _UNSAFE: Final = re.compile("[^A-Za-z0-9_-]+")
-_DIGITS: Final = 16
+_DIGITS: Final = 20
 _LONGEST: Final = 40
 """Characters of the readable part of an identifier."""
+
+
+def is_beginning(text: str) -> bool:
+    """Whether topics can begin with this text and a slash: it has no wildcards, and is UTF-8."""
+    return _BEGINNING.fullmatch(text) is not None and text.encode("utf-8", "ignore").decode() == text
 
 
 def identifier(text: str, readable: str = "") -> str:
@@ -39,6 +45,13 @@ class Place:
     """Beginning of the topics of states."""
     node: str
     """Identifier of the gateway."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a place that would have topics with wildcards."""
+        if not (is_beginning(self.prefix) and is_beginning(self.root)):
+            raise ValueError("a place must be a topic without wildcards, and without a slash at its end")
+        if not self.node or _UNSAFE.search(self.node):
+            raise ValueError(f"the identifier of a gateway has letters, digits, _ and -, unlike {self.node!r:.100}")
 
     @property
     def base(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -17,12 +16,9 @@ from edge.gateway.mappings import Mappings
 from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
     from edge.announce.announcer import Announcer
-
-_log = logging.getLogger(__name__)
 
 
 class Announcing:
@@ -36,13 +32,14 @@ class Announcing:
         mappings: Mappings,
         rights: Callable[[str], Access | None],
     ) -> None:
-        """`rights` returns the rights of a registered client; None: it is not registered."""
+        """`rights` returns the rights of a registered client; None: it is not registered. It raises `EdgeError` while
+        they cannot be read.
+        """
         self._settings = settings
         self._engine = engine
         self._connection = connection
         self._mappings = mappings
         self._rights = rights
-        self._known: Access | None = None
         self._file = settings.data_dir / FILE_NAME
         place = Place(settings.discovery.prefix, settings.announce.root, node_of(connection.client_id))
         is_on = settings.announce.home_assistant
@@ -94,19 +91,12 @@ class Announcing:
             place,
             former,
             on=is_on,
-            access=self._access,
+            access=lambda: self._rights(self._settings.announce.client),
             settable=self._settable,
             mapper=lambda: self._mappings.files.mapper,
             queries_dir=self._settings.queries_dir,
             cleared=lambda: store(self._file, [place] if is_on else []),
         )
-
-    def _access(self) -> Access | None:
-        try:
-            self._known = self._rights(self._settings.announce.client)
-        except EdgeError as error:  # the present rights stay until the list of clients can be read again
-            _log.error("announce.rights_unreadable", extra={"reason": error.description})
-        return self._known
 
     def _settable(self, observations: Sequence[str]) -> Mapping[str, Mapping[str, object]]:
         return self._mappings.settable(observations)

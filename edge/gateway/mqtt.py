@@ -20,7 +20,6 @@ from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
-from edge.gates.mqtt.query_files import read_queries
 from edge.gates.rate_limit import RateLimit
 from edge.gates.report_following import ReportSource
 from edge.gates.resume import ResumeRegistry
@@ -33,6 +32,7 @@ from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Component, Stalled
 from edge.metrics import Metrics
 from edge.protocol.access import Access
+from edge.query_files import read_queries
 
 if TYPE_CHECKING:
     from edge.security.tls import Tls

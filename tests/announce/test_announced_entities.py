@@ -266,4 +266,22 @@ def test_values_that_do_not_fit_an_announcement_are_unknown():
     assert StateOf("t", "binary").payload(literal("1")) == b"None"
     assert StateOf("t", "text").payload(ox.Literal("")) == b"None"
     assert not StateOf("t", "number").fits(ox.Literal("n/a"))
+    assert StateOf("t", "number").fits(literal("NaN", "double"))
     assert StateOf("t", "number").fits(None)
+
+
+@pytest.mark.parametrize("text", ["NaN", "INF", "-INF"])
+def test_a_number_that_is_not_finite_does_not_change_the_announcement(text):
+    unit = f"{UNIT}DegreeCelsius"
+    (before,) = made(of("t", literal("1"), unit=unit, property_name="temperature"))
+    (entity,) = made(of("t", literal(text, "double"), unit=unit, property_name="temperature"))
+    assert (entity.component, entity.config) == (before.component, before.config)
+    assert entity.states["urn:x:t"].payload(literal(text, "double")) == b"None"
+
+
+def test_a_number_that_is_longer_than_a_state_has_an_exponent():
+    state = StateOf("t", "number")
+    assert state.payload(literal("1e299", "double")) == b"1.000000000000000e+299"
+    assert state.payload(literal("3" * 299 + ".5")) == b"3.333333333333333e+298"
+    assert state.payload(literal("1e-290", "double")) == b"1.000000000000000e-290"
+    assert state.payload(literal("1" * 255)) == b"1" * 255

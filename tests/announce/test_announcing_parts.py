@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyoxigraph as ox
 import pytest
 
 from edge.announce import facts
 from edge.announce.commands import Commands
-from edge.announce.entities import CommandOf
+from edge.announce.entities import CommandOf, EntityMaker
 from edge.announce.facts import Facts
 from edge.announce.following import Following
 from edge.announce.foreign import ForeignAnnouncements
+from edge.announce.groups import Groups
 from edge.announce.places import load, store
 from edge.announce.query_results import QueryResults
+from edge.announce.settings import AnnounceSettings
 from edge.announce.topics import Place
-from edge.engine.requests import QueryRequest, SubscriberNotification, UpdateRequest
+from edge.engine.requests import Delta, QueryRequest, SubscriberNotification, UpdateRequest
 from edge.engine.start import open_engine
 from edge.protocol.access import ANYBODY, Access
 
@@ -109,6 +111,13 @@ def test_facts_follow_the_graph(bench):
     bench.update("DELETE { ?q qudt:numericValue 1 } INSERT { ?q qudt:numericValue 2 } WHERE { ?q qudt:numericValue 1 }")
     bench.run(lambda: len(seen) > count)
     assert seen[-1] == {"urn:o": {"value"}}
+    # Another observation of the sensor says nothing new about it.
+    bench.update("INSERT DATA { <urn:o2> a sosa:Observation ; sosa:madeBySensor <urn:s> }")
+    bench.run(lambda: "urn:o2" in known)
+    assert seen[-1] == {"urn:o2": {"observed", "sensor"}}
+    bench.update("DELETE WHERE { <urn:o2> ?p ?o }")
+    bench.run(lambda: "urn:o2" not in known)
+    assert known.text("urn:s", "name") == "sensor"
     bench.update("DELETE WHERE { <urn:o> ?p ?o }")
     bench.run(lambda: "urn:o" not in known)
     assert known._all == {}
@@ -198,3 +207,90 @@ def test_places_survive_a_damaged_file(tmp_path):
     assert load(file) == []
     store(file, [])
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        "null",
+        '"x"',
+        '{"a": 1}',
+        "\xff",
+        '[{"prefix": "a+", "root": "b", "node": "c"}]',
+        '[{"prefix": "a", "root": "b/#/c", "node": "c"}]',
+        '[{"prefix": "a", "root": "", "node": "c"}]',
+        '[{"prefix": "a", "root": "b", "node": "\\u0000"}]',
+        '[{"prefix": "a", "root": "\\ud800", "node": "c"}]',
+    ],
+    ids=["nested", "null", "text", "object", "bytes", "prefix", "root", "empty", "node", "surrogate"],
+)
+def test_a_damaged_place_is_ignored(tmp_path, content, caplog):
+    file = tmp_path / "places.json"
+    file.write_bytes(content.encode("latin-1"))
+    assert load(file) == []
+    assert "announce.places_unreadable" in caplog.text
+
+
+def test_one_damaged_place_does_not_hide_the_others(tmp_path):
+    file = tmp_path / "places.json"
+    good = {"prefix": "a", "root": "b", "node": "c"}
+    file.write_text(json.dumps([{**good, "root": "#"}, 1, good]))
+    assert load(file) == [Place("a", "b", "c")]
+
+
+def groups_of(outgoing: object, settable: Callable[..., dict[str, object]] = lambda _: {}) -> Groups:
+    bench = Commands(None, lambda _: None)
+    place = Place("homeassistant", "sepa", "gw")
+    queries = QueryResults(None, lambda _: None, lambda: False, lambda _: None)
+    settings = AnnounceSettings(home_assistant=True)
+    foreign = ForeignAnnouncements("homeassistant")
+    return Groups(settings, place, EntityMaker(place), outgoing, bench, queries, foreign, settable)
+
+
+class Published:
+    """Counts the announcements of each topic."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    def put(self, topic: str, payload: bytes, interval: float) -> None:
+        self.topics.append(topic)
+
+
+def rows(*facts: tuple[str, str, object]) -> list[tuple[ox.NamedNode, ox.Literal, object]]:
+    terms = {str: ox.NamedNode, int: ox.Literal}
+    return [(ox.NamedNode(iri), ox.Literal(key), terms[type(fact)](fact)) for iri, key, fact in facts]
+
+
+def delta(added: list[object], removed: Sequence[object] = ()) -> Delta:
+    return Delta(("iri", "key", "fact"), tuple(added), tuple(removed))
+
+
+def test_another_observation_of_a_place_does_not_announce_the_others_again():
+    published = Published()
+    groups = groups_of(published)
+    area = ("urn:place", "area", ox.Literal("Attic"))
+    attic = [(ox.NamedNode(area[0]), ox.Literal(area[1]), area[2])]
+    for number in range(3):
+        iri = f"urn:o{number}"
+        facts = rows((iri, "observed", iri), (iri, "value", 1), (iri, "place", "urn:place"))
+        groups.apply(delta([*facts, *attic]), first=number == 0)
+        groups.settle(100)
+    assert sum("o0" in each and each.endswith("config") for each in published.topics) == 1
+    cellar = [(ox.NamedNode(area[0]), ox.Literal(area[1]), ox.Literal("Cellar"))]
+    groups.apply(delta(cellar * 3, attic * 3), first=False)
+    groups.settle(100)
+    assert sum(each.endswith("config") for each in published.topics) == 6
+
+
+def test_an_entity_that_cannot_be_published_is_counted_once():
+    published = Published()
+    groups = groups_of(published)
+    groups.apply(delta(rows(("urn:o", "observed", "urn:o"), ("urn:o", "value", 1))), first=True)
+    published.put = None
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            groups.settle(100)
+        groups.recheck()
+    assert groups.entities == 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.gates.http.things.values import data_schema, desired_value, to_json
+from edge.observed_values import data_schema, desired_value, to_json
 from edge.protocol.errors import InvalidRequest
 
 XSD = "http://www.w3.org/2001/XMLSchema#"

@@ -17,7 +17,6 @@ from edge.gates.mqtt.client import MqttClient, state_of
 from edge.gates.mqtt.connection import BrokerConnection, ConnectionThread, IncomingMessage
 from edge.gates.mqtt.continuous_queries import ContinuousQueries
 from edge.gates.mqtt.correlation import Correlation
-from edge.gates.mqtt.query_files import read_queries
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.unhandled_topics import UnhandledTopics
 from edge.gates.rate_limit import RateLimit
@@ -28,6 +27,7 @@ from edge.gates.settings import QUERY_TIMEOUT, MqttGateSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import MAX_ENCODED_ALIAS
+from edge.query_files import read_queries
 
 _GATE = "mqtt"
 _POLL = 2.0

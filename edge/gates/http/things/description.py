@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from edge.gates.http.things.graph import SOSA, Property, Thing
-from edge.gates.http.things.values import Settable, data_schema
+from edge.observed_values import Settable, data_schema
 
 MEDIA_TYPE: Final = "application/td+json"
 LIST_TYPE: Final = "application/ld+json"

@@ -5,7 +5,6 @@ A thing is a sensor (`sosa:madeBySensor`), or an observation without one. Each o
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import unquote
 import pyoxigraph as ox
 
 from edge.engine.requests import Answer
+from edge.observed_values import local_name
 from edge.protocol.errors import ResultTooLarge
 from edge.protocol.results import Term
 
@@ -197,8 +197,3 @@ def _iri(facts: Facts, key: str) -> str | None:
 def _name(thing: str, observation: str) -> str:
     start = f"{thing}/"
     return unquote(observation.removeprefix(start)) if observation.startswith(start) else local_name(observation)
-
-
-def local_name(iri: str) -> str:
-    """Return the last part of an IRI, decoded. In a URN, a name may have slashes."""
-    return unquote(re.split(":" if iri.startswith("urn:") else "[/#:]", iri.rstrip("/#:"))[-1]) or iri

@@ -34,9 +34,9 @@ from edge.gates.http.things.graph import (
     read_things,
     things_query,
 )
-from edge.gates.http.things.values import Settable, desired_value, to_json
 from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.settings import HttpGateSettings
+from edge.observed_values import Settable, desired_value, to_json
 from edge.protocol.access import DEFAULT_GRAPH, Access
 from edge.protocol.errors import (
     InvalidRequest,

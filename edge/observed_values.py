@@ -1,12 +1,14 @@
-"""Values of properties: terms of the graph as JSON, and desired values from JSON with their checks."""
+"""Observed properties: names, terms of the graph as JSON, and desired values from JSON with their checks."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyoxigraph as ox
 
@@ -24,6 +26,11 @@ _MOST_DIGITS: Final = 300
 """Digits before and after the point of a number that can be set. A double has up to 309."""
 
 
+def local_name(iri: str) -> str:
+    """Return the last part of an IRI, decoded. In a URN, a name may have slashes."""
+    return unquote(re.split(":" if iri.startswith("urn:") else "[/#:]", iri.rstrip("/#:"))[-1]) or iri
+
+
 def to_json(value: ox.Literal) -> str:
     """Return a value as JSON: a number, a boolean or a string."""
     if value.datatype.value == _BOOLEAN and value.value in ("true", "false"):
@@ -32,6 +39,11 @@ def to_json(value: ox.Literal) -> str:
     if number is None:
         return json.dumps(value.value, ensure_ascii=False)
     return f"{number:f}" if abs(number.adjusted()) < _MOST_DIGITS else f"{number:e}"
+
+
+def is_numeric(value: ox.Literal) -> bool:
+    """Whether the datatype of a value is one of numbers. Its lexical form may be NaN, INF or invalid."""
+    return value.datatype.value in _NUMERIC
 
 
 def type_of(value: ox.Literal | None) -> str:
