@@ -65,13 +65,15 @@ def different(value: Value, numbers: Sequence[LiteralValue]) -> Column:
 
 def _differ(left: Value, right: Value) -> Column:
     """Return whether two distinct terms are known to be different values; null if one is unbound."""
+    # An IRI and an unbound value would be `false & null`, which is false.
+    bound = left.bound() & right.bound()
     literal = _literal(left) & _literal(right)
     one, other = left.datatype(), right.datatype()
     assert one is not None  # noqa: S101  both may be literals
     assert other is not None  # noqa: S101
     # A literal with a language tag has no value in common with a literal of any datatype.
     tagged = (one == LANG_STRING) != (other == LANG_STRING)
-    return F.when(literal, tagged | (_understood(left) & _understood(right))).when(~literal, True)
+    return F.when(bound & literal, tagged | (_understood(left) & _understood(right))).when(bound & ~literal, True)
 
 
 def _literal(value: Value) -> Column:

@@ -106,6 +106,15 @@ QUERIES = {
     "equal large numbers": f"SELECT ?v {{ {VALUE} FILTER(?v = 9007199254740992 || ?v + 1 = 9007199254740994) }}",
     "a mean of decimals": f"SELECT (AVG(?v) AS ?n) {{ {OF_SENSOR} <{EX}sensor/m> }}",
     "unequal literals": "SELECT ?a ?b { ?s ex:name ?a . ?t ex:name ?b FILTER(?a != ?b) }",
+    "unequal to an unbound variable": """SELECT * {
+        ?s ex:q ?o OPTIONAL { ?o ex:q ?w } FILTER(?o != ?w || ?w != ?o || ?w NOT IN (?o)) }""",
+    "comparisons with an unbound variable": """SELECT * { ?s ex:q ?o OPTIONAL { ?o ex:q ?w }
+        BIND(?o = ?w AS ?a) BIND(?w != ?o AS ?b) BIND(?o IN (?w, 1) AS ?c) BIND(!(?w = ex:a) AS ?d) }""",
+    "comparisons with an unbound column": """SELECT ?x ?a ?b ?c ?d { ?x sosa:madeBySensor ?s
+        OPTIONAL { ?x sosa:observedProperty ?p } BIND(?s = ?p AS ?a) BIND(?p != ex:b AS ?b)
+        BIND(?s NOT IN (?p, 1) AS ?c) BIND(?p = "x" AS ?d) }""",
+    "unequal to an unbound column": """SELECT ?x { ?x sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v
+        OPTIONAL { ?x sosa:observedProperty ?p } FILTER(?p != "x" || ?v != ?p || ?p NOT IN (1, "y")) }""",
     "the hour 24": 'SELECT ?t { ?s ex:t ?t FILTER(?t >= "2026-01-02T00:00:00Z"^^xsd:dateTime) }',
     "times": f"SELECT ?d ?p {{ ?s ex:t ?t, ?u FILTER(?t < ?u) BIND(?u - ?t AS ?d) BIND(?t - {HOUR} AS ?p) }}",
     "an empty template": "CONSTRUCT {} WHERE {}",

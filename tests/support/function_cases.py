@@ -101,6 +101,13 @@ CASES: Final[dict[str, str | None]] = {
     '"x"^^xsd:integer != "a"@en': TRUE,
     '"a" != "a"^^ex:t': None,
     '"a"^^ex:t != "b"^^ex:t': None,
+    # An IRI and an unbound variable
+    "IF(true, ex:a, 1) = ?unbound": None,
+    "?unbound != IF(true, ex:a, 1)": None,
+    "!(IF(true, ex:a, 1) = ?unbound)": None,
+    "IF(true, ex:a, 1) IN (?unbound, 1)": None,
+    "IF(true, ex:a, 1) IN (?unbound, ex:a)": TRUE,
+    "IF(true, ex:a, 1) NOT IN (?unbound, ex:b)": None,
     # Numbers
     "9223372036854775807 + 1": None,
     "9223372036854775807 * 2": None,
