@@ -5,6 +5,7 @@ The JVM must have started, and the session must be a classic one: Spark Connect 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +47,20 @@ def plan_text(frame: DataFrame) -> str:
     """Return the formatted plan, which PySpark itself only prints."""
     mode = jvm(frame.sparkSession).org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
     return str(frame._jdf.queryExecution().explainString(mode))
+
+
+def release(frame: DataFrame) -> None:
+    """Free the rows of a local checkpoint, which nothing may read afterwards. Does nothing with Spark Connect.
+
+    There, the server frees them when the frame of the client has gone.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    # After the end of the JVM there is nothing to free.
+    with contextlib.suppress(OSError, Py4JError):
+        if isinstance(frame, ClassicFrame):
+            frame._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
 def checkpoint_delta(spark: SparkSession, path: str) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from edge.sparql.algebra import Variable
+from spark_offload import compat
 from spark_offload.errors import QueryRefused
 from spark_offload.local_rows import local_frame
 from spark_offload.sparql import terms
@@ -49,11 +50,45 @@ def closure(spark: SparkSession, steps: Frame, path: TransitiveClosure) -> Frame
     graph = steps.values[path.graph.name].term() if isinstance(path.graph, Variable) else F.lit("")
     columns = (graph, steps.values[path.begin].term(), steps.values[path.end].term())
     named = (column.alias(name) for name, column in zip(_COLUMNS, columns, strict=True))
-    known = steps.rows.select(*named).distinct().localCheckpoint()
-    pairs = _searched(spark, known, path)
-    if pairs is None:
-        pairs = _iterated(known, path)
+    with _Checkpoints() as made:
+        known = made.add(steps.rows.select(*named).distinct())
+        pairs = _searched(spark, known, path)
+        if pairs is None:
+            pairs = _iterated(known, path, made)
+        made.keep(pairs)
     return _bound(pairs, path)
+
+
+class _Checkpoints:
+    """Local checkpoints of an iteration. At its end those that are not kept are freed, also after an error.
+
+    Spark itself would free them only when Java collects its garbage, which a large heap delays for long.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free_except()
+
+    def add(self, rows: DataFrame) -> DataFrame:
+        """Make a checkpoint."""
+        self._made.append(made := rows.localCheckpoint())
+        return made
+
+    def keep(self, kept: DataFrame) -> None:
+        """Leave a checkpoint to its reader."""
+        self._made = [one for one in self._made if one is not kept]
+
+    def free_except(self, *used: DataFrame) -> None:
+        """Free all checkpoints but these."""
+        unused = [one for one in self._made if not any(one is other for other in used)]
+        self._made = [one for one in self._made if any(one is other for other in used)]
+        for one in unused:
+            compat.release(one)
 
 
 def _searched(spark: SparkSession, steps: DataFrame, path: TransitiveClosure) -> DataFrame | None:
@@ -90,14 +125,14 @@ def _reachable(steps: Iterable[Step], path: TransitiveClosure) -> Iterator[Step]
                     yield (graph, node, first) if back else (graph, first, node)
 
 
-def _iterated(steps: DataFrame, path: TransitiveClosure) -> DataFrame:
+def _iterated(steps: DataFrame, path: TransitiveClosure, made: _Checkpoints) -> DataFrame:
     """Find the pairs by joins."""
     ends = [(name, node) for name, node in (("begin", path.subject), ("end", path.object))
             if not isinstance(node, Variable)]  # fmt: skip
     pairs = steps
     if ends:
         name, node = ends[0]
-        pairs = steps.where(F.col(name) == terms.written(node)).localCheckpoint()
+        pairs = made.add(steps.where(F.col(name) == terms.written(node)))
     newest = pairs
     for _ in range(MAX_ROUNDS):
         if not ends:
@@ -106,10 +141,11 @@ def _iterated(steps: DataFrame, path: TransitiveClosure) -> DataFrame:
             longer = _composed(newest, steps)
         else:
             longer = _composed(steps, newest)
-        newest = longer.join(pairs, list(_COLUMNS), "left_anti").limit(MAX_PAIRS + 1).localCheckpoint()
+        newest = made.add(longer.join(pairs, list(_COLUMNS), "left_anti").limit(MAX_PAIRS + 1))
         if newest.isEmpty():
             return pairs
-        pairs = pairs.unionByName(newest).localCheckpoint()
+        pairs = made.add(pairs.unionByName(newest))
+        made.free_except(steps, newest, pairs)
         if pairs.count() > MAX_PAIRS:
             raise QueryRefused(
                 f"a path with * or + connects more than {MAX_PAIRS:,} pairs of nodes. Begin it at an IRI, "

@@ -78,6 +78,11 @@ def oxigraph(history: History) -> Oxigraph:
     return Oxigraph(row.line for row in export.lines(history._content.rows).collect())
 
 
+def checkpoints(history: History) -> set[int]:
+    """Return the numbers of the stored results in Spark."""
+    return set(history._spark.sparkContext._jsc.getPersistentRDDs())
+
+
 def answer(history: History, text: str) -> list[Row]:
     """Return the answer in the form of the oracles."""
     form = history.form(text)
@@ -230,7 +235,9 @@ def test_a_path_that_is_joined_has_the_same_solutions(
     history: History, oxigraph: Oxigraph, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closure, "MAX_LOCAL_STEPS", 0)
+    before = checkpoints(history)
     assert_equal_answers(history, oxigraph, PREFIXES + PATHS[name])
+    assert len(checkpoints(history) - before) <= 1, "only the result"
 
 
 @pytest.mark.parametrize(("limit", "named"), [("MAX_PAIRS", "pairs of nodes"), ("MAX_ROUNDS", "rounds")])
@@ -239,8 +246,10 @@ def test_a_path_beyond_its_limits_is_refused(
 ) -> None:
     monkeypatch.setattr(closure, "MAX_LOCAL_PAIRS", 1)
     monkeypatch.setattr(closure, limit, 1)
+    before = checkpoints(history)
     with pytest.raises(QueryRefused, match=named):
         answer(history, PREFIXES + PATHS["+"])
+    assert checkpoints(history) <= before
 
 
 @pytest.mark.parametrize("name", QUERIES)
