@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _APPLICATION: Final = "edge-history"
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+WAIT: Final = 600.0
+"""Seconds for which maintenance, deletions and accepted gaps wait for a round of an ingester."""
 _POLL: Final = 0.1
 """Seconds between two attempts to get a lock."""
 _DAYS: Final = 8

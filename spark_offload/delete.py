@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from spark_offload import compat
-from spark_offload.commit import alone, append, flush, flush_table, maintaining
+from spark_offload.commit import WAIT, alone, append, flush, flush_table, maintaining
 from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
 from spark_offload.gaps import acknowledged_but_missing
 from spark_offload.landing import LandingZone, OutboxEpoch, sync
 from spark_offload.local_rows import local_frame
-from spark_offload.positions import changed_by_others, history, metadata, place
+from spark_offload.positions import changed_by_others, history, metadata, place, state, totals_note
 from spark_offload.segment_deletion import remove_segments
 from spark_offload.session import changed_settings
 from spark_offload.table import LOG, PARTITION, SCHEMA, directory, location, named, open_table, properties
@@ -61,26 +61,35 @@ def found(spark: SparkSession, path: str | os.PathLike[str], one: Filter) -> int
     return open_table(spark, path).where(condition([one])).count()
 
 
-def begin(spark: SparkSession, table: str | os.PathLike[str], one: Filter, by: str, reason: str) -> None:
+def begin(
+    spark: SparkSession, table: str | os.PathLike[str], one: Filter, by: str, reason: str, wait: float = WAIT
+) -> None:
     """Put a filter in force. The next round of the ingester applies it. Raises `TableRefused`, `TableBusy`.
 
-    `by` and `reason` are stored in the record.
+    `by` and `reason` are stored in the record. `wait` is the time in seconds to wait for a round of an ingester.
     """
     path = location(spark, table)
-    with alone(spark, path):
+    with alone(spark, path, wait):
         open_table(spark, path)
         checked(spark, path).begin(one, by, reason)
 
 
 def delete(
-    spark: SparkSession, landing: LandingZone, table: str | os.PathLike[str], one: Filter, by: str, reason: str
+    spark: SparkSession,
+    landing: LandingZone,
+    table: str | os.PathLike[str],
+    one: Filter,
+    by: str,
+    reason: str,
+    wait: float = WAIT,
 ) -> Deleted:
     """Delete the observations of a filter, and finish deletions that were interrupted.
 
-    `by` and `reason` are stored in the record. Raises `LandingRefused`, `TableRefused`, `TableBusy`, `Overtaken`.
+    `by` and `reason` are stored in the record. `wait` is the time in seconds to wait for a round of an ingester.
+    Raises `LandingRefused`, `TableRefused`, `TableBusy`, `Overtaken`.
     """
     path = location(spark, table)
-    with maintaining(spark, path), alone(spark, path):
+    with maintaining(spark, path), alone(spark, path, wait):
         open_table(spark, path)
         deletions = checked(spark, path)
         refuse_missing(landing, path, place(spark, path).positions)
@@ -223,7 +232,7 @@ def merged(last: Iterable[LastNumber]) -> list[LastNumber]:
 
 def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Delete the rows of all filters from the newest version. Returns their number, also after an interruption."""
-    version, positions = place(spark, path)
+    version, positions, totals = state(spark, path)
     rows, last = _counted(spark, path, deletions)
     table, matches = open_table(spark, path, version), condition(deletions.filters)
     if there := _last_numbers(table.where(matches), table, matches):
@@ -245,7 +254,9 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
         outbox = OutboxEpoch(one.gateway, one.epoch)
         after[outbox] = max(one.seq, positions.get(outbox, 0))
     frame = local_frame(spark, [_row(one) for one in lacking], SCHEMA).coalesce(1)
-    append(spark, path, frame, version, after, note={"deleted": deletions.applied})
+    # The log does not tell the totals after a deletion.
+    kept = totals_note(before, None if rows or lacking else totals)
+    append(spark, path, frame, version, after, {**kept, "deleted": deletions.applied})
     return rows
 
 
@@ -280,9 +291,11 @@ def _version_with_positions(spark: SparkSession, path: str, deletions: Deletions
     (newest,) = history(spark, path, 1)
     if (metadata(newest) or {}).get("deleted") == deletions.applied:
         return int(newest["version"])
-    version, positions = place(spark, path)
+    version, positions, totals = state(spark, path)
     empty = local_frame(spark, [], SCHEMA).coalesce(1)
-    return append(spark, path, empty, version, positions, note={"deleted": deletions.applied})
+    return append(
+        spark, path, empty, version, positions, {**totals_note(version, totals), "deleted": deletions.applied}
+    )
 
 
 def _maximum(rows: DataFrame) -> DataFrame:
@@ -301,10 +314,13 @@ def _last_numbers(rows: DataFrame, table: DataFrame, matches: str) -> list[LastN
     outboxes = local_frame(table.sparkSession, [row[:2] for row in found], _OUTBOX)
     kept = _maximum(table.where(f"NOT {matches}").join(F.broadcast(outboxes), ["gateway", "epoch"], "left_semi"))
     highest = {row[:2]: row["seq"] for row in kept.collect()}
-    return [
-        LastNumber(row["gateway"], row["epoch"], row["seq"] if row["seq"] > highest.get(row[:2], 0) else 0, row["n"])
-        for row in found
-    ]
+    last = []
+    for row in found:
+        outbox, seq = OutboxEpoch(row["gateway"], row["epoch"]), row["seq"]
+        # Rows of other programs may have no number, or no name of a gateway.
+        ends = outbox.valid and seq is not None and seq > (highest.get(row[:2]) or 0)
+        last.append(LastNumber(*outbox, seq if ends else 0, row["n"]))
+    return last
 
 
 _OUTBOX: Final = StructType([SCHEMA["gateway"], SCHEMA["epoch"]])

@@ -192,6 +192,11 @@ class Deletions:
                 found.setdefault(one.version, one)
         return list(found.values())
 
+    @property
+    def deleted_from(self) -> set[int]:
+        """Versions of the table from which this program has deleted rows; -1 if one of them is unknown."""
+        return {int(entry.get("table_version", -1)) for entry in self._entries if entry["state"] == COUNTED}
+
     def begin(self, one: Filter, by: str, reason: str) -> None:
         """Put a filter in force, durably, unless an unfinished one includes it. `by` is the user.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_offload.commit import alone, append
+from spark_offload.commit import WAIT, alone, append
 from spark_offload.errors import TableRefused
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.local_rows import local_frame
@@ -91,15 +91,17 @@ def accept(
     table: str | os.PathLike[str],
     gateways: Iterable[str] | None,
     reason: str,
+    wait: float = WAIT,
 ) -> list[Missing]:
     """Accept the loss of all missing numbers of some gateways, or of all with None. Returns what was accepted.
 
-    One commit adds a row with `lost` for each outbox, and states `reason` in its metadata. Raises `TableRefused`,
+    One commit adds a row with `lost` for each outbox, and states `reason` in its metadata. `wait` is the time in
+    seconds to wait for a round of an ingester. Raises `TableRefused`,
     `TableBusy`, `Overtaken`.
     """
     path = location(spark, table)
     wanted = None if gateways is None else set(gateways)
-    with alone(spark, path):
+    with alone(spark, path, wait):
         make_table(spark, path)
         version, positions, totals = state(spark, path)
         accepted = [one for one in missing(landing, positions) if wanted is None or one.outbox.gateway in wanted]

@@ -39,6 +39,8 @@ SCHEMA: Final = 1
 """Schema of the acknowledgements."""
 _MOST_ACKNOWLEDGED: Final = 1 << 20
 """Bytes of a file of acknowledgements."""
+_MOST_REASON: Final = 1 << 20
+"""Bytes of a file with the reason of a quarantine."""
 _CLEANED_EACH: Final = 1 / 24
 """Interval between two searches of a directory for old files, as a part of the time for which files are kept."""
 
@@ -54,6 +56,14 @@ class OutboxEpoch(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.gateway}/{self.epoch}"
+
+    @property
+    def valid(self) -> bool:
+        """Whether a gateway may have this name. Rows of other programs may have any text, or none."""
+        return all(
+            isinstance(name, str) and form.fullmatch(name)
+            for name, form in ((self.gateway, GATEWAY), (self.epoch, EPOCH))
+        )
 
 
 class PendingSegment(NamedTuple):
@@ -157,14 +167,17 @@ class LandingZone:
 
     def quarantined(self) -> list[Quarantined]:
         """Return the segments in quarantine, until an operator removes them."""
-        return [
-            Quarantined(
-                OutboxEpoch(path.parent.parent.name, path.parent.name),
-                path.name.removesuffix(REASON),
-                path.read_text(errors="replace").strip(),
-            )
-            for path in sorted((self.folder / QUARANTINE).glob(f"*/*/*{REASON}"))
-        ]
+        found = []
+        for path in sorted((self.folder / QUARANTINE).glob(f"*/*/*{REASON}")):
+            try:
+                reason = _content(path, _MOST_REASON).decode(errors="replace").strip()
+            except FileNotFoundError:  # the operator has removed it
+                continue
+            except (SegmentDamaged, OSError) as error:
+                reason = f"its reason cannot be read: {error}"
+            outbox = OutboxEpoch(path.parent.parent.name, path.parent.name)
+            found.append(Quarantined(outbox, path.name.removesuffix(REASON), reason))
+        return found
 
     def acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
         """Return for each epoch `last`, the last number in the table, and `table_version`, the version that added it.

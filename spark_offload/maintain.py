@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from spark_offload.commit import alone, append, maintaining
+from spark_offload.commit import WAIT, alone, append, maintaining
 from spark_offload.delete import apply_deletions
 from spark_offload.local_rows import local_frame
 from spark_offload.positions import state, totals_note
@@ -29,8 +29,6 @@ RETENTION: Final = timedelta(days=7)
 """Time for which files of old versions are kept, so that queries of these versions can finish."""
 _SHORT: Final = timedelta(days=1)
 """Retention below which an ingester must not write while unused files are removed: they could be its own."""
-_WAIT: Final = 600.0
-"""Seconds to wait for a round of an ingester before each step."""
 _FILES: Final = 500
 """Approximate number of files that a step compacts."""
 _DAY: Final = re.compile(rf"/{PARTITION}=(\d{{4,}}-\d\d-\d\d)/")
@@ -59,7 +57,7 @@ def maintain(
     retention: timedelta = RETENTION,
     drop: datetime | None = None,
     by: str = "",
-    wait: float = _WAIT,
+    wait: float = WAIT,
 ) -> Maintained:
     """Migrate, compact and clean the table, and apply its deletions. Raises `TableRefused`, `TableBusy`.
 

@@ -5,6 +5,7 @@ The textfile collector of node_exporter reads such files: `ingest` and `status` 
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from spark_offload.status import HistoryStatus, OutboxStatus
 if TYPE_CHECKING:
     from spark_offload.ingest import IngestRound
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PREFIX: Final = "edge_history_"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _Samples = Iterable[tuple[dict[str, str], float]]
@@ -115,7 +117,24 @@ def write_metrics(path: Path, body: str) -> None:
     try:
         write(path, body.encode())
     except OSError as error:
-        raise OutputRefused(f"the metrics {path} cannot be written ({error}): make {path.parent} writable") from error
+        # Without the name of the temporary file, so that the same error has the same text.
+        remedy = "free space on its disk" if error.errno in _FULL else f"make {path.parent} writable"
+        raise OutputRefused(f"the metrics {path} cannot be written ({error.strerror}): {remedy}") from error
+
+
+class Problems:
+    """Problems of periodic work, of which each is reported once until it has ended."""
+
+    def __init__(self) -> None:
+        """Begin without a problem."""
+        self._known: frozenset[str] = frozenset()
+
+    def new(self, found: Iterable[str]) -> list[str]:
+        """Return those of the problems of this time that were not there the last time."""
+        now = tuple(dict.fromkeys(found))
+        new = [one for one in now if one not in self._known]
+        self._known = frozenset(now)
+        return new
 
 
 def _metric(name: str, kind: str, meaning: str, samples: _Samples) -> list[str]:

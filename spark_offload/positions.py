@@ -76,19 +76,29 @@ def state(spark: SparkSession, table: str | os.PathLike[str]) -> TableState:
     path = location(spark, table)
     # Raises `TableRefused` with the remedy. DESCRIBE HISTORY would raise an error of Spark.
     open_table(spark, path)
-    for limit in (_NEAR, None):
-        commits = history(spark, path, limit)
-        version = commits[0]["version"]
-        for index, commit in enumerate(commits):
-            if found := metadata(commit):
-                return TableState(version, _read(found), _totals(found, commits, index))
-            if commit["operation"] not in HARMLESS:
-                return TableState(version, counted(spark, path, version), None)
-        if commits[-1]["version"] == 0:
-            if commits[-1]["operation"] == "CREATE TABLE":  # it began empty, and the other commits added no rows
-                return TableState(version, {}, {})
-            break
+    near = history(spark, path)
+    return _recorded(spark, path, near) or state_after(spark, path, history(spark, path, None))
+
+
+def state_after(spark: SparkSession, path: str, commits: Sequence[Any]) -> TableState:
+    """Return the state after the newest of all commits of a table, which are given newest first."""
+    if found := _recorded(spark, path, commits):
+        return found
+    version = commits[0]["version"]
     return TableState(version, counted(spark, path, version), None)
+
+
+def _recorded(spark: SparkSession, path: str, commits: Sequence[Any]) -> TableState | None:
+    """Return the state after the newest of some commits, or None if these do not tell it."""
+    version = commits[0]["version"]
+    for index, commit in enumerate(commits):
+        if found := metadata(commit):
+            return TableState(version, _read(found), _totals(found, commits, index))
+        if commit["operation"] not in HARMLESS:
+            return TableState(version, counted(spark, path, version), None)
+    # It began empty, and the other commits added no rows.
+    began = commits[-1]["version"] == 0 and commits[-1]["operation"] == "CREATE TABLE"
+    return TableState(version, {}, {}) if began else None
 
 
 def _totals(found: Mapping[str, Any], commits: Sequence[Any], index: int) -> dict[OutboxEpoch, Totals] | None:
@@ -108,18 +118,23 @@ def _totals(found: Mapping[str, Any], commits: Sequence[Any], index: int) -> dic
 
 def changed_by_others(spark: SparkSession, path: str) -> bool:
     """Return whether another program has changed the rows since the last commit of this one, or may have."""
-    for commit in history(spark, path):
-        if metadata(commit):
-            return False
-        if commit["operation"] not in HARMLESS:
-            return True
+    for limit in (_NEAR, None):
+        for commit in history(spark, path, limit):
+            if metadata(commit):
+                return False
+            if commit["operation"] not in HARMLESS:
+                return True
     return True
 
 
 def counted(spark: SparkSession, path: str, version: int) -> dict[OutboxEpoch, int]:
-    """Compute the positions from the rows of a version, with a scan of the table."""
+    """Compute the positions from the rows of a version, with a scan of the table.
+
+    Rows that no gateway can have sent, without a number or with an invalid name, do not count.
+    """
     rows = open_table(spark, path, version).groupBy("gateway", "epoch").agg({"seq": "max"})
-    return {OutboxEpoch(row[0], row[1]): row[2] for row in rows.collect()}
+    last = {OutboxEpoch(row[0], row[1]): row[2] for row in rows.collect() if row[2] is not None}
+    return {outbox: number for outbox, number in last.items() if outbox.valid}
 
 
 def history(spark: SparkSession, path: str, limit: int | None = _NEAR) -> list[Any]:

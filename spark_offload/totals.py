@@ -72,18 +72,23 @@ def with_lost(
 
 
 def counted(rows: DataFrame) -> dict[OutboxEpoch, Totals]:
-    """Count the rows of a table."""
+    """Count the rows of a table, without those that no gateway can have sent."""
     from pyspark.sql import functions as F  # noqa: N812  this module is also for programs without a session
 
     observed = F.when(F.col("lost").isNull(), F.col("ts"))
-    found = rows.groupBy("gateway", "epoch").agg(
-        F.count(observed),
-        F.coalesce(F.sum("lost"), F.lit(0)),
-        # As numbers: PySpark would convert times to the local time zone.
-        F.unix_micros(F.min(observed)),
-        F.unix_micros(F.max(observed)),
+    found = (
+        rows.where("seq IS NOT NULL")
+        .groupBy("gateway", "epoch")
+        .agg(
+            F.count(observed),
+            F.coalesce(F.sum("lost"), F.lit(0)),
+            # As numbers: PySpark would convert times to the local time zone.
+            F.unix_micros(F.min(observed)),
+            F.unix_micros(F.max(observed)),
+        )
     )
-    return {OutboxEpoch(row[0], row[1]): Totals(*row[2:]) for row in found.collect()}
+    counts = {OutboxEpoch(row[0], row[1]): Totals(*row[2:]) for row in found.collect()}
+    return {outbox: one for outbox, one in counts.items() if outbox.valid}
 
 
 def to_json(totals: Mapping[OutboxEpoch, Totals]) -> dict[str, list[int | None]]:

@@ -43,13 +43,17 @@ def check_rows(manifest: SegmentManifest, packed: bytes) -> None:
 
 
 def validate_rows(manifest: SegmentManifest, packed: bytes | BufferedReader) -> None:
-    """Check also that Spark can read each row, which takes four times as long. Raises `SegmentDamaged`, `OSError`.
+    """Check also that Spark can read each row, and that the manifest has the times of the rows.
 
+    This takes four times as long. Raises `SegmentDamaged`, `OSError`.
     `packed` is the content of the rows file, or the file itself, which is then read in blocks.
     """
     known = {b"%d" % number for number in manifest.contexts}
     file = BytesIO(packed) if isinstance(packed, bytes) else packed
-    _scan(manifest, file, lambda lines, first: _check_cells(lines, first, known))
+    times: list[int] = []
+    _scan(manifest, file, lambda lines, first: times.extend(_check_cells(lines, first, known)))
+    if (min(times), max(times)) != (manifest.start, manifest.end):
+        raise SegmentDamaged(f"its times are {min(times)} to {max(times)}, and its manifest states others")
 
 
 def _scan(manifest: SegmentManifest, packed: BytesIO | BufferedReader, check: Callable[[bytes, int], None]) -> None:
@@ -93,7 +97,8 @@ def _check_numbers(lines: bytes, first: int) -> None:
         raise SegmentDamaged(f"row {number.decode().strip()} begins with {row[:_LONG].split()[:1]}")
 
 
-def _check_cells(lines: bytes, first: int, known: set[bytes]) -> None:
+def _check_cells(lines: bytes, first: int, known: set[bytes]) -> tuple[int, int]:
+    """Check all cells. Returns the earliest and the latest time."""
     _check_numbers(lines, first)
     found = _ROW.findall(lines)
     if len(found) != lines.count(b"\n") or any(len(time) >= _LONG for _, _, time in found):
@@ -101,6 +106,8 @@ def _check_cells(lines: bytes, first: int, known: set[bytes]) -> None:
     for number, (_, context, _) in enumerate(found, first):
         if context not in known:
             raise SegmentDamaged(f"row {number} has the context {context.decode()}, which is not in its manifest")
+    times = [int(time) for _, _, time in found]
+    return min(times), max(times)
 
 
 def _blame(lines: bytes, first: int) -> None:

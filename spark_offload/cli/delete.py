@@ -96,6 +96,7 @@ def _ingest(spark: SparkSession, zone: LandingZone, table: str, wanted: Filter, 
 
     Raises `IngestFailed`, `LandingRefused` if observations that no gateway has any more would be lost.
     """
+    from spark_offload.commit import WAIT
     from spark_offload.delete import refuse_missing
     from spark_offload.ingest import rounds
     from spark_offload.positions import place
@@ -103,7 +104,7 @@ def _ingest(spark: SparkSession, zone: LandingZone, table: str, wanted: Filter, 
 
     failed: IngestFailed | None = None
     try:
-        for _ in rounds(spark, zone, table):
+        for _ in rounds(spark, zone, table, wait=WAIT):
             pass
     except IngestFailed as error:  # it may concern other segments, which must not delay the deletion
         failed = error

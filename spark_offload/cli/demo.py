@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def demo(out: Path, keep: Path | None, days: int, seed: int, start: Start) -> No
     """Show the history with synthetic data: no gateway, sensor or network is necessary.
 
     The command computes the observations of a city that does not exist, ingests them, asks six questions in SPARQL and
-    writes a report with charts. A year takes about a minute on two processors.
+    writes a report with charts. A year takes one to three minutes on two processors.
 
     \b
     edge-history demo
@@ -41,6 +42,7 @@ def demo(out: Path, keep: Path | None, days: int, seed: int, start: Start) -> No
     """
     if keep is not None:
         _make(keep)
+    _check(out)
     spark = start()
     # This module imports PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.demo.run import run
@@ -53,10 +55,25 @@ def demo(out: Path, keep: Path | None, days: int, seed: int, start: Start) -> No
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputRefused(f"{out} cannot be written: {error.strerror}") from error
+        raise OutputRefused(_unwritable(out, error)) from error
     click.echo(f"report: {out.absolute()}")
     if keep is not None:
         click.echo(f"table: {keep / 'table'} (synthetic data)")
+
+
+def _check(out: Path) -> None:
+    """Open the report for writing, before minutes of work. Raises `OutputRefused`."""
+    there = os.path.lexists(out)
+    try:
+        out.open("ab").close()
+        if not there:
+            out.unlink()
+    except OSError as error:
+        raise OutputRefused(_unwritable(out, error)) from error
+
+
+def _unwritable(out: Path, error: OSError) -> str:
+    return f"{out} cannot be written: {error.strerror}"
 
 
 def _make(folder: Path) -> None:

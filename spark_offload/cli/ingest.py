@@ -74,13 +74,14 @@ def ingest(
     zone = LandingZone(landing)
     spark = start()
     # This module imports PySpark, which takes seconds: --help must not wait for it.
-    from spark_offload.metrics import IngestCounters
+    from spark_offload.metrics import IngestCounters, Problems
 
-    counters = IngestCounters()
+    counters, known = IngestCounters(), Problems()
 
     def report() -> None:
         if metrics is not None:
-            _write_metrics(spark, zone, table, counters, metrics)
+            for problem in known.new(_write_metrics(spark, zone, table, counters, metrics)):
+                click.echo(f"edge-history: {problem}", err=True)
 
     def run() -> None:
         try:
@@ -148,20 +149,31 @@ def _run(
         _report_waiting(done)
 
 
-def _write_metrics(spark: SparkSession, landing: LandingZone, table: str, counters: IngestCounters, path: Path) -> None:
-    """Write the metrics of this process, and those of the table if it can be read."""
+def _write_metrics(
+    spark: SparkSession, landing: LandingZone, table: str, counters: IngestCounters, path: Path
+) -> list[str]:
+    """Write the metrics of this process, and those of the table if it can be read. Returns the problems."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from spark_offload.metrics import text, write_metrics
+    from spark_offload.spark_errors import first_line
     from spark_offload.status import status
 
+    found, problems = None, []
+    # None of these may end the ingester.
+    expected = (HistoryError, OSError, Py4JError, PySparkException)
     try:
         # Counting the rows after each run would cost more than the run.
-        found = None if _is_over(spark) else status(spark, table, landing, count=False)
-    except HistoryError:
-        found = None
+        if not _is_over(spark):
+            found = status(spark, table, landing, count=False)
+    except expected as error:
+        problems.append(f"the metrics {path} lack those of the table: {first_line(error)}")
     try:
         write_metrics(path, text(found, counters))
-    except HistoryError as error:
-        click.echo(f"edge-history: {error}", err=True)
+    except expected as error:
+        problems.append(first_line(error))
+    return problems
 
 
 def _report_waiting(done: IngestRound) -> None:

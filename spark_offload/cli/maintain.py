@@ -30,7 +30,7 @@ def maintain(table: str, retention: timedelta, drop_raw_after: timedelta | None,
 
     It also deletes observations again that `edge-history delete` has deleted, if another program brought them back.
 
-    Run it about once a day. It can be killed at any time. Ingestion must wait until it ends; queries do not wait.
+    Run it about once a day. It can be killed at any time. An ingester commits between its steps; queries do not wait.
 
     \b
     edge-history maintain --table history

@@ -49,6 +49,9 @@ def test_segments_are_valid_and_depend_on_the_seed_only(tmp_path: Path) -> None:
 
 def test_the_report_answers_all_questions(spark: SparkSession, tmp_path: Path) -> None:
     out, keep = tmp_path / "report.html", tmp_path / "kept"
+    refused = CliRunner().invoke(edge_history, ["demo", "--out", str(tmp_path / "absent" / "report.html")])
+    assert (refused.exit_code, refused.stdout) == (1, ""), "refused before any work"
+    assert str(refused.exception).endswith("report.html cannot be written: No such file or directory")
     options = ["demo", "--days", "2", "--out", str(out)]
     found = CliRunner().invoke(edge_history, [*options, "--keep", str(keep)])
     assert found.exit_code == 0, found.output

@@ -12,7 +12,7 @@ import yaml
 from spark_offload.errors import OutputRefused
 from spark_offload.ingest import IngestRound
 from spark_offload.landing import OutboxEpoch, Quarantined
-from spark_offload.metrics import IngestCounters, text, write_metrics
+from spark_offload.metrics import IngestCounters, Problems, text, write_metrics
 from spark_offload.segment_selection import Gap
 from spark_offload.status import HistoryStatus, OutboxStatus
 
@@ -64,6 +64,22 @@ def test_the_file_is_replaced_at_once(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
     with pytest.raises(OutputRefused, match=r"make .* writable"):
         write_metrics(tmp_path / "nowhere" / "ingest.prom", "a 1\n")
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "/a/.ingest.prom.1x2y")
+
+    monkeypatch.setattr("spark_offload.metrics.write", full)
+    with pytest.raises(OutputRefused) as refused:
+        write_metrics(tmp_path / "ingest.prom", "a 1\n")
+    assert str(refused.value).endswith("cannot be written (No space left on device): free space on its disk")
+
+
+def test_a_problem_is_reported_once_until_it_has_ended() -> None:
+    problems = Problems()
+    rounds = [["a", "b", "a"], ["b"], ["c", "b"], [], ["b"]]
+    assert [problems.new(found) for found in rounds] == [["a", "b"], [], ["c"], [], ["b"]]
 
 
 def test_alert_rules_use_existing_metrics() -> None:

@@ -121,6 +121,8 @@ def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path
     runner = CliRunner()
     metrics = tmp_path / "ingest.prom"
     options = ["--landing", str(landing), "--table", str(table), "--metrics", str(metrics)]
+    # An operator or a gateway may leave anything in the quarantine.
+    (landing / "quarantine" / "box-1" / "00000000000000aa" / "000000000031-000000000040.reason").mkdir(parents=True)
     ingested = runner.invoke(edge_history, ["ingest", *options])
     assert ingested.exit_code == 0, ingested.output
     assert ingested.stdout == "ingested 10 observations (table version 1)\n"
@@ -136,6 +138,10 @@ def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path
         ("box-1", 10, 0),
         ("box-2", 0, 1),
     ]
+    assert "its reason cannot be read: " in json.loads(reported.stdout)["quarantined"][0]["reason"]
+    again = runner.invoke(edge_history, ["ingest", *options[:4], "--metrics", str(tmp_path / "absent" / "x.prom")])
+    assert again.exit_code == 0, again.output
+    assert again.stderr.count("the metrics") == 1
     shown = runner.invoke(edge_history, ["status", "--table", str(table)])
     assert "2026-01-01T00:00:09.000Z" in shown.stdout
     kept = runner.invoke(edge_history, ["maintain", "--table", str(table)])

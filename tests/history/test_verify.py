@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,8 +18,8 @@ from edge.outbox.observation import SOSA
 from edge.outbox.segment import MANIFEST, SegmentManifest
 from spark_offload import totals
 from spark_offload.cli import edge_history
-from spark_offload.delete import delete
-from spark_offload.deletions import Filter
+from spark_offload.delete import begin, checked, delete
+from spark_offload.deletions import Deletions, Filter
 from spark_offload.errors import TableRefused
 from spark_offload.gaps import accept
 from spark_offload.history import History
@@ -26,6 +28,7 @@ from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment
 from spark_offload.maintain import maintain, steps
 from spark_offload.positions import history, state
 from spark_offload.provenance import Provenance
+from spark_offload.rows import rows
 from spark_offload.segment_selection import SelectedSegment
 from spark_offload.status import status
 from spark_offload.table import named, open_table
@@ -33,7 +36,7 @@ from spark_offload.totals import Totals
 from spark_offload.verify import verify
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -115,7 +118,10 @@ def test_faults_are_reported(spark: SparkSession, site: tuple[Path, str], tmp_pa
     write(spark, tmp_path / "table", numbered(OBSERVATIONS[:1], epoch=EPOCH))
     spark.sql(f"UPDATE {named(table)} SET value = 1e6 WHERE seq = 5")
     spark.sql(f"DELETE FROM {named(table)} WHERE seq BETWEEN 7 AND 8")
-    assert state(spark, table).totals is None
+    spark.sql(f"INSERT INTO {named(table)} (topic) VALUES ('x')")
+    spark.sql(f"INSERT INTO {named(table)} (gateway, epoch, seq) VALUES ('a/b', 'c', 1)")
+    assert state(spark, table) == (6, {BOX: 10}, None)
+    assert [one.outbox for one in status(spark, table, LandingZone(landing)).outboxes] == [BOX]
     done = verify(spark, table, LandingZone(landing))
     assert done.compared == 1
     assert sorted(done.faults) == sorted(
@@ -123,6 +129,9 @@ def test_faults_are_reported(spark: SparkSession, site: tuple[Path, str], tmp_pa
             "version 2: another program has changed the rows (WRITE)",
             "version 3: another program has changed the rows (UPDATE)",
             "version 4: another program has changed the rows (DELETE)",
+            "version 5: another program has changed the rows (WRITE)",
+            "version 6: another program has changed the rows (WRITE)",
+            "rows of another program, without a valid gateway, epoch or number: 2",
             f"{BOX}: number 1 is in the table more than once",
             f"{BOX}: the numbers 7 to 8 are not in the table",
             f"{BOX}: rows of the segment from 1 on are not in the table: 5, 7, 8",
@@ -137,6 +146,37 @@ def test_faults_are_reported(spark: SparkSession, site: tuple[Path, str], tmp_pa
     found = CliRunner().invoke(edge_history, ["verify", "--table", table, "--landing", str(landing)])
     assert found.exit_code == 3
     assert "fault: the table cannot be read: " in found.stdout
+
+
+def test_verify_next_to_an_ingester(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commits and its cleaning are no faults. The times of a wrong manifest are one."""
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    sender = Sender(landing, OBSERVATIONS)
+    sender.send(1, 10)
+    ingest(spark, landing, table)
+    path = sender.send(11, 20)
+    path.write_bytes(replace(SegmentManifest.from_json(path.read_bytes()), start=0).to_json())
+
+    def checked_later(*arguments: Any) -> Deletions:
+        ingest(spark, landing, table)
+        return checked(*arguments)
+
+    def cleaned(session: SparkSession, taken: Sequence[SelectedSegment]) -> DataFrame:
+        for one in taken[:1]:
+            one.segment.rows.unlink(missing_ok=True)
+        monkeypatch.undo()
+        return rows(session, taken)
+
+    monkeypatch.setattr("spark_offload.verify.checked", checked_later)
+    done = verify(spark, table, LandingZone(landing))
+    assert (done.version, done.rows, done.compared, done.faults, done.notes) == (1, 10, 1, [], [])
+    monkeypatch.setattr("spark_offload.verify.checked", checked)
+    monkeypatch.setattr("spark_offload.verify.rows", cleaned)
+    done = verify(spark, table, LandingZone(landing))
+    assert (done.version, done.rows, done.compared) == (2, 20, 1)
+    assert done.notes == [f"1 segments were removed from {landing} meanwhile, and are not compared"]
+    (fault,) = done.faults
+    assert fault.startswith(f"{BOX}: the totals in the log are not those of the rows (oldest)")
 
 
 def test_totals_after_deletions_and_maintenance(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,6 +196,16 @@ def test_totals_after_deletions_and_maintenance(spark: SparkSession, tmp_path: P
     done = verify(spark, table, LandingZone(landing))
     assert done.faults == []
     assert done.notes[0] == f"{BOX}: the numbers 1 to 2 are not in the table; observations were deleted"
+    # Without deleted rows, the totals stay known.
+    begin(spark, table, Filter(MIDNIGHT, gateway="box-9"), "user", "test")
+    ingest(spark, landing, table)
+    assert state(spark, table).totals == counted(spark, table)
+    # A deletion of this program does not hide the one of another program before it.
+    spark.sql(f"DELETE FROM {named(table)} WHERE seq = 4")
+    maintain(spark, table, drop=datetime.fromtimestamp((MIDNIGHT + 3 * DAY // 20) / 1e6, UTC), by="user")
+    (version,) = [one["version"] for one in history(spark, table) if one["operation"] == "DELETE"][1:]
+    assert verify(spark, table).faults == [f"version {version}: another program has changed the rows (DELETE)"]
+    assert state(spark, table).totals == counted(spark, table)
 
 
 def test_totals_of_manifests() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -20,23 +21,25 @@ TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
 CELLS = st.builds(Cells, st.integers(-(2**63), 2**63 - 1), TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
 
 
-def check(packed: bytes, first: int, last: int) -> None:
-    """Validate rows against a manifest that has their size and checksum."""
+def check(packed: bytes, first: int, last: int, times: Sequence[int] = (0,)) -> None:
+    """Validate rows against a manifest that has their size, checksum and times."""
     digest = hashlib.sha256(packed).hexdigest()
+    contexts = {7: ObservationContext()}
     validate_rows(
-        SegmentManifest("a", EPOCH, first, last, 0, 0, len(packed), digest, {7: ObservationContext()}), packed
+        SegmentManifest("a", EPOCH, first, last, min(times), max(times), len(packed), digest, contexts), packed
     )
 
 
 @given(st.lists(CELLS, min_size=1, max_size=20))
 def test_segments_of_a_gateway_are_valid(rows: list[Cells]) -> None:
-    check(segment.packed(segment.line(number, 7, cells) for number, cells in enumerate(rows, 5)), 5, 4 + len(rows))
+    lines = (segment.line(number, 7, cells) for number, cells in enumerate(rows, 5))
+    check(segment.packed(lines), 5, 4 + len(rows), [cells.time for cells in rows])
 
 
 def test_rows_over_many_blocks_are_valid() -> None:
     lines = [segment.line(number, 7, Cells(number, "x" * (number % 5000))) for number in range(1, 3001)]
     lines[100] = segment.line(101, 7, Cells(1, "\N{EURO SIGN}" * 2_000_000))
-    check(segment.packed(lines), 1, 3000)
+    check(segment.packed(lines), 1, 3000, (1, 3000))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,13 @@ GOOD = gzip.compress(b"1\t7\t0\n2\t7\t0\n", mtime=0)
 def test_other_files_are_refused(packed: bytes, reason: str) -> None:
     with pytest.raises(SegmentDamaged, match=reason):
         check(packed, 1, 2)
+
+
+@pytest.mark.parametrize("times", [(0, 2), (1, 3), (-1, 2), (2, 2)])
+def test_other_times_than_those_of_the_rows_are_refused(times: tuple[int, int]) -> None:
+    """Deletions and the totals of the history rely on them."""
+    with pytest.raises(SegmentDamaged, match="its times are 1 to 2, and its manifest states others"):
+        check(segment.packed(["1\t7\t2", "2\t7\t1"]), 1, 2, times)
 
 
 def test_other_rows_than_those_of_the_checksum_are_refused() -> None:
