@@ -1,5 +1,5 @@
-"""Modbus client for one connection, on pymodbus. This is the only module that imports it: its minor versions rename
-arguments.
+"""Modbus client for one connection, on pymodbus. Only this module and `edge.modbus_links` import it: its minor versions
+rename arguments.
 
 Pymodbus is an optional dependency and is imported with the first connection.
 """
@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from pymodbus.client import ModbusSerialClient, ModbusTcpClient
     from pymodbus.pdu import ModbusPDU
+
+    from edge.modbus_links import LineLink, TcpLink
 
 RegisterTable = Literal["holding", "input", "coil", "discrete"]
 MISSING: Final = 'Modbus needs the package pymodbus: pip install "sepa-edge[modbus]"'
 _PARITIES: Final = {"none": "N", "even": "E", "odd": "O"}
 _BITS: Final = ("coil", "discrete")
+_READ: Final = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
+"""Function code that reads each table."""
+_MOST_NOISE: Final = 10
+"""Timeouts after which a line that is never silent counts as one that cannot be used."""
 _EXCEPTIONS: Final = {
     1: "illegal function: the device does not have this table or cannot be written; check `table`",
     2: "illegal data address: the device has no value there; check `address` (many manuals count from 1), `table` "
@@ -57,34 +63,38 @@ def is_installed() -> bool:
 class ModbusClient:
     """A connection to one TCP address or serial line. Not thread-safe. Each request waits for its response."""
 
-    def __init__(self, client: ModbusTcpClient | ModbusSerialClient, name: str) -> None:
+    def __init__(self, client: TcpLink | LineLink, name: str, timeout: float, *, numbered: bool) -> None:
+        """`timeout` in seconds. `numbered`: frames have numbers that tell which request a response belongs to."""
         self._client = client
         self._close: Callable[[], object] = client.close
         self._name = name
+        self._numbered = numbered
+        self._timeout = timeout
+        self._late = True
+        """Whether the response to an earlier request can still come (also to one of a process before), and would be
+        taken for that of the next one.
+        """
 
     @classmethod
     def tcp(cls, host: str, port: int, framing: Literal["tcp", "rtu"], timeout: float) -> ModbusClient:
         """Return a client for a TCP address. `timeout` in seconds applies to the connection and to each response."""
         from pymodbus import FramerType
-        from pymodbus.client import ModbusTcpClient
+
+        from edge.modbus_links import TcpLink
 
         _silence()
         framer = FramerType.RTU if framing == "rtu" else FramerType.SOCKET
-        client = ModbusTcpClient(host, port=port, framer=framer, timeout=timeout, retries=0)
-        return cls(client, f"{host}:{port}")
+        return cls(TcpLink(host, port, framer, timeout), f"{host}:{port}", timeout, numbered=framing == "tcp")
 
     @classmethod
     def line(
         cls, path: str, baud: int, parity: Literal["none", "even", "odd"], stop_bits: int, timeout: float
     ) -> ModbusClient:
         """Return a client for a serial line (RTU), which it opens exclusively. `timeout` in seconds."""
-        from pymodbus.client import ModbusSerialClient
+        from edge.modbus_links import LineLink
 
         _silence()
-        client = ModbusSerialClient(
-            path, baudrate=baud, parity=_PARITIES[parity], stopbits=stop_bits, timeout=timeout, retries=0
-        )
-        return cls(client, path)
+        return cls(LineLink(path, baud, _PARITIES[parity], stop_bits, timeout), path, timeout, numbered=False)
 
     @property
     def connected(self) -> bool:
@@ -92,13 +102,18 @@ class ModbusClient:
         return bool(self._client.connected)
 
     def connect(self) -> None:
-        """Open the connection, if it is closed. Raises `NoResponse`."""
+        """Open the connection, if it is closed. Raises `NoResponse`.
+
+        At first, and after a request without a response, it waits until nothing has come for the time of a timeout, if
+        frames have no numbers.
+        """
         try:
-            done = self._client.connect()
+            self._client.connect()
         except Exception as error:  # noqa: BLE001  pyserial and the resolver raise errors of several kinds
-            raise NoResponse(f"{self._name}: {error}") from None
-        if not done:
-            raise NoResponse(f"{self._name} cannot be connected")
+            raise NoResponse(f"{self._name} cannot be connected: {_text(error)}") from None
+        if self._late and not self._numbered:
+            self._settle()
+        self._late = False
 
     def close(self) -> None:
         """Close the connection."""
@@ -107,7 +122,8 @@ class ModbusClient:
 
     def set_timeout(self, timeout: float) -> None:
         """Set the seconds that the next requests wait for a response."""
-        self._client.comm_params.timeout_connect = timeout
+        self._timeout = timeout
+        self._client.transaction.comm_params.timeout_connect = timeout
 
     def read(self, unit_id: int, table: RegisterTable, address: int, count: int) -> list[int]:
         """Return the contents of `count` addresses: registers of 16 bits, or bits as 0 and 1.
@@ -123,12 +139,14 @@ class ModbusClient:
         }[table]
         try:
             response = read(address, count=count, device_id=unit_id)
+            _check(response, _READ[table])
+        except Refused:
+            raise
         except Exception as error:  # noqa: BLE001  of pymodbus, pyserial and the system
             raise self._failed(error) from None
-        _check(response)
         found = [int(bit) for bit in response.bits] if table in _BITS else list(response.registers)
         # Bits fill whole bytes, so there may be more of them.
-        if len(found) < count or (table not in _BITS and len(found) > count):
+        if len(found) != (-(-count // 8) * 8 if table in _BITS else count):
             raise self._failed(ValueError(f"{len(found)} values came instead of {count}"))
         return found[:count]
 
@@ -144,21 +162,59 @@ class ModbusClient:
                 response = client.write_coils(address, [bool(each) for each in values], device_id=unit_id)
             else:
                 response = client.write_registers(address, list(values), device_id=unit_id)
+            _check(response, function)
+            if (response.address, *_echo(response, function)) != (address, *_expected(function, values)):
+                raise ValueError(_OTHER)
+        except Refused:
+            raise
         except Exception as error:  # noqa: BLE001  as above
             raise self._failed(error) from None
-        _check(response)
+
+    def _settle(self) -> None:
+        """Discard what comes until nothing has come for the time of a timeout. Raises `NoResponse`."""
+        end = time.monotonic() + _MOST_NOISE * self._timeout
+        try:
+            while self._client.next(self._timeout):
+                if time.monotonic() >= end:
+                    raise OSError("the line is never silent")
+        except Exception as error:  # noqa: BLE001  as above
+            raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> NoResponse:
         """Close the connection: a response that comes late must not be taken for that of the next request."""
         self.close()
-        text = str(error).removeprefix("Modbus Error: ")
+        self._late = True
+        text = _text(error).removeprefix("Modbus Error: ")
         reason = "no response within the timeout" if "No response" in text or "CLOSING" in text else text
-        return NoResponse(f"{self._name}: {reason or type(error).__name__}")
+        return NoResponse(f"{self._name}: {reason}")
 
 
-def _check(response: ModbusPDU) -> None:
+_OTHER: Final = "the response belongs to another request"
+
+
+def _check(response: ModbusPDU, function: int) -> None:
+    """Raise `Refused` for an exception, and `ValueError` for the response to another request."""
+    if response.function_code & 0x7F != function:
+        raise ValueError(_OTHER)
     if response.isError():
         raise Refused(getattr(response, "exception_code", 0))
+
+
+def _echo(response: ModbusPDU, function: int) -> tuple[int, ...]:
+    """Return what the response to a write repeats: the value, or the number of values."""
+    if function == 5:
+        return (int(response.bits[0]),)
+    return (response.registers[0],) if function == 6 else (response.count,)
+
+
+def _expected(function: int, values: Sequence[int]) -> tuple[int, ...]:
+    """Return what the response to a write should repeat."""
+    return (int(bool(values[0])) if function == 5 else values[0] if function == 6 else len(values),)
+
+
+def _text(error: Exception) -> str:
+    """Return the reason of an error without numbers of the system."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def _silence() -> None:
