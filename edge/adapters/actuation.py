@@ -77,7 +77,7 @@ class Actuation:
             engine,
             post=self._events.put,
             waiting=lambda: self._events.qsize() >= settings.max_queued,
-            send=self._put,
+            send=self._changed,
             refuse=self._refuse,
         )
         self._ports: list[Ports] = []
@@ -85,6 +85,9 @@ class Actuation:
         self._link_started = False
         self._sending: _Sending | None = None
         self._refused_commands: dict[str, Command] = {}
+        """Commands that are not sent again from the complete state, by topic."""
+        self._arrived: dict[str, Command] = {}
+        """Desired values that were accepted. They stay in the graph for a moment, and must not be sent again."""
         self._deadline: float | None = None
         self._thread = threading.Thread(target=self._run, name="edge-actuation", daemon=True)
         self.sent = 0
@@ -139,6 +142,10 @@ class Actuation:
     def written(self, command: Command) -> None:
         """Note that a device of a port has accepted a command."""
         self._events.put(partial(self._note_sent, command))
+
+    def given_up(self, command: Command, refused: bool) -> None:  # noqa: FBT001
+        """Note that a command for a port is no longer tried; `refused`: its device would refuse it again."""
+        self._events.put(partial(self._note_given_up, command, refused))
 
     def port_up(self, topic: str, done: Callable[[], None]) -> None:
         """Send the complete state of a port whose device has connected, then call `done`."""
@@ -228,6 +235,19 @@ class Actuation:
             self._link_started = True
             self._link.start()
 
+    def _changed(self, actuator: Actuator, commands: Iterable[Command]) -> None:
+        """Send commands because the result of a query changed."""
+        commands = list(commands)
+        for command in commands:
+            self._arrived.pop(command.topic, None)
+            self._refused_commands.pop(command.topic, None)
+        self._put(actuator, commands)
+
+    def _is_done(self, command: Command) -> bool:
+        """Whether a command of the complete state was accepted or given up."""
+        topic = command.topic
+        return command in (self._arrived.get(topic), self._refused_commands.get(topic))
+
     def _put(self, actuator: Actuator, commands: Iterable[Command]) -> None:
         interval = 1 / (actuator.rate or self._settings.topic_rate)
         for command in commands:
@@ -247,7 +267,7 @@ class Actuation:
         for actuator, commands in self._rules.states():
             # Some brokers close the connection when they refuse a message. Sending it again would loop forever.
             broker = (each for each in commands if self._port_of(each.topic) is None)
-            self._put(actuator, (each for each in broker if self._refused_commands.get(each.topic) != each))
+            self._put(actuator, (each for each in broker if not self._is_done(each)))
 
     def _port_of(self, topic: str) -> Ports | None:
         return next((ports for ports in self._ports if ports.takes(topic)), None)
@@ -256,7 +276,8 @@ class Actuation:
         try:
             for actuator, commands in self._rules.states():
                 # The slash keeps "port/1" from matching "port/10".
-                self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
+                own = (each for each in commands if f"{each.topic}/".startswith(f"{topic}/"))
+                self._put(actuator, (each for each in own if not self._is_done(each)))
         finally:
             done()
 
@@ -283,12 +304,18 @@ class Actuation:
             self._refused_by_broker(command, refused)
 
     def _note_sent(self, command: Command) -> None:
-        """Delete a desired value from the graph, because its message has arrived."""
+        """Delete a desired value from the graph, because its message has arrived, or its device refuses it."""
         if command.observation:
+            self._arrived[command.topic] = command
             self._engine.update([desired_values.sent(command)]).add_done_callback(_log_failure)
 
     def _refused_by_broker(self, command: Command, reason: str) -> None:
         self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
+        self._note_given_up(command, refused=False)
+
+    def _note_given_up(self, command: Command, refused: bool) -> None:  # noqa: FBT001
+        if refused and command.observation:
+            self._note_sent(command)
         # Bounded: topics come from query results, and a broker may refuse all of them.
         if len(self._refused_commands) < self._settings.max_queued:
             self._refused_commands[command.topic] = command

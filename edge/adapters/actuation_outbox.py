@@ -99,6 +99,13 @@ class ActuationQueue:
         self._update_ready(topic)
         return None if sent is None else sent[0].command
 
+    def put_back(self, topic: str) -> None:
+        """Queue the sent command of this topic again, unless a newer one waits."""
+        sent = self._sent.pop(topic, None)
+        if sent is not None:
+            self._waiting.setdefault(topic, sent[0])
+        self._update_ready(topic)
+
     def unanswered_since(self) -> float | None:
         """Time at which the oldest unacknowledged command was sent; None without one."""
         return next((sent for _, sent in self._sent.values()), None)

@@ -37,8 +37,10 @@ class ModbusAdapter:
         ingest: Ingest,
         up: Up,
         written: Callable[[Command], None],
+        given_up: Callable[[Command, bool], None],
     ) -> None:
-        """`actuation`: limits of the commands of each device. `written` is called for each accepted command.
+        """`actuation`: limits of the commands of each device. `written` is called for each accepted command, `given_up`
+        for each that is no longer tried; True: its device has refused it.
 
         `up` is called when a device has come; it calls its second argument after the complete state is queued.
         """
@@ -47,10 +49,13 @@ class ModbusAdapter:
         self._ingest = ingest
         self._up = up
         self._on_written = written
+        self._on_given_up = given_up
         self._queue = MessageQueue(settings.max_queued, settings.max_queued * _LONGEST_PAYLOAD)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._buses: dict[TcpBus | LineBus, Bus] = {}
+        self._old: list[Bus] = []
+        """Buses that still wait for a response, although their devices have been replaced."""
         self._devices: dict[str, tuple[Bus, PolledDevice]] = {}
         self._wake_up = threading.Event()
         """Set when `_write` has something to do."""
@@ -84,7 +89,8 @@ class ModbusAdapter:
     def stop(self, timeout: float = 3.0) -> None:
         """Close all connections, and process waiting messages within `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        self._replace({}, timeout / 2)
+        if self._buses:
+            self.disconnect(timeout / 2)
         self._queue.close()
         self._wake_up.set()
         if self._thread.is_alive():
@@ -94,12 +100,19 @@ class ModbusAdapter:
         if self._thread.is_alive():
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
+    def disconnect(self, timeout: float) -> None:
+        """Close all connections; requests that wait for a response end first, or are left alone after `timeout` seconds."""
+        self._replace({})
+        deadline = time.monotonic() + timeout
+        for bus in self._old:
+            bus.stop(max(0.0, deadline - time.monotonic()))
+
     def follow(self, devices: Iterable[ModbusDevice]) -> None:
         """Replace the devices. Connections whose devices changed are reopened; the others continue."""
         wanted: dict[TcpBus | LineBus, list[ModbusDevice]] = {}
         for device in devices:
             wanted.setdefault(device.bus, []).append(device)
-        self._replace(wanted, 1.0)
+        self._replace(wanted)
 
     def put(self, command: Command, interval: float) -> str:
         """Write a command to the device of its topic. Returns the error; empty: accepted."""
@@ -116,15 +129,13 @@ class ModbusAdapter:
         for device in self.devices:
             device.commands.withdraw(actuator)
 
-    def _replace(self, wanted: dict[TcpBus | LineBus, list[ModbusDevice]], timeout: float) -> None:
+    def _replace(self, wanted: dict[TcpBus | LineBus, list[ModbusDevice]]) -> None:
         with self._lock:
             kept = {address: bus for address, bus in self._buses.items() if _same(bus.devices, wanted.get(address, ()))}
-            deadline = time.monotonic() + timeout
-            old = [bus for bus in self._buses.values() if bus not in kept.values()]
-            for bus in old:
-                bus.stop(0.0)  # all at once: each may wait for a response
-            for bus in old:
-                bus.stop(max(0.0, deadline - time.monotonic()))
+            stopped = [bus for bus in self._buses.values() if bus not in kept.values()]
+            for bus in stopped:
+                bus.stop(0.0)
+            self._old = [bus for bus in [*self._old, *stopped] if bus.alive]
             new = {address: self._bus(devices) for address, devices in wanted.items() if address not in kept}
             self._buses = {**kept, **new}
             self._devices = {
@@ -134,6 +145,7 @@ class ModbusAdapter:
                 bus.start()
 
     def _bus(self, devices: Sequence[ModbusDevice]) -> Bus:
+        names = {device.name for device in devices}
         return Bus(
             devices,
             self._settings,
@@ -142,6 +154,13 @@ class ModbusAdapter:
             refuse=self._refuse,
             up=self._up,
             written=self._on_written,
+            given_up=self._on_given_up,
+            after=[
+                bus
+                for bus in self._old
+                if bus.address.place == devices[0].bus.place
+                or not names.isdisjoint(device.device.name for device in bus.devices)
+            ],
         )
 
     def _take(self, topic: str, payload: bytes) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from edge.adapters.modbus_device import PolledDevice, Up, contents, decoded, payload
+from edge.adapters.modbus_device import PolledDevice, Up, contents, decoded, messages
 from edge.adapters.serial_device import find
 from edge.adapters.settings import ActuationSettings, ModbusSettings
 from edge.backoff import Backoff, Retry
@@ -29,6 +29,16 @@ _BEHIND_GATEWAY: Final = (10, 11)
 """Exceptions with which a Modbus gateway says that it does not reach the device."""
 _MOST_REQUESTS: Final = 10_000
 """Requests of one turn; more can come only of a defect."""
+_ACKNOWLEDGED: Final = 5
+"""Exception with which a device accepts a command that takes it some time."""
+_BUSY: Final = 6
+"""Exception with which a device asks to repeat a request later."""
+_RELEASE: Final = 1.0
+"""Seconds that the requests of a device that has come wait for the complete state of its actuators."""
+
+
+class _NotConnected(NoResponse):
+    """The bus cannot be connected; this was noted for all its devices."""
 
 
 class Bus:
@@ -47,10 +57,13 @@ class Bus:
         refuse: Callable[[str, str, str, bytes], None],
         up: Up,
         written: Callable[[Command], None],
+        given_up: Callable[[Command, bool], None],
+        after: Sequence[Bus] = (),
     ) -> None:
         """`take` receives the topic and payload of values. `refuse` receives bad values: topic, source, reason, bytes.
 
-        `written` is called when a device has accepted a command.
+        `written` is called when a device has accepted a command, `given_up` when it is no longer tried; True: the
+        device has refused it. It starts when the threads of the buses `after` have ended.
         """
         self.address = devices[0].bus
         self._settings = settings
@@ -58,6 +71,8 @@ class Bus:
         self._refuse = refuse
         self._up = up
         self._written = written
+        self._given_up = given_up
+        self._after = after
         backoff = Backoff(settings.reconnect, settings.reconnect_max)
         now = time.monotonic()
         self.devices = [PolledDevice(each, backoff, actuation.rate, actuation.max_queued, now) for each in devices]
@@ -94,6 +109,9 @@ class Bus:
     # Everything below runs on the thread of the bus
 
     def _run(self) -> None:
+        for bus in self._after:
+            bus._thread.join()  # two connections would mix up their requests on the line
+        self._after = ()
         while not self._stopping.is_set():
             try:
                 pause = self._turn()
@@ -119,25 +137,41 @@ class Bus:
 
     def _poll(self, device: PolledDevice) -> None:
         values: dict[str, Scalar] = {}
-        waiting = device.due(time.monotonic())
-        for request in waiting[:_MOST_REQUESTS]:
+        answers = False  # whether the request before was answered
+        for request in device.due(time.monotonic())[:_MOST_REQUESTS]:
             if self._stopping.is_set() or not device.ready(time.monotonic()):
                 break
-            values |= self._read(device, request)
+            try:
+                values |= self._read(device, request)
+            except _NotConnected:
+                break
+            except NoResponse as error:
+                if self._stopping.is_set():
+                    break
+                if not answers:
+                    self._lose(device, str(error), request)
+                    break
+                answers = False
+                if device.unanswered(request, time.monotonic()):
+                    self._report(device, request, str(error))
+            else:
+                answers = True
             for each in self.devices:  # a command does not wait for the other values
                 self._send(each)
-        if values:
+        else:
+            device.completed()
+        if values and not self._stopping.is_set():
             device.polls += 1
-            self._take(device.device.topic, payload(values))
+            for message in messages(values):
+                self._take(device.device.topic, message)
 
     def _read(self, device: PolledDevice, request: ReadRequest) -> dict[str, Scalar]:
+        """Return the values of a request, if it is not refused. Raises `NoResponse`."""
         unit_id = device.device.spec.unit_id
         try:
             found = self._request(
                 device, lambda client: client.read(unit_id, request.table, request.address, request.count)
             )
-        except NoResponse:
-            return {}
         except Refused as error:
             if device.refused(request, error.code):
                 self._report(device, request, str(error))
@@ -153,33 +187,48 @@ class Bus:
                 return
             register = device.device.register(command.topic)
             if register is None:
-                self._fail(device, command, "the device has no such register that can be written")
-            else:
-                self._write(device, register, command)
+                self._fail(device, command, "the device has no such register that can be written", final=False)
+            elif not self._write(device, register, command):
+                return
 
-    def _write(self, device: PolledDevice, register: Register, command: Command) -> None:
+    def _write(self, device: PolledDevice, register: Register, command: Command) -> bool:
+        """Write a command. Returns whether it is done with."""
         unit_id, function = device.device.spec.unit_id, register.function or 0
         try:
             values = contents(register, command)
             self._request(device, lambda client: client.write(unit_id, function, register.address, values))
-        except (ValueError, Refused) as error:
-            self._fail(device, command, str(error))
-        except NoResponse:
+        except _NotConnected:
+            device.commands.put_back(command.topic)
+            return False
+        except NoResponse as error:
+            self._lose(device, str(error))
             for lost in device.commands.lost():
-                device.commands.failed += 1
-                self._refuse(lost.topic, lost.actuator, "the device went whenever this was written", lost.payload)
-        else:
-            device.commands.sent += 1
-            device.commands.done(command.topic)
-            self._written(command)
+                self._fail(device, lost, "the device went whenever this was written", final=False)
+            return False
+        except Refused as error:
+            if error.code == _BUSY:
+                device.commands.postpone(command.topic, time.monotonic())
+                return False
+            if error.code != _ACKNOWLEDGED:
+                self._fail(device, command, str(error), final=True)
+                return True
+        except ValueError as error:
+            self._fail(device, command, str(error), final=True)
+            return True
+        device.commands.sent += 1
+        device.commands.done(command.topic)
+        self._written(command)
+        return True
 
-    def _fail(self, device: PolledDevice, command: Command, reason: str) -> None:
+    def _fail(self, device: PolledDevice, command: Command, reason: str, *, final: bool) -> None:
+        """Give up a command. `final`: it would be refused again."""
         device.commands.done(command.topic)
         device.commands.failed += 1
         self._refuse(command.topic, command.actuator, reason, command.payload)
+        self._given_up(command, final)
 
     def _request(self, device: PolledDevice, function: Callable[[ModbusClient], Result]) -> Result:
-        """Return the result of a request. Raises `NoResponse` after noting the failure, or `Refused`."""
+        """Return the result of a request. Raises `NoResponse` or `Refused`."""
         for attempt in range(_ATTEMPTS):
             client = self._connected()
             client.set_timeout(float(device.device.spec.timeout or self._settings.timeout))
@@ -197,9 +246,12 @@ class Bus:
                 return result
             if attempt + 1 == _ATTEMPTS or self._stopping.is_set():
                 break
-        if device.failed(reason, time.monotonic()):
-            self._gone(device)
         raise NoResponse(reason)
+
+    def _lose(self, device: PolledDevice, reason: str, request: ReadRequest | None = None) -> None:
+        """Note that a device does not answer."""
+        if not self._stopping.is_set() and device.failed(reason, time.monotonic(), request):
+            self._gone(device)
 
     def _connected(self) -> ModbusClient:
         """Return the open connection. Raises `NoResponse` after noting the failure for all devices."""
@@ -210,12 +262,14 @@ class Bus:
                 self._client.connect()
         except Exception as error:  # noqa: BLE001  no error of a driver may end this thread
             self._client = None  # a USB device may come back at another path
+            if self._stopping.is_set():
+                raise _NotConnected(str(error)) from None
             self._again = time.monotonic() + self._retry.failed()
             reason = str(error) or type(error).__name__
             for device in self.devices:
                 if device.unreachable(reason, self._again):
                     self._gone(device)
-            raise NoResponse(reason) from None
+            raise _NotConnected(reason) from None
         self._retry.succeeded()
         return self._client
 
@@ -226,18 +280,22 @@ class Bus:
         return ModbusClient.line(find(address.device), address.baud, address.parity, address.stop_bits, timeout)
 
     def _answered(self, device: PolledDevice) -> None:
-        if not device.answered():
+        if self._stopping.is_set() or not device.answered():
             return
         name = device.device.name
         _log.info("modbus.up", extra={"device": name, "bus": str(self.address)})
         self._take(f"{device.device.topic}/{AVAILABLE}", b"online")
 
+        released = threading.Event()
+
         def release() -> None:
             device.commands.held = False
+            released.set()
             self._wake_up.set()
 
         device.commands.held = True
         self._up(device.device, release)
+        released.wait(_RELEASE)  # the next request may have no response, and commands would wait for its timeout
 
     def _gone(self, device: PolledDevice) -> None:
         device.commands.held = True

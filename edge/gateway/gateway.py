@@ -336,6 +336,8 @@ class Gateway:
         elif settings.serial.enabled or settings.modbus.enabled:
             timeout = settings.shutdown.timeout * 0.2
             watchdog.watch(mappings.start_actuation(self._stack, None, self.metrics, timeout))
+        if self._modbus is not None:
+            self._stack.push_async_callback(asyncio.to_thread, self._modbus.disconnect)
 
     def _rights_of(self, identity: str) -> Access | None:
         """Return the rights of a client, also of one that has not registered yet; None: it does not exist.

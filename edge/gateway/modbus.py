@@ -83,7 +83,7 @@ class Modbus:
     def put(self, command: Command, interval: float) -> str:
         """Write a command; its register then pauses for `interval` seconds. Returns the error; empty: accepted."""
         adapter = self._adapter
-        return "the gateway stops" if adapter is None else adapter.put(command, interval)
+        return "the gateway stops" if adapter is None or self._ended else adapter.put(command, interval)
 
     def withdraw(self, actuator: str) -> None:
         """Discard the waiting commands of a removed actuator."""
@@ -111,9 +111,17 @@ class Modbus:
             self._mappings.ingest,
             lambda device, done: actuation.port_up(device.topic, done),
             actuation.written,
+            actuation.given_up,
         )
         adapter.start()
         return adapter
+
+    def disconnect(self) -> None:
+        """Close the connections. Call it while actuation still takes notice of commands that are accepted meanwhile."""
+        with self._lock:
+            self._ended = True
+            if self._adapter is not None:
+                self._adapter.disconnect(self._patience)
 
     def _end(self) -> None:
         with self._lock:

@@ -23,6 +23,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _LINE_KEYS: Final = ("baud", "parity", "stop_bits")
 _TCP_KEYS: Final = ("port", "framing")
+_POLLING: Final = ("unit_id", "timeout", "gap", "max_registers", "max_bits")
+"""Keys of a device that requests depend on, and that its registers do not contain."""
 _HIGHEST: Final = 65_535
 _MOST_BROADCAST: Final = 247
 """Highest address of a device on a serial line (Modbus over serial line, V1.02, section 2.2)."""
@@ -36,6 +38,11 @@ class TcpBus:
     port: int
     framing: Literal["tcp", "rtu"]
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What two connections cannot use at the same time."""
+        return self.host, self.port
+
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
@@ -48,6 +55,11 @@ class LineBus:
     baud: int
     parity: Literal["none", "even", "odd"]
     stop_bits: Literal[1, 2]
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What two connections cannot use at the same time."""
+        return (self.device,)
 
     def __str__(self) -> str:
         if isinstance(self.device, str):
@@ -71,6 +83,17 @@ class Register:
     """Function code of writes; None: it cannot be written."""
     scale: Decimal | None
     offset: Decimal | None
+    low: Decimal | None = None
+    """Smallest value that is written; None: any."""
+    high: Decimal | None = None
+    """Largest value that is written; None: any."""
+
+    def check(self, value: Decimal) -> None:
+        """Raise `ValueError` if a value is beyond the limits."""
+        if self.low is not None and value < self.low:
+            raise ValueError(f"{value} is less than {self.low} (write.min)")
+        if self.high is not None and value > self.high:
+            raise ValueError(f"{value} is more than {self.high} (write.max)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +104,6 @@ class ModbusDevice:
     spec: ModbusSpec
     bus: TcpBus | LineBus
     registers: tuple[Register, ...]
-    scales: tuple[tuple[Decimal | None, Decimal | None], ...]
-    """Scale and offset of each register: they may come from the defaults of the file."""
     place: Fault
     """Its position in the file, for later messages."""
     groups: tuple[PollGroup, ...] = field(init=False)
@@ -101,8 +122,12 @@ class ModbusDevice:
         return TOPIC + self.name
 
     def same(self, other: ModbusDevice) -> bool:
-        """Whether the settings of the device equal those of `other`."""
-        return self.spec == other.spec and self.scales == other.scales
+        """Whether the connection and the registers equal those of `other`. Terms and labels may differ."""
+        mine, theirs = (
+            (each.name, each.bus, each.registers, *(getattr(each.spec, key) for key in _POLLING))
+            for each in (self, other)
+        )
+        return mine == theirs
 
     def register(self, topic: str) -> Register | None:
         """Return the register that commands of a topic write; None without one."""
@@ -125,10 +150,12 @@ def modbus_device(spec: ModbusSpec, defaults: ReadingKeys, place: Fault, faults:
     if not spec.registers:
         faults.add(BadKeyError("The device has no registers.", key="registers"))
     registers: list[Register] = []
+    names: set[str] = set()
     for index, register in enumerate(spec.registers):
         try:
-            if register.name in [each.name for each in spec.registers[:index]]:
+            if register.name in names:
                 raise BadKeyError("Another register of the device has that name.", key="name")
+            names.add(register.name)
             registers.append(_register(register, spec, defaults))
         except BadKeyError as error:
             fault = error.fault
@@ -136,8 +163,7 @@ def modbus_device(spec: ModbusSpec, defaults: ReadingKeys, place: Fault, faults:
             faults.add(BadKeyError(fault.reason, key=key, allowed=fault.allowed, nearest=fault.nearest))
     if faults.fatal or bus is None:
         return None
-    scales = tuple((each.scale, each.offset) for each in registers)
-    return ModbusDevice(spec.name, spec, bus, tuple(registers), scales, place)
+    return ModbusDevice(spec.name, spec, bus, tuple(registers), place)
 
 
 def value_mapping(spec: ModbusSpec, defaults: ReadingKeys) -> MappingSpec:
@@ -224,7 +250,7 @@ def _bus(spec: ModbusSpec) -> TcpBus | LineBus:
             raise BadKeyError(f"On a serial line, an address is at most {_MOST_BROADCAST}.", key="unit_id")
         return LineBus(line_device(spec.device), spec.baud or 9600, spec.parity or "none", spec.stop_bits or 1)
     host = str(spec.host).strip()
-    if not host or re.search(r"[\s/@]", host):
+    if not host or re.search(r"[\s/@\[\]]", host) or host.count(":") == 1:
         raise BadKeyError("A host is a name or an address, without a port.", key="host")
     return TcpBus(host, spec.port or 502, spec.framing or "tcp")
 
@@ -246,8 +272,19 @@ def _register(register: RegisterSpec, spec: ModbusSpec, defaults: ReadingKeys) -
     scale, offset = (_first(key, register, spec, defaults) for key in _ARITHMETIC)
     function = _function(register, count, scale) if register.write else None
     interval = spec.interval if register.interval is None else register.interval
+    limits = register.write if isinstance(register.write, WriteSpec) else WriteSpec()
     return Register(
-        register.name, register.table, register.address, count, float(interval), form, function, scale, offset
+        register.name,
+        register.table,
+        register.address,
+        count,
+        float(interval),
+        form,
+        function,
+        scale,
+        offset,
+        limits.min,
+        limits.max,
     )
 
 

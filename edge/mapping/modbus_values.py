@@ -73,13 +73,13 @@ class RegisterFormat:
             if len(data) > size:
                 raise ValueError(f"the text has {len(data)} bytes, the registers hold {size}")
             return data.ljust(size, b"\0")
-        number = _unscaled(text, scale, offset)
+        content = _unscaled(text, scale, offset)
         if self.type in FLOATS:
             try:
-                return FLOATS[self.type][1].pack(float(number))
+                return FLOATS[self.type][1].pack(float(content))
             except OverflowError:
                 raise ValueError(f"{shown(text)} is too large for {self.type}") from None
-        whole = round(number)
+        whole = round(content)
         signed = INTEGERS[self.type][1]
         try:
             data = whole.to_bytes(size, "big", signed=signed)
@@ -114,15 +114,20 @@ def _float(data: bytes, form: struct.Struct) -> Scalar:
     return JsonNumber(repr(number) if form.size == 8 else shortest(number, data, form))
 
 
-def _unscaled(text: str, scale: Decimal | None, offset: Decimal | None) -> Fraction:
+def number(text: str) -> Decimal:
+    """Return the number that a text stands for. Raises `ValueError`."""
     found = _TRUTH.get(text.strip().lower()) if not text.strip().isdigit() else None
     try:
         given = Decimal(text.strip() if found is None else found)
     except InvalidOperation:
         raise ValueError(f"{shown(text)} is not a number") from None
-    if not given.is_finite():
+    if not given.is_finite() or "_" in text:
         raise ValueError(f"{shown(text)} is not a number")
     if given and (abs(given.adjusted()) > _MOST_EXPONENT or len(text) > _MOST_DIGITS):
         raise ValueError(f"{shown(text)} has too many digits")
-    number = Fraction(given) - (0 if offset is None else Fraction(offset))
-    return number if scale is None else number / Fraction(scale)
+    return given
+
+
+def _unscaled(text: str, scale: Decimal | None, offset: Decimal | None) -> Fraction:
+    difference = Fraction(number(text)) - (0 if offset is None else Fraction(offset))
+    return difference if scale is None else difference / Fraction(scale)

@@ -45,6 +45,8 @@ class Simulator:
         """Exceptions by address: of requests that contain it."""
         self.silent: set[int] = set()
         """Devices that do not answer."""
+        self.mute: set[tuple[int, int]] = set()
+        """Function and address of requests that are not answered: of those that contain the address."""
         self.contents: dict[tuple[int, str], list[int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -114,7 +116,8 @@ class Simulator:
 
     async def _asked(self, device: int, function: int, address: int, count: int) -> ExcCodes | None:
         self.requests.append((device, function, address, count))
-        if device in self.silent:
+        places = {(function, each) for each in range(address, address + count)}
+        if device in self.silent or not places.isdisjoint(self.mute):
             await asyncio.Event().wait()
         if address + count > SIZE:
             return ExcCodes.ILLEGAL_ADDRESS

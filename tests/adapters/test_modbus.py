@@ -1,5 +1,7 @@
 """The Modbus adapter against a simulated device: values, commands, exceptions, dead peers, serial lines."""
 
+import asyncio
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -48,11 +50,17 @@ class Serving:
         options = unchecked(
             ModbusSettings, **{"timeout": 0.3, "reconnect": 0.05, "reconnect_max": 0.2, "retry_min": 0.02, **settings}
         )
-        self.adapter = ModbusAdapter(options, ActuationSettings(), self.ingest, self._up, self.accepted.append)
+        self.given_up: list[tuple[str, bool]] = []
+        self.adapter = ModbusAdapter(
+            options, ActuationSettings(), self.ingest, self._up, self.accepted.append, self._give_up
+        )
 
     def _up(self, device, done) -> None:
         self.ups.append(device.name)
         done()
+
+    def _give_up(self, command: Command, refused: bool) -> None:
+        self.given_up.append((command.topic, refused))
 
     def device(self, name: str = "meter"):
         return next(each for each in self.adapter.devices if each.device.name == name)
@@ -250,3 +258,147 @@ def test_unchanged_devices_continue_when_others_change(engine, observations, sim
         assert modbus.device("two").device is changed.devices[1]
         modbus.adapter.follow(())
         assert modbus.adapter.devices == []
+
+
+UNANSWERED = """
+[[modbus]]
+name = "meter"
+host = "127.0.0.1"
+port = PORT
+interval = 0.1
+registers = [
+  { name = "first", address = 1 },
+  { name = "second", address = 2 },
+  { name = "level", address = 50, write = true },
+]
+"""
+
+
+def test_a_register_without_a_response_does_not_stop_the_others(engine, observations, simulator, caplog):
+    simulator.mute.add((3, 2))
+    with serving(observations, meter(simulator, UNANSWERED), timeout=0.1) as modbus:
+        reads(engine, "first", "0")
+        wait_for(lambda: [each for each in modbus.bad() if "second" in str(each["reason"])], what="it is reported")
+        ups, device = len(modbus.ups), modbus.device()
+        modbus.adapter.put(command("level", "7"), 0.01)
+        polls = device.polls
+        wait_for(lambda: device.polls > polls + 5, what="more polls")
+        reads(engine, "level", "7")
+        assert len(modbus.ups) == ups, "the device stays connected"
+        (bad,) = modbus.bad()
+        assert "no response" in str(bad["reason"])
+        assert "first" not in str(bad["reason"])
+        simulator.mute.clear()
+        reads(engine, "second", "0")
+        assert [each.getMessage() for each in caplog.records].count("modbus.refused") == 1
+
+
+def test_a_write_without_a_response_is_given_up(engine, observations, simulator):
+    with serving(observations, meter(simulator, UNANSWERED), timeout=0.1) as modbus:
+        reads(engine, "level", "0")
+        simulator.mute.add((6, 50))
+        modbus.adapter.put(command("level", "7"), 0.01)
+        wait_for(lambda: modbus.given_up, what="it is given up")
+        assert modbus.given_up == [("modbus/meter/level", False)]
+        assert [each for each in modbus.bad() if "whenever this was written" in str(each["reason"])]
+
+
+def test_exceptions_of_a_write(engine, observations, simulator):
+    with serving(observations, meter(simulator)) as modbus:
+        reads(engine, "setpoint", "0")
+        simulator.refused[10] = ExcCodes.ACKNOWLEDGE
+        modbus.adapter.put(command("setpoint", "20"), 0.01)
+        wait_for(lambda: len(modbus.accepted) == 1, what="the device has accepted it, and needs time")
+        simulator.refused[10] = ExcCodes.DEVICE_BUSY
+        modbus.adapter.put(command("setpoint", "21"), 0.01)
+        wait_for(lambda: sum(each[1] == 6 for each in simulator.requests) > 4, what="it is tried again")
+        assert not modbus.given_up
+        del simulator.refused[10]
+        reads(engine, "setpoint", "21")
+        simulator.refused[10] = ExcCodes.DEVICE_FAILURE
+        modbus.adapter.put(command("setpoint", "22"), 0.01)
+        wait_for(lambda: modbus.given_up == [("modbus/meter/setpoint", True)], what="the device refuses it")
+
+
+def test_limits_apply_to_all_commands(engine, observations, simulator):
+    with serving(observations, meter(simulator)) as modbus:
+        reads(engine, "setpoint", "0")
+        for text in ("4.9", "30.1"):
+            modbus.adapter.put(command("setpoint", text), 0.01)
+            wait_for(lambda text=text: [each for each in modbus.bad() if text in str(each["reason"])], what="a reason")
+        assert all(refused for _, refused in modbus.given_up)
+        assert not [each for each in simulator.requests if each[1] == 6]
+
+
+def test_divided_requests_are_joined_again(engine, observations, simulator):
+    simulator.refused[2] = ExcCodes.ILLEGAL_ADDRESS
+    with serving(observations, meter(simulator)) as modbus:
+        wait_for(modbus.bad, what="it is divided")
+        del simulator.refused[2]
+        reads(engine, "power", "0")
+        simulator.requests.clear()
+        wait_for(lambda: (1, 4, 0, 4) in simulator.requests, what="one request for both")
+
+
+def test_a_device_whose_terms_change_stays_connected(engine, observations, simulator):
+    with serving(observations, meter(simulator)) as modbus:
+        reads(engine, "voltage", "0")
+        before = modbus.device()
+        text = meter(simulator).replace('unit = "V"', 'unit = "V", label = "Voltage"')
+        modbus.adapter.follow(load_pack(text, "test").devices)
+        assert modbus.device() is before
+
+
+@contextmanager
+def slow(simulator: Simulator):
+    """Responses to writes wait until the event is set."""
+    go = threading.Event()
+    asked = simulator._asked
+
+    async def wait(*request: int):
+        code = await asked(*request)
+        if request[1] == 6:
+            await asyncio.to_thread(go.wait, 30)
+        return code
+
+    simulator._asked = wait
+    try:
+        yield go
+    finally:
+        go.set()
+        simulator._asked = asked
+
+
+def test_a_command_that_is_being_written_is_accepted_although_the_gateway_stops(engine, observations, simulator):
+    with serving(observations, meter(simulator), timeout=30) as modbus:
+        reads(engine, "setpoint", "0")
+        with slow(simulator) as go:
+            given = command("setpoint", "20")
+            modbus.adapter.put(given, 0.01)
+            wait_for(lambda: [each for each in simulator.requests if each[1] == 6], what="it is written")
+            bus = modbus.adapter._devices["meter"][0]
+            ending = threading.Thread(target=modbus.adapter.disconnect, args=(30,))
+            ending.start()
+            assert bus._stopping.wait(30)
+            assert not modbus.accepted
+            go.set()
+            ending.join(30)
+        assert modbus.accepted == [given]
+
+
+def test_a_reload_while_a_request_waits(engine, observations, simulator, caplog):
+    caplog.set_level("INFO", "edge.adapters.modbus_bus")
+    with serving(observations, meter(simulator), timeout=0.5) as modbus:
+        reads(engine, "available", "true")
+        simulator.silent.add(1)
+        simulator.requests.clear()
+        wait_for(lambda: simulator.requests, what="a request waits")
+        old = modbus.adapter._devices["meter"][0]
+        modbus.adapter.follow(load_pack(meter(simulator).replace("0.1\n", "0.2\n"), "test").devices)
+        simulator.silent.clear()
+        wait_for(lambda: modbus.device().polls > 1, what="polls")
+        assert not old.alive, "two connections never ask at the same time"
+        reads(engine, "available", "true")
+    assert [each.getMessage() for each in caplog.records if each.name == "edge.adapters.modbus_bus"] == [
+        "modbus.up"
+    ] * 2
