@@ -143,7 +143,7 @@ class Actuation:
         """Note that a device of a port has accepted a command."""
         self._events.put(partial(self._note_sent, command))
 
-    def given_up(self, command: Command, refused: bool) -> None:  # noqa: FBT001
+    def given_up(self, command: Command, refused: bool) -> None:
         """Note that a command for a port is no longer tried; `refused`: its device would refuse it again."""
         self._events.put(partial(self._note_given_up, command, refused))
 
@@ -313,7 +313,7 @@ class Actuation:
         self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
         self._note_given_up(command, refused=False)
 
-    def _note_given_up(self, command: Command, refused: bool) -> None:  # noqa: FBT001
+    def _note_given_up(self, command: Command, refused: bool) -> None:
         if refused and command.observation:
             self._note_sent(command)
         # Bounded: topics come from query results, and a broker may refuse all of them.

@@ -101,7 +101,7 @@ class ModbusAdapter:
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
     def disconnect(self, timeout: float) -> None:
-        """Close all connections; requests that wait for a response end first, or are left alone after `timeout` seconds."""
+        """Close all connections. Requests that wait for a response end first, or are left alone after `timeout` seconds."""
         self._replace({})
         deadline = time.monotonic() + timeout
         for bus in self._old:

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from edge.adapters.actuation_outbox import ActuationQueue
@@ -16,7 +15,6 @@ from edge.mapping.modbus_devices import ModbusDevice, Register
 from edge.mapping.modbus_polling import ReadRequest
 from edge.mapping.modbus_values import Scalar, number, truth
 from edge.mapping.values import JsonNumber
-
 
 _NO_RESPONSE: Final = 0
 """In place of the code of an exception."""

@@ -22,6 +22,8 @@ from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_
 _TRUTH: Final = {"on": "true", "true": "true", "1": "true", "off": "false", "false": "false", "0": "false"}
 _MOST: Final = 100
 """Observations in a request."""
+_MODBUS: Final = "modbus/"
+"""Prefix of the topics of Modbus devices; the name of the device follows."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the message was acknowledged."""
 
@@ -53,6 +55,28 @@ class _Gateway:
             found |= send("GET", f"{self.at('api/settable')}?{names}", None, {}, self.timeout).json()
         return found
 
+    def disconnected(self, observation: str, device: Device) -> str:
+        """Return why the Modbus device of an observation is not connected; empty: it is, or it is none."""
+        states = self._listed("health", {}).get("modbus", {})
+        names = {topic.split("/")[1] for topic in device.observations[observation] if topic.startswith(_MODBUS)}
+        return "; ".join(
+            f"{name} is {states[name]}" for name in sorted(names) if states.get(name, "connected") != "connected"
+        )
+
+    def refusals(self, observation: str, device: Device) -> dict[str, int]:
+        """Return the reasons why commands for the Modbus device of an observation failed, and how often."""
+        topics = tuple(f"{each}/" for each in device.observations[observation] if each.startswith(_MODBUS))
+        listed = self._listed("api/bad-values", []) if topics else []
+        return {str(each["reason"]): int(each["count"]) for each in listed if str(each["topic"]).startswith(topics)}
+
+    def _listed(self, path: str, nothing: Any) -> Any:  # noqa: ANN401  it is JSON
+        """Return what a resource has, of the type of `nothing`, which is returned without the right to see it."""
+        try:
+            found = json.loads(send("GET", self.at(path), None, {"Accept": "application/json"}, self.timeout).body)
+        except (Failure, ValueError):
+            return nothing
+        return found if isinstance(found, type(nothing)) else nothing
+
     def update(self, text: str) -> None:
         """Send an update."""
         post(self.at("update"), [("update", text)], accept="application/json", timeout=self.timeout)
@@ -73,7 +97,7 @@ class _Gateway:
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(0, 3600),
-    help="Time for the broker to acknowledge the message; 0: do not wait.",
+    help="Time for the broker or the Modbus device to acknowledge the message; 0: do not wait.",
 )
 @url_option
 @data_dir_option
@@ -84,6 +108,7 @@ def set_value(device: str, value: str, wait: float, url: str | None, data_dir: P
     DEVICE is the last part of a sensor's IRI, as in `edge forget`. If several of its values can be set, add the name of
     one. For a switch, VALUE is on or off. The mapping of the value says how it is set; what can be set has a switch or
     a slider on the page of its device. The command waits for the acknowledgement of the broker, and not for the device.
+    If the value is one of a Modbus device, it waits for that device.
 
     \b
     edge set lamp on
@@ -93,16 +118,25 @@ def set_value(device: str, value: str, wait: float, url: str | None, data_dir: P
     found = find(device, devices(gateway.at("query"), timeout))
     observation, how = _chosen(found, gateway.settable(found), value)
     literal = _literal(how, value)
+    refusals = gateway.refusals(observation, found)
     gateway.update(_SET.format(observation, literal))
     name = f"{printable(observation)} to {printable(literal)}"
     if not wait:
         click.echo(f"will set {name}")
     elif _ended(lambda: gateway.ask(_WAITS.format(observation, literal)), wait):
+        new = [reason for reason, n in gateway.refusals(observation, found).items() if n > refusals.get(reason, 0)]
+        if new:
+            raise refused(f"{name} was refused: {printable('; '.join(new))}")
         click.echo(f"set {name}")
+    elif reason := gateway.disconnected(observation, found):
+        raise refused(
+            f"{name} was not written within {wait:g} s: {printable(reason)}. It is written as soon as the device"
+            " answers"
+        )
     else:
         raise refused(
-            f"the message that sets {name} was not acknowledged within {wait:g} s. It is sent as soon as the broker is"
-            " connected; `edge health` and `edge doctor` say what is wrong"
+            f"the message that sets {name} was not acknowledged within {wait:g} s. It is sent as soon as the broker, or"
+            " the device, is connected; `edge health` and `edge doctor` say what is wrong"
         )
 
 

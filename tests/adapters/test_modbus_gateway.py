@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from pymodbus.constants import ExcCodes
 
 from edge.cli.health import health as health_command
 from edge.cli.set_value import set_value
@@ -125,6 +126,24 @@ def test_edge_set_writes_a_register(gateway, simulator):
     result = gateway.run(set_value, "heating/setpoint", "99")
     assert result.exit_code != 0
     assert simulator.get(10) == [215]
+
+
+def test_edge_set_says_what_the_device_says(gateway, simulator):
+    wait_for(lambda: gateway.value("setpoint") is not None, what="the values")
+    simulator.refused[10] = ExcCodes.ILLEGAL_VALUE
+    result = gateway.run(set_value, "heating/setpoint", "22.5")
+    assert result.exit_code == 1, result.output
+    assert "22.5 was refused: exception 3, illegal data value" in result.output
+    assert "refused" in gateway.run(set_value, "heating/setpoint", "22.5").output
+    simulator.refused.clear()
+    simulator.silent.add(1)
+    wait_for(lambda: gateway.value("available") == "false", what="the device is gone")
+    result = gateway.run(set_value, "heating/setpoint", "23.5", "--wait", "0.1")
+    assert result.exit_code == 1
+    assert "heating is disconnected: 127.0.0.1" in result.output
+    assert "no response within the timeout. It is written as soon as the device answers" in result.output
+    simulator.silent.clear()
+    wait_for(lambda: simulator.get(10) == [235], what="the register")
 
 
 def test_an_actuator_writes_a_register(gateway, simulator):
