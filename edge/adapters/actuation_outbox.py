@@ -127,6 +127,13 @@ class ActuationQueue:
         self._ready = {topic: None for topic in self._waiting if topic not in self._resting}
         return given_up
 
+    def discard(self, command: Command) -> None:
+        """Discard a command that waits, because an equal one has arrived."""
+        known = self._waiting.get(command.topic)
+        if known is not None and known.command == command:
+            del self._waiting[command.topic]
+            self._ready.pop(command.topic, None)
+
     def withdraw(self, actuator: str) -> None:
         """Discard the waiting commands of a removed actuator."""
         for topic in [topic for topic, entry in self._waiting.items() if entry.command.actuator == actuator]:

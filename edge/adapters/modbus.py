@@ -101,7 +101,9 @@ class ModbusAdapter:
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
     def disconnect(self, timeout: float) -> None:
-        """Close all connections. Requests that wait for a response end first, or are left alone after `timeout` seconds."""
+        """Close all connections. Requests that wait for a response end first, or are left alone after `timeout`
+        seconds.
+        """
         self._replace({})
         deadline = time.monotonic() + timeout
         for bus in self._old:
@@ -153,7 +155,7 @@ class ModbusAdapter:
             take=self._take,
             refuse=self._refuse,
             up=self._up,
-            written=self._on_written,
+            written=self._accepted,
             given_up=self._on_given_up,
             after=[
                 bus
@@ -170,6 +172,12 @@ class ModbusAdapter:
 
     def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes) -> None:
         self._ingest.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC))
+
+    def _accepted(self, command: Command) -> None:
+        """Note that a device accepted a command. A reload may have queued it again meanwhile."""
+        if (found := self._devices.get(device_of(command.topic))) is not None:
+            found[1].commands.discard(command)
+        self._on_written(command)
 
     def _finish(self, messages: Sequence[MqttMessage]) -> None:
         """Count processed messages. Runs on the engine's writer thread too."""

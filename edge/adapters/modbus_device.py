@@ -243,6 +243,11 @@ class CommandQueue:
             self._queue.put_back(topic)
             self._again = now + self._busy.failed()
 
+    def discard(self, command: Command) -> None:
+        """Discard a command that waits, because an equal one was accepted."""
+        with self._lock:
+            self._queue.discard(command)
+
     def lost(self) -> list[Command]:
         """Queue unanswered commands again. Returns those that are given up after several attempts."""
         with self._lock:

@@ -386,6 +386,20 @@ def test_a_command_that_is_being_written_is_accepted_although_the_gateway_stops(
         assert modbus.accepted == [given]
 
 
+def test_a_reload_while_a_command_is_written(engine, observations, simulator):
+    with serving(observations, meter(simulator), timeout=30) as modbus:
+        reads(engine, "setpoint", "0")
+        with slow(simulator) as go:
+            modbus.adapter.put(command("setpoint", "20"), 0.01)
+            wait_for(lambda: [each for each in simulator.requests if each[1] == 6], what="it is written")
+            modbus.adapter.follow(load_pack(meter(simulator).replace("0.1\n", "0.2\n"), "test").devices)
+            modbus.adapter.put(command("setpoint", "20"), 0.01)  # the reload sends what is still in the graph
+            go.set()
+            wait_for(lambda: modbus.device().polls > 1, what="polls")
+        assert len(modbus.accepted) == 1
+        assert modbus.device().commands.sent == 0
+
+
 def test_a_reload_while_a_request_waits(engine, observations, simulator, caplog):
     caplog.set_level("INFO", "edge.adapters.modbus_bus")
     with serving(observations, meter(simulator), timeout=0.5) as modbus:

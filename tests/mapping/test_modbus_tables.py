@@ -150,6 +150,8 @@ def test_faults_of_registers_have_their_line(registers, line, fault):
         ('host = "h"\nunit_id = 0', "unit_id: Must be greater than or equal to 1."),
         ('host = "h"\nmax_registers = 126', "max_registers: Must be less than or equal to 125."),
         ('host = "modbus://h"', "host: A host is a name or an address, without a port."),
+        ('host = "192.0.2.1:502"', "host: A host is a name or an address, without a port."),
+        ('host = "[2001:db8::1]"', "host: A host is a name or an address, without a port."),
     ],
 )
 def test_faults_of_devices(keys, fault):
@@ -314,3 +316,20 @@ def test_each_value_is_in_one_request(values, gap, most):
         assert sorted(each.name for part in parts for each in part.values) == sorted(
             each.name for each in request.values
         )
+
+
+def test_devices_are_the_same_if_their_requests_are():
+    register = '{ name = "a", address = 1, write = true%s }'
+    one = device(register % "")
+    assert one.same(device(register % ', label = "A", unit = "V"'))
+    for other in (register % ", scale = 2", register.replace("write = true", "write = { max = 5 }") % ""):
+        assert not one.same(device(other))
+    assert not one.same(device(register % "", 'host = "192.0.2.2"'))
+    assert not one.same(device(register % "", 'host = "192.0.2.1"\ntimeout = 5'))
+    assert device(register % "", 'host = "2001:db8::1"').bus == TcpBus("2001:db8::1", 502, "tcp")
+
+
+@pytest.mark.parametrize("text", ["1_0", "1_0.5", "_1"])
+def test_digits_are_not_grouped(text):
+    with pytest.raises(ValueError, match="is not a number"):
+        RegisterFormat("uint16", 1).encode(text)
