@@ -144,7 +144,7 @@ class Actuation:
         self._events.put(partial(self._note_sent, command))
 
     def given_up(self, command: Command, refused: bool) -> None:
-        """Note that a command for a port is no longer tried; `refused`: its device would refuse it again."""
+        """Note that a command for a port was given up; `refused`: its device would refuse it again."""
         self._events.put(partial(self._note_given_up, command, refused))
 
     def port_up(self, topic: str, done: Callable[[], None]) -> None:

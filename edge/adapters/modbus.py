@@ -40,7 +40,7 @@ class ModbusAdapter:
         given_up: Callable[[Command, bool], None],
     ) -> None:
         """`actuation`: limits of the commands of each device. `written` is called for each accepted command, `given_up`
-        for each that is no longer tried; True: its device has refused it.
+        for each that is not tried again; True: its device has refused it.
 
         `up` is called when a device has come; it calls its second argument after the complete state is queued.
         """
@@ -89,8 +89,7 @@ class ModbusAdapter:
     def stop(self, timeout: float = 3.0) -> None:
         """Close all connections, and process waiting messages within `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        if self._buses:
-            self.disconnect(timeout / 2)
+        self.disconnect(timeout / 2)
         self._queue.close()
         self._wake_up.set()
         if self._thread.is_alive():
@@ -108,6 +107,7 @@ class ModbusAdapter:
         deadline = time.monotonic() + timeout
         for bus in self._old:
             bus.stop(max(0.0, deadline - time.monotonic()))
+        self._old = []
 
     def follow(self, devices: Iterable[ModbusDevice]) -> None:
         """Replace the devices. Connections whose devices changed are reopened; the others continue."""

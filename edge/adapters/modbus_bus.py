@@ -62,7 +62,7 @@ class Bus:
     ) -> None:
         """`take` receives the topic and payload of values. `refuse` receives bad values: topic, source, reason, bytes.
 
-        `written` is called when a device has accepted a command, `given_up` when it is no longer tried; True: the
+        `written` is called when a device has accepted a command, `given_up` when it is not tried again; True: the
         device has refused it. It starts when the threads of the buses `after` have ended.
         """
         self.address = devices[0].bus

@@ -56,7 +56,7 @@ class _Gateway:
         return found
 
     def disconnected(self, observation: str, device: Device) -> str:
-        """Return why the Modbus device of an observation is not connected; empty: it is, or it is none."""
+        """Return why the Modbus device of an observation is not connected; empty: it is, or it is another device."""
         states = self._listed("health", {}).get("modbus", {})
         names = {topic.split("/")[1] for topic in device.observations[observation] if topic.startswith(_MODBUS)}
         return "; ".join(

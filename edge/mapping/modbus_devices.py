@@ -40,7 +40,7 @@ class TcpBus:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What two connections cannot use at the same time."""
+        """The part of the address that allows one connection at a time."""
         return self.host, self.port
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class LineBus:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What two connections cannot use at the same time."""
+        """The part of the address that allows one connection at a time."""
         return (self.device,)
 
     def __str__(self) -> str:

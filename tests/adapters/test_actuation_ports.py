@@ -1,4 +1,4 @@
-"""Actuation of ports whose devices acknowledge: what is sent when a device has come again."""
+"""Actuation of ports whose devices acknowledge: the commands that a device gets when it is connected again."""
 
 from __future__ import annotations
 

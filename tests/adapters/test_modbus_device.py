@@ -1,4 +1,4 @@
-"""State of a polled device without a connection: which requests are due, and what a message contains."""
+"""State of a polled device without a connection: the requests that are due, waiting commands, and messages."""
 
 from __future__ import annotations
 

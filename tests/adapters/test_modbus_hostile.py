@@ -175,7 +175,7 @@ def line(directory: Path, framing: str, late: threading.Event) -> Iterator[Modbu
             late.set()
 
     if framing == "rtu":
-        # A converter sends what comes late on the line to whoever is connected.
+        # A converter sends a late response of the line to the client that is connected then.
         with peer(
             lambda connection, request: answer(connection.sendall, request),
             "rtu",
