@@ -127,7 +127,7 @@ class ActuationQueue:
         self._ready = {topic: None for topic in self._waiting if topic not in self._resting}
         return given_up
 
-    def discard(self, command: Command) -> None:
+    def discard_equal(self, command: Command) -> None:
         """Discard a command that waits, because an equal one has arrived."""
         known = self._waiting.get(command.topic)
         if known is not None and known.command == command:

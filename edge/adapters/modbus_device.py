@@ -246,7 +246,7 @@ class CommandQueue:
     def discard(self, command: Command) -> None:
         """Discard a command that waits, because an equal one was accepted."""
         with self._lock:
-            self._queue.discard(command)
+            self._queue.discard_equal(command)
 
     def lost(self) -> list[Command]:
         """Queue unanswered commands again. Returns those that are given up after several attempts."""

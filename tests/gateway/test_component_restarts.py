@@ -199,7 +199,7 @@ async def test_ended_serial_ports_are_restarted_alone(tmp_path, thread):
                 adapter.ports[0]._stopping.set()
                 adapter.ports[0]._wake_up.set()
             else:
-                adapter._inbox.close()
+                adapter._queue.close()
                 adapter._wake_up.set()
 
             async def mended() -> bool:
