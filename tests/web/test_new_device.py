@@ -347,7 +347,7 @@ QUICK = """globalThis.waited = 0;
   const ask = globalThis.fetch;
   globalThis.asked = 0;
   globalThis.fetch = (path, ...rest) => {
-    if (`${path}`.startsWith("/api/newest-message")) globalThis.asked += 1;
+    if (`${path}`.includes("/api/newest-message")) globalThis.asked += 1;
     return ask(path, ...rest);
   };
   globalThis.hide = (hidden) => {
