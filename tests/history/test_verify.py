@@ -149,7 +149,7 @@ def test_faults_are_reported(spark: SparkSession, site: tuple[Path, str], tmp_pa
 
 
 def test_verify_next_to_an_ingester(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commits and its cleaning are no faults. The times of a wrong manifest are one."""
+    """Its commits and its cleaning cause no fault, but a manifest with wrong times does."""
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     sender = Sender(landing, OBSERVATIONS)
     sender.send(1, 10)
