@@ -317,6 +317,7 @@ async def test_a_new_file_does_not_replace_one_of_the_same_name(house: House, pa
     assert house.read("/api/mappings/taken") == text
     await page.evaluate("document.getElementById('replace').click()")
     await page.wait_for("location.hash === '#/mapping/taken'")
+    await page.wait_for(f"document.getElementById('file') === null && {CONTENT} != null")  # it has read the file
     assert house.read("/api/mappings/taken") != text
     house.delete("/api/mappings/taken")
 
