@@ -601,7 +601,7 @@ class Gateway:
         if self._recent is not None:
             health["recent"] = self._recent.to_message()
         if mqtt is not None:
-            health["mqtt"] = _connection(mqtt.connected)
+            health["mqtt"] = mqtt.state
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
         if self._modbus is not None and (devices := self._modbus.health()):

@@ -102,6 +102,13 @@ class Mqtt:
         """Whether the adapter for readings is connected."""
         return self.adapter is not None and self.adapter.connected
 
+    @property
+    def state(self) -> str:
+        """The adapter's connection for `/health`: "connected" only if readings can arrive."""
+        if not self.connected:
+            return "disconnected"
+        return "connected" if self.adapter is not None and self.adapter.subscribed else "not subscribed"
+
     async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
         """Connect; `stack` stops it. `tls`: for the secure port of the embedded broker. Raises `StartError`."""
         if not self._settings.mqtt.broker:
@@ -305,7 +312,8 @@ class Mqtt:
         def of(name: str) -> Callable[[], float]:
             return lambda: float(getattr(self.adapter, name, 0))
 
-        watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", of("connected"))
+        connected = "Whether the broker is connected and has accepted the subscription: 1 or 0."
+        watch("mqtt_connected", connected, of("subscribed"))
         watch("mqtt_received", "Messages that came in since the start.", of("received"))
         watch("mqtt_queued", "Messages that wait in the adapter.", of("queued"))
         watch("mqtt_dropped", "Messages of QoS 0 that found the queue full.", of("dropped"))

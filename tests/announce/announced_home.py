@@ -91,6 +91,8 @@ class Home:
 
     def start(self) -> None:
         self.http = httpx.Client(base_url=self.process.start()["http"], timeout=20)
+        # The broker stores no message for a gateway that has not subscribed yet.
+        wait_for(lambda: self.http.get("/health").json()["mqtt"] == "connected", what="the subscription of the gateway")
 
     def close(self) -> None:
         self.http.close()

@@ -37,6 +37,7 @@ async def test_the_rights_of_a_client_decide(wanted, mosquitto):
         async with Gateway(wanted) as gateway:
             harness = Harness(gateway)
             operator = await harness.member("operator")
+            await eventually(lambda: gateway._health()["mqtt"] == "connected", "the subscription of the gateway")
             (wanted.data_dir / "queries" / "all.rq").write_text("SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?s ?p ?o } }")
             assert (await harness.update(operator, HIDDEN)).status_code == 200
             await asyncio.to_thread(broker.publish, LAMP, {"state": "OFF"})

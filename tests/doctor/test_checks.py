@@ -242,6 +242,8 @@ def test_broker(machine):
     assert "Connection refused" in only(broker.check(machine.around(**theirs))).what
     machine.health = (200, HEALTHY | {"mqtt": "connected"})
     assert only(broker.check(machine.around(**theirs))).state == "ok"
+    machine.health = (200, HEALTHY | {"mqtt": "not subscribed"})
+    assert "has not accepted the subscription" in only(broker.check(machine.around(**theirs))).what
     with socket.create_server(("127.0.0.1", port)):
         machine.health = (200, HEALTHY | {"mqtt": "disconnected"})
         assert "is not connected" in only(broker.check(machine.around(**theirs))).what

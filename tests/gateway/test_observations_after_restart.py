@@ -40,6 +40,8 @@ def test_readings_that_waited_for_the_gateway_are_elements(tmp_path: Path) -> No
     try:
         with httpx.Client(base_url=gateway.start()["http"], trust_env=False) as http:
             assert http.put("/queries/last", content=QUERY).status_code == 200
+            # From its first subscription on, the broker stores readings for it.
+            wait_for(lambda: http.get("/health").json()["mqtt"] == "connected", what="the subscription of the gateway")
         gateway.stop()
         client.connect("127.0.0.1", broker.port)
         client.loop_start()

@@ -29,6 +29,15 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     if state == "connected":
         yield ok(f"the gateway is connected to {mqtt.broker}")
         return
+    if state == "not subscribed":
+        yield Finding(
+            "problem",
+            f"{mqtt.broker} has not accepted the subscription of the gateway",
+            _WHY,
+            "permit the gateway's user to subscribe to mqtt.topics, in the access control of the broker; its log has "
+            "the reason (`journalctl -u edge | grep subscription_refused`)",
+        )
+        return
     fault = _reach(mqtt.broker)
     if fault:
         yield Finding(
