@@ -9,17 +9,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import MessageQueue, MqttMessage
+from edge.adapters.messages import MessageQueue
 from edge.adapters.modbus_bus import Bus
 from edge.adapters.modbus_device import PolledDevice, Up
 from edge.adapters.settings import ActuationSettings, ModbusSettings
-from edge.adapters.writer import ReadingWriter
-from edge.engine.wakeups import together
+from edge.adapters.writer_thread import WriterThread
 from edge.mapping.actuators import Command
 from edge.mapping.modbus_devices import LineBus, ModbusDevice, TcpBus, device_of
 
-_LONGEST_WAIT: Final = 60.0
-"""Seconds after which the thread looks for work without a wake-up."""
 _LONGEST_PAYLOAD: Final = 4096
 """Bytes of a usual payload, for the size of the queue."""
 
@@ -50,27 +47,20 @@ class ModbusAdapter:
         self._up = up
         self._on_written = written
         self._on_given_up = given_up
-        self._queue = MessageQueue(settings.max_queued, settings.max_queued * _LONGEST_PAYLOAD)
-        self._stopping = threading.Event()
+        queue = MessageQueue(settings.max_queued, settings.max_queued * _LONGEST_PAYLOAD)
+        self._writer = WriterThread(settings, ingest, queue, "modbus")
         self._lock = threading.Lock()
         self._buses: dict[TcpBus | LineBus, Bus] = {}
         self._old: list[Bus] = []
         """Buses that still wait for a response, although their devices have been replaced."""
         self._devices: dict[str, tuple[Bus, PolledDevice]] = {}
-        self._wake_up = threading.Event()
-        """Set when `_write` has something to do."""
-        wake = self._wake_up.set
-        self._writer = ReadingWriter(settings, ingest, self._queue, "modbus", done=self._finish, wake=wake)
-        self._thread = threading.Thread(target=self._write, name="edge-modbus-write", daemon=True)
-        self.written = 0
-        """Messages that were processed."""
         self.dropped = 0
         """Polls that found the queue full: the next one has newer values."""
 
     @property
     def alive(self) -> bool:
         """Whether its threads run."""
-        return self._thread.is_alive() and all(bus.alive for bus in list(self._buses.values()))
+        return self._writer.alive and all(bus.alive for bus in list(self._buses.values()))
 
     @property
     def devices(self) -> list[PolledDevice]:
@@ -80,24 +70,22 @@ class ModbusAdapter:
     @property
     def queued(self) -> int:
         """Messages that wait in the adapter."""
-        return len(self._queue)
+        return self._writer.queued
+
+    @property
+    def written(self) -> int:
+        """Messages that were processed."""
+        return self._writer.written
 
     def start(self) -> None:
         """Start the writer thread. Devices start with `follow`."""
-        self._thread.start()
+        self._writer.start()
 
     def stop(self, timeout: float = 3.0) -> None:
         """Close all connections, and process waiting messages within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.disconnect(timeout / 2)
-        self._queue.close()
-        self._wake_up.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
-        self._stopping.set()
-        self._wake_up.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0.1, deadline - time.monotonic()))
+        self._writer.stop(max(0.1, deadline - time.monotonic()))
 
     def disconnect(self, timeout: float) -> None:
         """Close all connections. Requests that wait for a response end first, or are left alone after `timeout`
@@ -166,9 +154,8 @@ class ModbusAdapter:
         )
 
     def _take(self, topic: str, payload: bytes) -> None:
-        if not self._queue.offer(MqttMessage(topic, payload, 0, False, 0, datetime.now(UTC), 0, b"")):
+        if not self._writer.offer(topic, [payload]):
             self.dropped += 1
-        self._wake_up.set()
 
     def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes) -> None:
         self._ingest.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC))
@@ -178,17 +165,6 @@ class ModbusAdapter:
         if (found := self._devices.get(device_of(command.topic))) is not None:
             found[1].commands.discard(command)
         self._on_written(command)
-
-    def _finish(self, messages: Sequence[MqttMessage]) -> None:
-        """Count processed messages. Runs on the engine's writer thread too."""
-        self.written += len(messages)
-
-    def _write(self) -> None:
-        while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
-            with together():
-                pause = self._writer.turn()
-            self._wake_up.wait(min(pause, _LONGEST_WAIT))
-            self._wake_up.clear()
 
 
 def _same(polled: Sequence[PolledDevice], wanted: Sequence[ModbusDevice]) -> bool:

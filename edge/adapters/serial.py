@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Final
 
 from edge.adapters.ingest import Ingest
-from edge.adapters.messages import MessageQueue, MqttMessage
+from edge.adapters.messages import MessageQueue
 from edge.adapters.serial_port import Port
 from edge.adapters.settings import ActuationSettings, SerialSettings
-from edge.adapters.writer import ReadingWriter
-from edge.engine.wakeups import together
+from edge.adapters.writer_thread import WriterThread
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort, port_of
-
-_LONGEST_WAIT: Final = 60.0
-"""Seconds after which the thread looks for work without a wake-up."""
 
 
 class SerialAdapter:
@@ -44,22 +39,15 @@ class SerialAdapter:
         self._actuation = actuation
         self._ingest = ingest
         self._up = up
-        self._queue = MessageQueue(settings.max_queued, settings.max_queued * settings.max_frame)
-        self._stopping = threading.Event()
+        queue = MessageQueue(settings.max_queued, settings.max_queued * settings.max_frame)
+        self._writer = WriterThread(settings, ingest, queue, "serial")
         self._lock = threading.Lock()
         self._ports: dict[str, Port] = {}
-        self._wake_up = threading.Event()
-        """Set when `_write` has something to do."""
-        wake = self._wake_up.set
-        self._writer = ReadingWriter(settings, ingest, self._queue, "serial", done=self._finish, wake=wake)
-        self._thread = threading.Thread(target=self._write, name="edge-serial-write", daemon=True)
-        self.written = 0
-        """Frames that were processed."""
 
     @property
     def alive(self) -> bool:
         """Whether its threads run."""
-        return self._thread.is_alive() and all(port.alive for port in self.ports)
+        return self._writer.alive and all(port.alive for port in self.ports)
 
     @property
     def ports(self) -> list[Port]:
@@ -69,24 +57,22 @@ class SerialAdapter:
     @property
     def queued(self) -> int:
         """Frames that wait in the adapter."""
-        return len(self._queue)
+        return self._writer.queued
+
+    @property
+    def written(self) -> int:
+        """Frames that were processed."""
+        return self._writer.written
 
     def start(self) -> None:
         """Start the writer thread. Ports start with `follow`."""
-        self._thread.start()
+        self._writer.start()
 
     def stop(self, timeout: float = 3.0) -> None:
         """Close all ports, and process waiting frames within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.follow(())
-        self._queue.close()
-        self._wake_up.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
-        self._stopping.set()
-        self._wake_up.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0.1, deadline - time.monotonic()))
+        self._writer.stop(max(0.1, deadline - time.monotonic()))
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
         """Replace the ports. Changed ports are reopened; unchanged ones continue."""
@@ -119,25 +105,7 @@ class SerialAdapter:
         return Port(port, self._settings, self._actuation, take=self._take, refuse=self._refuse, up=self._up)
 
     def _take(self, port: SerialPort, payloads: list[bytes]) -> list[bytes]:
-        now = datetime.now(UTC)
-        taken = 0
-        for payload in payloads:
-            if not self._queue.offer(MqttMessage(port.topic, payload, 0, False, 0, now, 0, b"")):
-                break
-            taken += 1
-        self._wake_up.set()
-        return payloads[taken:]
+        return payloads[self._writer.offer(port.topic, payloads) :]
 
     def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes, times: int) -> None:
         self._ingest.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC), times)
-
-    def _finish(self, frames: Sequence[MqttMessage]) -> None:
-        """Count processed frames. Runs on the engine's writer thread too."""
-        self.written += len(frames)
-
-    def _write(self) -> None:
-        while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
-            with together():
-                pause = self._writer.turn()
-            self._wake_up.wait(min(pause, _LONGEST_WAIT))
-            self._wake_up.clear()

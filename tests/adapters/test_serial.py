@@ -76,7 +76,7 @@ def serving(observations, wire, text: str = JSON_LINES, **settings: object):
         yield found
     finally:
         found.adapter.stop()
-        assert not found.adapter._thread.is_alive()
+        assert not found.adapter._writer.alive
 
 
 def command(text: bytes, topic: str = "serial/a") -> Command:

@@ -185,7 +185,7 @@ def test_health_reports_ports_without_devices():
     assert without_texts({"modbus": received["serial"]}) == {"modbus": {"a": "connected", "b": "disconnected"}}
 
 
-@pytest.mark.parametrize("thread", ["_thread", "ports"])
+@pytest.mark.parametrize("thread", ["writer", "ports"])
 async def test_ended_serial_ports_are_restarted_alone(tmp_path, thread):
     with Wire(tmp_path / "tty") as wire:
         (tmp_path / "data" / "mappings").mkdir(parents=True)
@@ -199,8 +199,8 @@ async def test_ended_serial_ports_are_restarted_alone(tmp_path, thread):
                 adapter.ports[0]._stopping.set()
                 adapter.ports[0]._wake_up.set()
             else:
-                adapter._queue.close()
-                adapter._wake_up.set()
+                adapter._writer._queue.close()
+                adapter._writer._wake_up.set()
 
             async def mended() -> bool:
                 return restarts(gateway, "serial") > 0 and await is_well(gateway)

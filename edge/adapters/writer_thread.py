@@ -1,0 +1,80 @@
+"""Thread that writes the messages of devices without a broker: serial ports and Modbus devices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from edge.adapters.ingest import Ingest
+from edge.adapters.messages import MessageQueue, MqttMessage
+from edge.adapters.writer import ReadingWriter, WriterSettings
+from edge.engine.wakeups import together
+
+_LONGEST_WAIT: Final = 60.0
+"""Seconds after which the thread looks for work without a wake-up."""
+
+
+class WriterThread:
+    """A bounded queue of messages, and the thread that writes them to the engine."""
+
+    def __init__(self, settings: WriterSettings, ingest: Ingest, queue: MessageQueue, name: str) -> None:
+        """`name`: name of the adapter in log lines."""
+        self._queue = queue
+        self._stopping = threading.Event()
+        self._wake_up = threading.Event()
+        """Set when the thread has something to do."""
+        self._writer = ReadingWriter(settings, ingest, queue, name, done=self._finish, wake=self._wake_up.set)
+        self._thread = threading.Thread(target=self._run, name=f"edge-{name}-write", daemon=True)
+        self.written = 0
+        """Messages that were processed."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait."""
+        return len(self._queue)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Process waiting messages within `timeout` seconds, and end the thread."""
+        deadline = time.monotonic() + timeout
+        self._queue.close()
+        self._wake_up.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
+        self._stopping.set()
+        self._wake_up.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0.1, deadline - time.monotonic()))
+
+    def offer(self, topic: str, payloads: Sequence[bytes]) -> int:
+        """Queue payloads that have just arrived. Returns the number that found room."""
+        now = datetime.now(UTC)
+        taken = 0
+        for payload in payloads:
+            if not self._queue.offer(MqttMessage(topic, payload, 0, False, 0, now, 0, b"")):
+                break
+            taken += 1
+        self._wake_up.set()
+        return taken
+
+    def _finish(self, messages: Sequence[MqttMessage]) -> None:
+        """Count processed messages. Runs on the engine's writer thread too."""
+        self.written += len(messages)
+
+    def _run(self) -> None:
+        while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
+            with together():
+                pause = self._writer.turn()
+            self._wake_up.wait(min(pause, _LONGEST_WAIT))
+            self._wake_up.clear()
