@@ -36,18 +36,14 @@ class Delivery:
         clock: Clock,
         notify: Callable[[str], None],
         own_stream: Callable[[str], str | None],
-        keep: Callable[[RunningQuery, Report], None],
     ) -> None:
-        """`most`: greatest number of observers. `notify` and `own_stream`: see `StreamService`. `keep` is called with
-        each report, before the followers get it.
-        """
+        """`most`: greatest number of observers. `notify` and `own_stream`: see `StreamService`."""
         self._processor = processor
         self._waiting = waiting
         self._most = most
         self._clock = clock
         self._notify = notify
         self._own_stream = own_stream
-        self._keep = keep
 
     def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
@@ -84,7 +80,9 @@ class Delivery:
         self._processor.owned(query, access)
         found = self._waiting.find(observer)
         if found is None or found.query != query:
-            raise NotFound(f'The query "{query}" has no observer {observer}')
+            raise NotFound(
+                f'The query "{query}" has no observer {observer}; GET /queries/{{name}}/observers lists them'
+            )
         self._waiting.remove(observer)
 
     def unregister(self, query: str, access: Access) -> list[str]:
@@ -102,10 +100,6 @@ class Delivery:
             query = find(report.query)
             if query is None:
                 continue
-            try:
-                self._keep(query, report)
-            except Exception:  # noqa: BLE001  followers that are there get it nevertheless
-                _log.exception("streams.not_kept", extra={"query": report.query})
             for follower in list(query.followers.values()):
                 try:
                     follower.report(report)

@@ -37,6 +37,8 @@ class FollowedReports:
         self.query = query
         self.of = of
         self.number = number
+        self._last = number
+        """Number of the last report that the queue has had."""
         self._operator = operator
         self._most = most
         self._largest = largest
@@ -54,11 +56,13 @@ class FollowedReports:
     def put(self, report: StoredReport) -> None:
         """Add a report. If the client may not hold more bytes, this ends the queue with the reason.
 
-        Reports that were made before the queue are ignored: the last of them may become durable only now.
+        Reports that were made before the queue are ignored: the last of them may become durable only now. The queue
+        also ignores reports that it has from the store already.
         """
         with self._lock:
-            if self._error is not None or report.number <= self.number:
+            if self._error is not None or report.number <= self._last:
                 return
+            self._last = report.number
             self._waiting.append(report)
             self._bytes += size_of([report], OVERHEAD)
             too_large = self._bytes > self._most
@@ -83,6 +87,7 @@ class FollowedReports:
                     break
                 first -= 1
             self._waiting.extend(kept[first:])
+            self._last = max([self._last, *(report.number for report in kept[-1:])])
             self._bytes = size_of(kept[first:], OVERHEAD)
             too_large = self._bytes > self._most
             self._charge.set(min(self._bytes, self._most), check=False)

@@ -1,23 +1,23 @@
-"""The last reports of followed queries, for followers whose connection is lost: they ask for those after a number."""
+"""Which reports of followed queries are kept: followers whose connection was lost ask for those after a number.
+
+Only the numbers and sizes are in memory. The reports are in the store, next to those that wait for observers.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Final
-
-from edge.streams.observer import StoredReport
-from edge.streams.report_merge import OVERHEAD, size_of
 
 _RETURN: Final = 600_000_000
 """Microseconds for which a query without followers keeps reports."""
-_RECONNECT: Final = 120_000_000
-"""Microseconds after a start for which all queries keep reports."""
 _LARGEST_PART: Final = 4
-"""One query has at most one of so many parts of the memory, so that others keep something too."""
+"""One query has at most one of so many parts of the bytes, so that others keep something too."""
+NONE: Final = range(0)
+"""Numbers of the kept reports of a query that keeps none."""
 
 
 class RecentReports:
-    """Reports in memory, the oldest of which are dropped beyond a limit. One thread uses it.
+    """Numbers of the kept reports. The oldest are dropped beyond a limit. One thread uses it.
 
     Times are in microseconds of a clock that never jumps.
     """
@@ -27,53 +27,57 @@ class RecentReports:
         self._most = most
         self._until: dict[str, int] = {}
         """Time until which the reports of a query are kept."""
-        self._all_until = 0
-        """Time until which the reports of all queries are kept."""
         # Not a dict: to find its first key takes longer with each key that was removed before it.
-        self._reports: OrderedDict[tuple[str, int], StoredReport] = OrderedDict()
+        self._sizes: OrderedDict[tuple[str, int], int] = OrderedDict()
         """By query and number, in the order in which they were made."""
-        self._numbers: dict[str, deque[int]] = {}
-        """Numbers of the kept reports of each query that has some."""
-        self._sizes: dict[str, int] = {}
+        self._numbers: dict[str, range] = {}
+        """Numbers of the kept reports of each query that has some. They have no gaps."""
+        self._bytes: dict[str, int] = {}
         self.bytes = 0
         """Size of all reports."""
-
-    def expect_all(self, now: int) -> None:
-        """Keep the reports of all queries for a while: after a start it is not known which of them are followed."""
-        self._all_until = now + _RECONNECT
+        self.dropped: dict[str, int] = {}
+        """Size of the reports that were dropped because of the limit, by query. The caller clears it."""
 
     def expect(self, query: str, now: int) -> None:
         """Keep the reports of a query for a while: it has followers, or had one until now."""
-        self._until[query] = now + _RETURN
+        if self._most:
+            self._until[query] = now + _RETURN
 
     def wants(self, query: str, now: int) -> bool:
-        """Return whether the reports of a query are kept. Forgets them if this has ended."""
-        if not self._most:
-            return False
-        if now < self._all_until or now < self._until.get(query, 0):
-            return True
-        if query in self._until or query in self._numbers:
-            self.forget(query)
-        return False
+        """Return whether the reports of a query are kept."""
+        return now < self._until.get(query, 0)
 
-    def keep(self, query: str, report: StoredReport) -> None:
-        """Keep a report. A very large one, and those before it, are not kept."""
-        size, most = size_of([report], OVERHEAD), self._most // _LARGEST_PART
-        if size > most:
-            self._drop(query)
+    def keep(self, query: str, number: int, size: int) -> None:
+        """Keep a report of `size` bytes. A very large one, and those before it, are not kept.
+
+        Nothing changes if the report is kept already.
+        """
+        kept = self.numbers(query)
+        if number in kept:
             return
-        while self._sizes.get(query, 0) + size > most:
+        most = self._most // _LARGEST_PART
+        # A gap among the kept ones would look as if no report had been made.
+        if size > most or number != kept.stop:
+            self._drop(query)
+        if size > most:
+            return
+        while self._bytes.get(query, 0) + size > most:
             self._drop_oldest(query)
         while self.bytes + size > self._most:
-            self._drop_oldest(next(iter(self._reports))[0])
-        self._reports[query, report.number] = report
-        self._numbers.setdefault(query, deque()).append(report.number)
-        self._sizes[query] = self._sizes.get(query, 0) + size
+            self._drop_oldest(next(iter(self._sizes))[0])
+        first = self._numbers[query].start if query in self._numbers else number
+        self._numbers[query] = range(first, number + 1)
+        self._sizes[query, number] = size
+        self._bytes[query] = self._bytes.get(query, 0) + size
         self.bytes += size
 
-    def after(self, query: str, number: int) -> list[StoredReport]:
-        """Return the kept reports of a query with numbers above `number`, in order. Earlier ones may be missing."""
-        return [self._reports[query, each] for each in self._numbers.get(query, ()) if each > number]
+    def numbers(self, query: str) -> range:
+        """Return the numbers of the kept reports of a query, the newest ones that it has made."""
+        return self._numbers.get(query, NONE)
+
+    def size(self, query: str) -> int:
+        """Return the bytes of the kept reports of a query."""
+        return self._bytes.get(query, 0)
 
     def forget(self, query: str) -> None:
         """Forget a query: it has ended, or nobody has followed it for a while."""
@@ -86,9 +90,10 @@ class RecentReports:
 
     def _drop_oldest(self, query: str) -> None:
         numbers = self._numbers[query]
-        report = self._reports.pop((query, numbers.popleft()))
-        size = size_of([report], OVERHEAD)
+        size = self._sizes.pop((query, numbers.start))
         self.bytes -= size
-        self._sizes[query] -= size
-        if not numbers:
-            del self._numbers[query], self._sizes[query]
+        self._bytes[query] -= size
+        self.dropped[query] = self.dropped.get(query, 0) + size
+        self._numbers[query] = numbers[1:]
+        if not self._numbers[query]:
+            del self._numbers[query], self._bytes[query]

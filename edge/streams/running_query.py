@@ -60,8 +60,7 @@ class RunningQuery:
         self.name = stored.name
         self.access: Access = stored.access
         self.begun = stored.begun
-        self.identifier = f"{stored.begun:x}"
-        """Tells it from an earlier query with the same name, also after a restart."""
+        self.identifier = stored.identifier
         self.paused = stored.paused
         self.number = stored.number
         self.query = query

@@ -32,6 +32,7 @@ from edge.streams.action_queue import Action, ActionQueue
 from edge.streams.delivery import Delivery
 from edge.streams.followed_reports import FollowedReports
 from edge.streams.followers import Followers
+from edge.streams.kept_reports import KeptReports
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
@@ -111,7 +112,9 @@ class StreamService:
                 return
             store = StreamStore(self._directory)
             try:
-                self._waiting = WaitingReports(store, self._settings.max_reports)
+                settings = self._settings
+                kept = KeptReports(store, settings.max_recent_reports, self._clock.steady, self._has_followers)
+                self._waiting = WaitingReports(store, settings.max_reports, kept)
                 live = LiveSubscriptions(self._live, self._put_change)
                 self._processor = Processor(
                     self._settings,
@@ -122,7 +125,7 @@ class StreamService:
                     self._waiting.body,
                     LiveObservations(live, self._past or _nothing),
                 )
-                self._followers = Followers(self._processor, self._settings, self._unfollow, self._clock)
+                self._followers = Followers(self._processor, kept, settings.max_reports, self._unfollow)
                 self._delivery = Delivery(
                     self._processor,
                     self._waiting,
@@ -130,7 +133,6 @@ class StreamService:
                     self._clock,
                     self._notify,
                     self._own_stream,
-                    self._followers.keep,
                 )
             except BaseException:
                 store.close()
@@ -205,13 +207,7 @@ class StreamService:
 
     def unregister(self, query: str, access: Access) -> Future[list[str]]:
         """End a query. Returns the ids of its observers, which have ended too."""
-
-        def end(_processor: Processor, _now: int) -> list[str]:
-            ended = self._delivery.unregister(query, access)
-            self._followers.forget(query)
-            return ended
-
-        return self.call(end)
+        return self.call(lambda _processor, _now: self._delivery.unregister(query, access))
 
     def gone(self, observer: str) -> Future[None]:
         """Remove an observer that wants no more reports."""
@@ -261,6 +257,10 @@ class StreamService:
 
         return self.call(lambda _processor, _now: self._followers.add(name, access, charge, wake, largest, after))
 
+    def _has_followers(self, query: str) -> bool:
+        found = self._processor.find(query)
+        return found is not None and bool(found.followers)
+
     def _unfollow(self, reports: FollowedReports) -> None:
         self.call(lambda _processor, _now: self._followers.remove(reports))
 
@@ -278,7 +278,7 @@ class StreamService:
     def _run(self, store: StreamStore) -> None:
         retry = Retry(_RETRY)
         try:
-            self._guarded("streams.not_restored", self._restore)
+            self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
             while (actions := self._actions.take(self._pause(retry))) is not None:
                 self._work(actions, retry)
             self._store_reports(retry)
@@ -288,11 +288,6 @@ class StreamService:
             self._refuse()
             self._processor.close()
             store.close()
-
-    def _restore(self) -> None:
-        now = self._clock.wall()
-        self._processor.restore(now)
-        self._followers.begin()
 
     def _guarded(self, event: str, action: Callable[[], object]) -> None:
         """Run a step. After a fault, requests are answered with the reason, and no further step runs."""

@@ -44,6 +44,13 @@ class StreamSettings(Section):
         minimum=0,
         maximum=86_400,
     )
+    max_late: int = key(
+        64 * 1024,
+        "Elements of each stream that came later than its lateness, kept for GET /streams/ID?elements=late. Beyond it, "
+        "the gateway drops the oldest. 0: none.",
+        unit="bytes",
+        minimum=0,
+    )
     max_ahead: float = key(
         60.0,
         "How far the time of an element may lie in the future. Later ones get status 400.",
@@ -66,8 +73,9 @@ class StreamSettings(Section):
     )
     max_recent_reports: int = key(
         8 * MIB,
-        "Last reports of all queries with followers, in memory. A client whose connection was lost gets them when it "
-        "follows the query again. Beyond it, the gateway drops the oldest. One query has at most a quarter. 0: none.",
+        "Last reports of all queries with followers, in streams.sqlite3. A client whose connection was lost gets them "
+        "when it follows the query again, also after a restart. Beyond it, the gateway drops the oldest. One query has "
+        "at most a quarter. 0: none.",
         unit="bytes",
         minimum=0,
     )

@@ -18,11 +18,11 @@ from edge.protocol.results import Row
 from edge.streams.encoding import decode_access, decode_row, encode_access, encode_row, parsed
 from edge.streams.model import Element
 from edge.streams.settings import FILE_NAME
-from edge.streams.stored_rows import ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
+from edge.streams.stored_rows import LateElement, ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
 
 _APPLICATION_ID: Final = 0x45445354
 """SQLite's application_id of this file: "EDST"."""
-_VERSION: Final = 2
+_VERSION: Final = 3
 _FROM_VERSION_1: Final = """
 CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO report_numbers SELECT name, number FROM queries;
@@ -30,13 +30,29 @@ ALTER TABLE queries DROP COLUMN number;
 ALTER TABLE observers ADD COLUMN is_target INTEGER NOT NULL DEFAULT 0;
 """
 """The numbers change with each report. Next to the texts of the queries, each report rewrote a whole page."""
+_FROM_VERSION_2: Final = """
+CREATE TABLE followed_queries (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+INSERT INTO followed_queries SELECT name FROM queries;
+ALTER TABLE queries ADD COLUMN identifier TEXT NOT NULL DEFAULT '';
+UPDATE queries SET identifier = printf('%x', begun);
+ALTER TABLE streams ADD COLUMN too_late INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE late_elements (
+    stream INTEGER NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, arrived INTEGER NOT NULL,
+    graph BLOB NOT NULL, PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+"""
+"""Which queries had followers is not known. The identifiers are those that followers have."""
 _SCHEMA: Final = """
 CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), time INTEGER NOT NULL) STRICT;
 INSERT INTO clock VALUES (1, 0);
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY, iri TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, lateness INTEGER NOT NULL,
-    query TEXT NOT NULL, number INTEGER NOT NULL, taken INTEGER NOT NULL
+    query TEXT NOT NULL, number INTEGER NOT NULL, taken INTEGER NOT NULL, too_late INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+CREATE TABLE late_elements (
+    stream INTEGER NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, arrived INTEGER NOT NULL,
+    graph BLOB NOT NULL, PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE elements (
     stream INTEGER NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, graph BLOB NOT NULL,
     missing INTEGER NOT NULL, PRIMARY KEY (stream, number)
@@ -44,9 +60,10 @@ CREATE TABLE elements (
 CREATE TABLE windows (key TEXT PRIMARY KEY, begin INTEGER NOT NULL, first INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE queries (
     name TEXT PRIMARY KEY, text TEXT NOT NULL, access TEXT NOT NULL, begun INTEGER NOT NULL, paused INTEGER NOT NULL,
-    since INTEGER NOT NULL
+    since INTEGER NOT NULL, identifier TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE followed_queries (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE results (
     query TEXT NOT NULL, row TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (query, row)
 ) STRICT, WITHOUT ROWID;
@@ -61,6 +78,10 @@ CREATE TABLE observers (
 """
 
 
+LATE_OVERHEAD: Final = 100
+"""Approximate bytes of a kept element that came too late, without its graph."""
+LAST: Final = 2**62
+"""A number above those of all reports."""
 _GONE: Final = "restart the gateway; its streams are lost"
 """What to do if the files were deleted under a running gateway."""
 
@@ -90,7 +111,7 @@ class StreamStore:
         if version > _VERSION or (version and application != _APPLICATION_ID):
             raise StorageFailed(f"{FILE_NAME} is from a newer version of sepa-edge, or not its file; move it away")
         if version < _VERSION:
-            changes = _FROM_VERSION_1 if version else _SCHEMA
+            changes = "".join((_FROM_VERSION_1, _FROM_VERSION_2)[version - 1 :]) if version else _SCHEMA
             connection.executescript(
                 f"BEGIN; {changes} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
             )
@@ -132,7 +153,7 @@ class StreamStore:
 
     def put_stream(self, iri: str, owner: str, lateness: int, query: str) -> StoredStream:
         """Add a stream."""
-        self._run("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0)", iri, owner, lateness, query)
+        self._run("INSERT INTO streams VALUES (NULL, ?, ?, ?, ?, 0, 0, 0)", iri, owner, lateness, query)
         ((id_,),) = self._select("SELECT id FROM streams WHERE iri = ?", iri)
         return StoredStream(id_, iri, owner, lateness, query, 0)
 
@@ -142,7 +163,8 @@ class StreamStore:
 
     def drop_stream(self, id_: int) -> None:
         """Remove a stream with its elements."""
-        self._run("DELETE FROM elements WHERE stream = ?", id_)
+        for table in ("elements", "late_elements"):
+            self._run(f"DELETE FROM {table} WHERE stream = ?", id_)  # noqa: S608 - names of this module
         self._run("DELETE FROM streams WHERE id = ?", id_)
 
     def elements(self, stream: int) -> Iterator[StoredElement]:
@@ -159,6 +181,28 @@ class StreamStore:
         with _storing():
             self._connection.executemany("INSERT INTO elements VALUES (?, ?, ?, ?, ?)", rows)
         self._run("UPDATE streams SET number = ? WHERE id = ?", last, stream)
+
+    def add_late(self, stream: int, late: Iterable[LateElement], most: int) -> None:
+        """Count elements that came too late, and keep the newest ones of the stream: those of `most` bytes."""
+        rows = [(stream, *element) for element in late]
+        self._run("UPDATE streams SET too_late = too_late + ? WHERE id = ?", len(rows), stream)
+        with _storing():
+            self._connection.executemany("INSERT INTO late_elements VALUES (?, ?, ?, ?, ?)", rows)
+        size = 0
+        for number, length in self._select(
+            "SELECT number, length(graph) FROM late_elements WHERE stream = ? ORDER BY number DESC", stream
+        ):
+            size += length + LATE_OVERHEAD
+            if size > most:
+                self._run("DELETE FROM late_elements WHERE stream = ? AND number <= ?", stream, number)
+                break
+
+    def late(self, stream: int) -> list[LateElement]:
+        """Return the kept elements of a stream that came too late, in the order of their arrival."""
+        rows = self._select(
+            "SELECT number, time, arrived, graph FROM late_elements WHERE stream = ? ORDER BY number", stream
+        )
+        return [LateElement(*row) for row in rows]
 
     def set_taken(self, stream: int, number: int) -> None:
         """Store the number of the last element that the windows have."""
@@ -196,27 +240,32 @@ class StreamStore:
     def queries(self) -> list[StoredQuery]:
         """Return all queries in the order of their registration."""
         found = self._select(
-            "SELECT name, text, access, begun, paused, number, since FROM queries JOIN report_numbers USING (name) "
-            "ORDER BY begun, name"
+            "SELECT name, text, access, begun, paused, number, since, identifier "
+            "FROM queries JOIN report_numbers USING (name) ORDER BY begun, name"
         )
         return [
-            StoredQuery(name, text, decode_access(access), begun, bool(paused), number, since)
-            for name, text, access, begun, paused, number, since in found
+            StoredQuery(name, text, decode_access(access), begun, bool(paused), number, since, identifier)
+            for name, text, access, begun, paused, number, since, identifier in found
         ]
 
     def put_query(self, query: StoredQuery) -> None:
         """Add a query."""
         access = encode_access(query.access)
         self._run(
-            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, ?)",
             query.name,
             query.text,
             access,
             query.begun,
             int(query.paused),
             query.since,
+            query.identifier,
         )
         self._run("INSERT INTO report_numbers VALUES (?, ?)", query.name, query.number)
+
+    def renew_identifiers(self) -> None:
+        """Give all queries other identifiers."""
+        self._run("UPDATE queries SET identifier = lower(hex(randomblob(16)))")
 
     def pause(self, name: str, *, paused: bool) -> None:
         """Store whether a query is paused."""
@@ -248,10 +297,10 @@ class StreamStore:
         """Remove a query with its reports and observers."""
         for table in ("reports", "observers", "results"):
             self._run(f"DELETE FROM {table} WHERE query = ?", name)  # noqa: S608 - names of this module
-        for table in ("report_numbers", "queries"):
+        for table in ("report_numbers", "followed_queries", "queries"):
             self._run(f"DELETE FROM {table} WHERE name = ?", name)  # noqa: S608 - names of this module
 
-    # Reports and observers
+    # Reports, followers and observers
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
         """Store the numbers of the last reports of queries."""
@@ -260,19 +309,43 @@ class StreamStore:
             self._connection.executemany("UPDATE report_numbers SET number = ? WHERE name = ?", rows)
 
     def report(self, query: str, report: ReportRow) -> None:
-        """Store a report for the observers of its query."""
+        """Store a report for the observers and followers of its query."""
         self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
 
-    def reports(self, query: str, after: int, most: int) -> list[ReportRow]:
-        """Return stored reports of a query with numbers above `after`, in order."""
+    def reports(self, query: str, after: int, most: int, before: int = LAST) -> list[ReportRow]:
+        """Return stored reports of a query with numbers above `after` and below `before`, in order."""
         found = self._select(
             "SELECT number, time, kind, merged, body FROM reports "
-            "WHERE query = ? AND number > ? ORDER BY number LIMIT ?",
+            "WHERE query = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
             query,
             after,
+            before,
             most,
         )
         return [ReportRow(*row) for row in found]
+
+    def reports_of_followed(self) -> dict[str, list[tuple[int, int, int]]]:
+        """Return number, time and size of the content of each report of the followed queries, in order."""
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        rows = self._select(
+            "SELECT query, number, time, length(body) FROM reports JOIN followed_queries ON query = name "
+            "WHERE merged = 1 ORDER BY query, number"
+        )
+        for query, *row in rows:
+            found.setdefault(query, []).append((row[0], row[1], row[2]))
+        return found
+
+    def followed_queries(self) -> set[str]:
+        """Return the names of the followed queries."""
+        return {name for (name,) in self._select("SELECT name FROM followed_queries")}
+
+    def mark_followed(self, query: str) -> None:
+        """Store that a query has followers, or had one until now."""
+        self._run("INSERT OR IGNORE INTO followed_queries VALUES (?)", query)
+
+    def unmark_followed(self, query: str) -> None:
+        """Store that a query has had no followers for a while."""
+        self._run("DELETE FROM followed_queries WHERE name = ?", query)
 
     def report_bytes(self, query: str, overhead: int) -> int:
         """Return the size of the stored reports of a query. `overhead`: bytes of a report in addition to its body."""
@@ -285,9 +358,9 @@ class StreamStore:
         """Remove the reports of a query with numbers up to `until`."""
         self._run("DELETE FROM reports WHERE query = ? AND number <= ?", query, until)
 
-    def replace_reports(self, query: str, reports: Iterable[ReportRow]) -> None:
-        """Replace all reports of a query."""
-        self._run("DELETE FROM reports WHERE query = ?", query)
+    def replace_reports(self, query: str, reports: Iterable[ReportRow], before: int = LAST) -> None:
+        """Replace all reports of a query with numbers below `before`."""
+        self._run("DELETE FROM reports WHERE query = ? AND number < ?", query, before)
         for report in reports:
             self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
 

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from edge.protocol.access import Access
 from edge.streams.model import Element
+from edge.streams.observer import StoredReport
+from edge.streams.report import content_type, is_correction
 
 
 class StoredStream(NamedTuple):
@@ -23,6 +25,8 @@ class StoredStream(NamedTuple):
     """Number of its last element."""
     taken: int = 0
     """Number of the last element that the windows had when the stored reports were made."""
+    too_late: int = 0
+    """Elements that came later than the lateness."""
 
 
 class StoredQuery(NamedTuple):
@@ -39,6 +43,8 @@ class StoredQuery(NamedTuple):
     """Number of its last report."""
     since: int
     """Time from which all elements are kept that its windows have contained, for corrections."""
+    identifier: str = ""
+    """Tells it from an earlier query with the same name, also after a restart. It is random: clocks can be set back."""
 
 
 class StoredElement(NamedTuple):
@@ -53,12 +59,22 @@ class StoredElement(NamedTuple):
     """
 
 
+class LateElement(NamedTuple):
+    """An element that came too late for the reports that should have contained it. Times are in microseconds."""
+
+    number: int
+    time: int
+    arrived: int
+    graph: bytes
+    """Its triples as N-Triples."""
+
+
 TO_CORRECT: Final = -1
 """See `StoredElement.missing`."""
 
 
 class ReportRow(NamedTuple):
-    """A report that waits for an observer."""
+    """A report that waits for an observer, or is kept for followers."""
 
     number: int
     time: int
@@ -67,6 +83,11 @@ class ReportRow(NamedTuple):
     merged: int
     """Number of reports that it stands for: the last of them is `number`."""
     body: bytes
+
+
+def stored_report(row: ReportRow) -> StoredReport:
+    """Return a report of the store in the form in which it is sent."""
+    return StoredReport(row.number, row.time, content_type(row.kind), row.body, row.merged, is_correction(row.kind))
 
 
 class StoredObserver(NamedTuple):

@@ -29,8 +29,8 @@ class Stream:
         self.number = stored.number
         self.taken = stored.taken
         """Number of the last element that the windows had when they slid last."""
-        self.too_late = 0
-        """Elements since the start that came later than that."""
+        self.too_late = stored.too_late
+        """Elements that came later than that."""
         self.size = 0
         """Bytes of the kept elements, as N-Triples."""
         self.windows: dict[WindowGraph, None] = {}

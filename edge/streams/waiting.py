@@ -1,23 +1,27 @@
-"""Reports that wait for observers: kept until each observer has them, and merged for those that are slow."""
+"""Reports in the store: they wait for observers, merged for those that are slow, and are kept for followers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from edge.streams.kept_reports import KeptReports
 from edge.streams.model import StreamOperator
 from edge.streams.observer import StoredReport
-from edge.streams.report import Report, content_type, is_correction
+from edge.streams.report import Report
 from edge.streams.report_merge import OVERHEAD, bounded
 from edge.streams.store import StreamStore
-from edge.streams.stored_rows import ReportRow, StoredObserver
+from edge.streams.stored_rows import ReportRow, StoredObserver, stored_report
 
 
 class WaitingReports:
     """The observers of all queries. One thread uses it. Methods raise `StorageFailed`."""
 
-    def __init__(self, store: StreamStore, most: int) -> None:
-        """`most`: bytes of the waiting reports of a query, beyond which they are merged."""
+    def __init__(self, store: StreamStore, most: int, kept: KeptReports | None = None) -> None:
+        """`most`: bytes of the waiting reports of a query, beyond which they are merged. `kept`: those that stay for
+        followers; they are not merged, and do not count. None: none stay.
+        """
         self._store = store
+        self._kept = kept or KeptReports(store, 0)
         self._most = most
         self._observers = {observer.id: observer for observer in store.observers()}
         self._of: dict[str, set[str]] = {}
@@ -56,7 +60,7 @@ class WaitingReports:
         self.flush()  # after a crash, removed reports that are not acknowledged would count as lost
         with self._store.transaction():
             self._store.drop_observer(observer)
-            self._drop(found.query, [each.acknowledged for each in self.of(found.query) if each.id != observer])
+            self._drop(found.query, without=observer)
         del self._observers[observer]
         self._pending_changes.discard(observer)
         self._of[found.query].discard(observer)
@@ -71,6 +75,7 @@ class WaitingReports:
         self._pending_changes.difference_update(ended)
         self._of.pop(query, None)
         self._sizes.pop(query, None)
+        self._kept.forget(query)
         return ended
 
     def waiting(self, observer: str, most: int) -> list[StoredReport]:
@@ -79,7 +84,7 @@ class WaitingReports:
         if found is None:
             return []
         rows = self._store.reports(found.query, found.acknowledged, most)
-        return [_stored(row) for row in rows]
+        return [stored_report(row) for row in rows]
 
     def acknowledged(self, observer: str, number: int) -> None:
         """Note that an observer needs no reports up to this number. `flush` stores it.
@@ -101,37 +106,45 @@ class WaitingReports:
             for observer in observers:
                 self._store.acknowledge(observer.id, observer.acknowledged)
             for query in {observer.query for observer in observers}:
-                self._drop(query, [each.acknowledged for each in self.of(query)])
+                self._drop(query)
         self._pending_changes.clear()
 
     def body(self, report: Report) -> bytes | None:
-        """Return the content of a new report if an observer waits for it, so that it has to be stored."""
-        if report.query not in self._of:
-            return None
-        body = report.body()
-        if report.query in self._sizes:
-            self._sizes[report.query] += len(body) + OVERHEAD
+        """Return the content of a new report if it has to be stored: an observer waits for it, or it is kept.
+
+        Called in the transaction that stores it, which also removes reports that are not kept any more.
+        """
+        query = report.query
+        body = self._kept.content(report)
+        for each in self._kept.dropped():
+            self._drop(each)
+        if query in self._of and body is None:
+            body = report.body()
+        if query in self._sizes and body is not None:
+            self._sizes[query] += len(body) + OVERHEAD
         return body
 
     def bound(self, query: str, operator: StreamOperator) -> None:
         """Merge the waiting reports of a query if they are too large."""
         if query not in self._sizes:
             self._sizes[query] = self._store.report_bytes(query, OVERHEAD)
-        if self._sizes[query] > self._most:
+        if self._sizes[query] - self._kept.size(query) > self._most:
             self._merge(query, operator)
             self._sizes[query] = self._store.report_bytes(query, OVERHEAD)
 
-    def _drop(self, query: str, numbers: Iterable[int]) -> None:
-        """Remove the reports that all observers have. `numbers`: the last one of each."""
-        self._store.drop_reports(query, min(numbers, default=2**62))
+    def _drop(self, query: str, without: str = "") -> None:
+        """Remove the reports that all observers have and that are not kept. `without`: an observer that ends."""
+        numbers = [each.acknowledged for each in self.of(query) if each.id != without]
+        self._store.drop_reports(query, min([*numbers, self._kept.first(query) - 1]))
         self._sizes.pop(query, None)
 
     def _merge(self, query: str, operator: StreamOperator) -> None:
         self.flush()  # as in `remove`
-        rows = self._store.reports(query, 0, -1)
+        first = self._kept.first(query)
+        rows = self._store.reports(query, 0, -1, first)
         kinds = {row.number: row.kind for row in rows}
         positions = [observer.acknowledged for observer in self.of(query)]
-        merged = bounded([_stored(row) for row in rows], operator, self._most, positions, overhead=OVERHEAD)
+        merged = bounded([stored_report(row) for row in rows], operator, self._most, positions, overhead=OVERHEAD)
         with self._store.transaction():
             self._store.replace_reports(
                 query,
@@ -139,8 +152,5 @@ class WaitingReports:
                     ReportRow(each.number, each.time, kinds[each.number], each.merged, each.body)
                     for each in merged.reports
                 ],
+                first,
             )
-
-
-def _stored(row: ReportRow) -> StoredReport:
-    return StoredReport(row.number, row.time, content_type(row.kind), row.body, row.merged, is_correction(row.kind))

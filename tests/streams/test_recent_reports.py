@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from edge.streams.observer import StoredReport
 from edge.streams.recent_reports import RecentReports
 from edge.streams.report_merge import OVERHEAD
 
@@ -13,27 +12,35 @@ BODY = 700
 SIZE = BODY + OVERHEAD
 
 
-def report(number, size=BODY):
-    return StoredReport(number, number, "application/n-triples", b"x" * size)
-
-
 def keep(recent, query, *numbers, size=BODY):
     for number in numbers:
-        recent.keep(query, report(number, size))
+        recent.keep(query, number, size + OVERHEAD)
 
 
-def numbers(recent, query, after=0):
-    return [each.number for each in recent.after(query, after)]
+def numbers(recent, query):
+    return list(recent.numbers(query))
 
 
-def test_reports_after_a_number_are_returned_in_order():
+def test_reports_are_kept_by_query():
     recent = RecentReports(100 * SIZE)
     keep(recent, "q", 3, 4, 5)
     keep(recent, "other", 4)
-    assert numbers(recent, "q", 3) == [4, 5]
     assert numbers(recent, "q") == [3, 4, 5]
-    assert numbers(recent, "q", 5) == numbers(recent, "unknown") == []
-    assert recent.bytes == 4 * SIZE
+    assert numbers(recent, "other") == [4]
+    assert numbers(recent, "unknown") == []
+    assert (recent.bytes, recent.size("q"), recent.size("unknown")) == (4 * SIZE, 3 * SIZE, 0)
+
+
+def test_a_report_that_is_kept_already_changes_nothing():
+    recent = RecentReports(12 * SIZE)
+    keep(recent, "q", 1, 2, 2, 1)
+    assert (numbers(recent, "q"), recent.bytes) == ([1, 2], 2 * SIZE)
+
+
+def test_reports_before_one_that_is_missing_are_not_kept():
+    recent = RecentReports(12 * SIZE)
+    keep(recent, "q", 1, 2, 4)
+    assert (numbers(recent, "q"), recent.bytes, recent.dropped) == ([4], SIZE, {"q": 2 * SIZE})
 
 
 def test_a_query_keeps_the_newest_of_its_part():
@@ -66,20 +73,9 @@ def test_reports_are_kept_while_a_query_has_followers_and_for_ten_minutes_after(
     assert not recent.wants("q", 0)
     recent.expect("q", MINUTE)
     assert recent.wants("q", 10 * MINUTE)
-    keep(recent, "q", 1)
     assert not recent.wants("q", 11 * MINUTE)
-    assert (numbers(recent, "q"), recent.bytes) == ([], 0)
     recent.expect("q", 20 * MINUTE)
     assert recent.wants("q", 21 * MINUTE)
-
-
-def test_all_queries_keep_reports_after_a_start():
-    recent = RecentReports(12 * SIZE)
-    recent.expect_all(MINUTE)
-    assert recent.wants("q", 2 * MINUTE)
-    keep(recent, "q", 1)
-    assert not recent.wants("q", 3 * MINUTE)
-    assert recent.bytes == 0
 
 
 def test_a_query_that_has_ended_is_forgotten():

@@ -13,13 +13,17 @@ from edge.protocol.errors import StorageFailed
 from edge.streams.encoding import encode_access
 from edge.streams.settings import FILE_NAME
 from edge.streams.store import StreamStore
-from edge.streams.stored_rows import StoredQuery
+from edge.streams.stored_rows import StoredQuery, StoredStream
 
 VERSION_1 = """
 CREATE TABLE queries (
     name TEXT PRIMARY KEY, text TEXT NOT NULL, access TEXT NOT NULL, begun INTEGER NOT NULL, paused INTEGER NOT NULL,
     number INTEGER NOT NULL, since INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY, iri TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, lateness INTEGER NOT NULL,
+    query TEXT NOT NULL, number INTEGER NOT NULL, taken INTEGER NOT NULL
+) STRICT;
 CREATE TABLE reports (query TEXT) STRICT;
 CREATE TABLE observers (query TEXT) STRICT;
 CREATE TABLE results (query TEXT) STRICT;
@@ -29,6 +33,7 @@ CREATE TABLE results (query TEXT) STRICT;
 def version_1(directory: Path) -> None:
     with closing(sqlite3.connect(directory / FILE_NAME)) as file:
         file.executescript(f"{VERSION_1} PRAGMA application_id = {0x45445354}; PRAGMA user_version = 1;")
+        file.execute("INSERT INTO streams VALUES (1, 'urn:s', '', 2, '', 7, 6)")
         file.execute("INSERT INTO queries VALUES ('q', 'text', ?, 5, 1, 17, 4)", (encode_access(ANYBODY),))
         file.commit()
 
@@ -38,7 +43,9 @@ def test_a_file_of_version_1_is_converted(tmp_path: Path, opened: int) -> None:
     version_1(tmp_path)
     for _ in range(opened):
         with closing(StreamStore(tmp_path)) as store:
-            assert store.queries() == [StoredQuery("q", "text", ANYBODY, 5, True, 17, 4)]
+            assert store.queries() == [StoredQuery("q", "text", ANYBODY, 5, True, 17, 4, "5")]
+            assert store.followed_queries() == {"q"}
+            assert store.streams() == [StoredStream(1, "urn:s", "", 2, "", 7, 6, 0)]
     with closing(StreamStore(tmp_path)) as store:
         store.set_numbers({"q": 18})
         assert store.queries()[0].number == 18
@@ -51,6 +58,6 @@ def test_a_file_of_version_1_is_converted(tmp_path: Path, opened: int) -> None:
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     version_1(tmp_path)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as file:
-        file.execute("PRAGMA user_version = 3")
+        file.execute("PRAGMA user_version = 4")
     with pytest.raises(StorageFailed, match="newer version"):
         StreamStore(tmp_path)

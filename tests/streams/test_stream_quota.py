@@ -103,7 +103,7 @@ def test_a_client_leaves_observers_for_others(store):
     for access in (ALICE, BOB):
         register(processor, access, access.client)
     waiting = WaitingReports(store, 1_000_000)
-    delivery = Delivery(processor, waiting, 4, Clock(), lambda _: None, lambda _: None, lambda *_: None)
+    delivery = Delivery(processor, waiting, 4, Clock(), lambda _: None, lambda _: None)
     assert count(lambda number: delivery.observe("alice", f"http://a/{number}", ALICE)) == 2
     assert count(lambda number: delivery.observe("bob", f"http://b/{number}", BOB)) == 1
     processor.close()

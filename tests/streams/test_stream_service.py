@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from edge.streams.processor import NewElement, Processor
 from edge.streams.recent_reports import RecentReports
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
+from edge.streams.store import StreamStore
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
@@ -329,6 +331,18 @@ def test_a_follower_does_not_get_the_report_whose_number_it_got_at_the_begin(ser
     assert follower.numbers() == [last + 1]
 
 
+def test_the_number_that_a_follower_gets_is_durable(live, tmp_path, monkeypatch):
+    service = Service(live, tmp_path)
+    service.stream("rooms")
+    service.register("q")
+    service.clock.now += 30 * SECOND
+    monkeypatch.setattr(service.service, "_store_reports", lambda _retry: None)  # the process ends before
+    number = Followed(service).future.result(20).number
+    with closing(StreamStore(tmp_path)) as store:
+        assert store.queries()[0].number == number > 0
+    service.close()
+
+
 def followed(service: Service) -> int:
     """Follow the query "q" for one report. Returns its number."""
     follower = Followed(service)
@@ -377,6 +391,40 @@ def test_a_follower_of_an_earlier_query_gets_all_reports_that_are_kept(service):
     again = Followed(service, after=2, of=of)
     assert (again.future.result(20).number, again.numbers()) == (0, [1, 2, 3])
     assert Followed(service, after=2, of=again.future.result(20).of).numbers() == [3]
+
+
+def test_a_query_that_is_registered_again_while_the_clock_is_behind_has_another_identifier(service):
+    """The time of windows stands still then, so both registrations have the same."""
+    found = []
+    service.clock.set_by(-3600 * SECOND)
+    for _ in range(2):
+        service.register("q")
+        found.append(Followed(service).future.result(20).of)
+        service.service.unregister("q", OWNER).result(20)
+    assert len(set(found)) == 2
+
+
+@pytest.mark.parametrize("clock", [-3600, 0, 30])
+def test_a_follower_that_comes_back_after_a_restart_gets_the_reports_that_it_has_missed(live, tmp_path, clock):
+    """The clock may be set meanwhile: the time since the boot counts, and the windows do not go back."""
+    service = Service(live, tmp_path)
+    service.stream("rooms")
+    service.register("q")
+    last = followed(service)
+    service.wait(10)
+    service.wait(10)
+    of = Followed(service).future.result(20).of
+    service.close()
+    service.clock.set_by(clock * SECOND)
+    service.open()
+    follower = Followed(service, after=last, of=of)
+    assert (follower.future.result(20).of, follower.future.result(20).number) == (of, last)
+    service.clock.now += max(0, -clock) * SECOND
+    service.wait(10)
+    numbers = follower.numbers()
+    assert len(numbers) >= 3
+    assert numbers == list(range(last + 1, last + 1 + len(numbers)))
+    service.close()
 
 
 def test_a_query_has_the_same_identifier_after_a_restart(live, tmp_path):

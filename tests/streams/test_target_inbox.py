@@ -372,7 +372,9 @@ def test_observers_of_an_earlier_version_are_callbacks(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.sqlite3")
     with sqlite3.connect(file) as old:
         old.executescript(
-            "ALTER TABLE observers DROP COLUMN is_target; DROP TABLE report_numbers; "
+            "ALTER TABLE observers DROP COLUMN is_target; DROP TABLE report_numbers; DROP TABLE followed_queries; "
+            "DROP TABLE late_elements; ALTER TABLE streams DROP COLUMN too_late; "
+            "ALTER TABLE queries DROP COLUMN identifier; "
             "ALTER TABLE queries ADD COLUMN number INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = 1; "
             "INSERT INTO observers VALUES ('a', 'q', 'http://x/', '', 3);"
         )

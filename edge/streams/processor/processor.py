@@ -34,6 +34,7 @@ from edge.streams.report import Report
 from edge.streams.running_query import RunningQuery
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
+from edge.streams.stored_rows import LateElement
 from edge.streams.stream import Stream
 from edge.streams.window_engine import WindowEngine
 
@@ -123,6 +124,11 @@ class Processor:
         """Make the reports durable, and return them. Raises `StorageFailed`; then a later call returns them."""
         return self._committer.take_reports()
 
+    def commit(self) -> None:
+        """Make the reports durable; `store_reports` returns them. Raises `StorageFailed`."""
+        if self._pending_changes.number:
+            self._committer.commit()
+
     # Streams
 
     def put_stream(self, identifier: str, lateness: int | None, access: Access) -> bool:
@@ -145,6 +151,10 @@ class Processor:
         """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
         self._window_advance.settle()
         return self._elements.post(identifier, elements, access, now)
+
+    def late(self, identifier: str, access: Access) -> list[LateElement]:
+        """Return the newest elements of a stream that came too late. See `Elements.late`."""
+        return self._elements.late(identifier, access)
 
     # Queries
 

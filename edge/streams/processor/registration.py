@@ -69,7 +69,7 @@ class QueryRegistration:
         now = self._clock.time
         parsed_query = self._read(text, now)
         self._check_registration(name, parsed_query, access)
-        stored = StoredQuery(name, text, access, now, False, 0, now)
+        stored = StoredQuery(name, text, access, now, False, 0, now, uuid.uuid4().hex)
         query = RunningQuery(stored, parsed_query)
         derived = query.output_stream
         if derived is not None:

@@ -1,0 +1,141 @@
+"""The durable reports that are kept for followers, within a limit for all queries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Final
+
+from edge.streams.followed_reports import stored
+from edge.streams.observer import StoredReport
+from edge.streams.recent_reports import RecentReports
+from edge.streams.report import Report
+from edge.streams.report_merge import OVERHEAD
+from edge.streams.store import LAST, StreamStore
+from edge.streams.stored_rows import stored_report
+
+_log = logging.getLogger(__name__)
+
+_PARTS: Final = 8
+"""Dropped reports leave the store when they have one of so many parts of the limit: one page then holds several of
+them, so that fewer pages are written.
+"""
+
+
+class KeptReports:
+    """The reports in the store that followers can still ask for. One thread uses it.
+
+    The store has each report once, for observers and followers together: `WaitingReports` adds and removes them.
+    """
+
+    def __init__(
+        self,
+        store: StreamStore,
+        most: int,
+        steady: Callable[[], int] = lambda: 0,
+        has_followers: Callable[[str], bool] = lambda _query: False,
+    ) -> None:
+        """`most`: bytes of all reports. `steady`: a clock that never jumps, in microseconds. `has_followers`: whether a
+        query has followers now. Raises `StorageFailed`.
+        """
+        self._store = store
+        self._most = most
+        self._steady = steady
+        self._has_followers = has_followers
+        self._recent = RecentReports(most)
+        self._marked = store.followed_queries()
+        """Followed queries of the store."""
+        self._last: tuple[Report, StoredReport] | None = None
+        """The last report in both forms."""
+        now = steady()
+        for query in self._marked:
+            # Their followers have lost their connections with the end of the process.
+            self._recent.expect(query, now)
+        for query, number, size in _in_order(store):
+            self._recent.keep(query, number, size + OVERHEAD)
+
+    def follow(self, query: str) -> None:
+        """Keep the reports of a query from now on, also over a restart. Raises `StorageFailed`."""
+        if self._most and query not in self._marked:
+            with self._store.transaction():
+                self._store.mark_followed(query)
+            self._marked.add(query)
+        self.expect(query)
+
+    def expect(self, query: str) -> None:
+        """Keep the reports of a followed query for a while: it has followers, or had one until now."""
+        self._recent.expect(query, self._steady())
+
+    def content(self, report: Report) -> bytes | None:
+        """Return the content of a new report if it is kept. Called in the transaction that stores the report.
+
+        Raises `StorageFailed`.
+        """
+        query, now = report.query, self._steady()
+        if query not in self._marked:
+            return None
+        if self._has_followers(query):
+            self._recent.expect(query, now)
+        if not self._recent.wants(query, now):
+            self._store.unmark_followed(query)
+            self._marked.discard(query)
+            self._recent.forget(query)
+            self._recent.dropped.setdefault(query, 0)  # the limit may have been higher at the last start
+            return None
+        body = self.form(report).body
+        try:
+            self._recent.keep(query, report.number, len(body) + OVERHEAD)
+        except Exception:  # noqa: BLE001  a fault must not stop the streams
+            _log.exception("streams.not_kept", extra={"query": query})
+            self._recent.forget(query)
+            self._recent.expect(query, now)
+        return body if report.number in self._recent.numbers(query) else None
+
+    def form(self, report: Report) -> StoredReport:
+        """Return the form of a report that the store and all followers share."""
+        if self._last is None or self._last[0] is not report:
+            self._last = report, stored(report)
+        return self._last[1]
+
+    def dropped(self) -> list[str]:
+        """Return the queries with reports that are not kept any more, when removing them is worth a write."""
+        dropped = self._recent.dropped
+        unmarked = [query for query in dropped if query not in self._marked]
+        found = list(dropped) if sum(dropped.values()) > self._most // _PARTS else unmarked
+        for query in found:
+            del dropped[query]
+        return found
+
+    def first(self, query: str) -> int:
+        """Return the number of the first kept report of a query; `LAST` if it has none."""
+        numbers = self._recent.numbers(query)
+        return numbers.start if numbers else LAST
+
+    def size(self, query: str) -> int:
+        """Return the bytes of the kept reports of a query, with the overhead of each."""
+        return self._recent.size(query)
+
+    def after(self, query: str, number: int) -> list[StoredReport]:
+        """Return the kept reports of a query with numbers above `number`, in order. Earlier ones may be missing.
+
+        Raises `StorageFailed`.
+        """
+        found = self._store.reports(query, max(number, self.first(query) - 1), -1)
+        return [stored_report(row) for row in found]
+
+    def forget(self, query: str) -> None:
+        """Forget a query that has ended; the store has done so."""
+        self._marked.discard(query)
+        self._recent.forget(query)
+        self._recent.dropped.pop(query, None)
+
+
+def _in_order(store: StreamStore) -> list[tuple[str, int, int]]:
+    """Return query, number and size of the stored reports of followed queries, about in the order of their making."""
+    found: list[tuple[int, str, int, int]] = []
+    for query, rows in store.reports_of_followed().items():
+        # Corrections have the times of earlier reports.
+        times = accumulate((time for _, time, _ in rows), max)
+        found += ((time, query, number, size) for time, (number, _, size) in zip(times, rows, strict=True))
+    return [(query, number, size) for _, query, number, size in sorted(found, key=lambda each: each[0])]
