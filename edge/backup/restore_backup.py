@@ -35,6 +35,8 @@ from edge.security.client_database import NAME as CLIENTS
 from edge.security.client_database import ClientDatabase
 from edge.security.clients import ClientRegistry
 from edge.security.oscore import leap
+from edge.streams.settings import FILE_NAME as STREAMS
+from edge.streams.store import StreamStore
 
 _CHUNK: Final = 1024 * 1024
 _AT_FDCWD: Final = -100
@@ -73,6 +75,7 @@ def restore(
                 manifest = extract(source, draft, most)
                 check_journal(draft)
                 check_clients(draft)
+                check_streams(draft)
                 adapt(draft, place)
                 settle(draft, place)
                 exchange(draft, place)
@@ -211,6 +214,20 @@ def check_clients(draft: Path, caller: str | None = None) -> None:
             f"The backup does not have the client {caller}, so that client could not sign in afterwards. Restore it "
             "with the clients and certificates that the gateway has now (`clients=keep`, --keep-clients)"
         )
+
+
+def check_streams(draft: Path) -> None:
+    """Open the extracted streams as the gateway does at its start, and give their queries new identifiers.
+
+    The queries make the reports since the backup again, with other content. Raises `BackupRefused`.
+    """
+    if not (draft / STREAMS).exists():
+        return
+    try:
+        with contextlib.closing(StreamStore(draft)) as store, store.transaction():
+            store.renew_identifiers()
+    except EdgeError as error:
+        raise _unusable(draft, error.description.partition(". ")[0]) from error
 
 
 def _unusable(draft: Path, reason: str) -> BackupRefused:

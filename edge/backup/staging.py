@@ -27,7 +27,7 @@ from typing import IO, Final, NamedTuple
 
 from edge import __version__, durable, last_run
 from edge.backup.archive import BEFORE, STAGE, BackupManifest, BackupRefused
-from edge.backup.restore_backup import adapt, check_clients, check_journal, extract, settle
+from edge.backup.restore_backup import adapt, check_clients, check_journal, check_streams, extract, settle
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
 from edge.protocol.errors import EdgeError
 from edge.security.client_database import NAME as CLIENTS
@@ -89,6 +89,7 @@ def stage(
             check_journal(place / _NEW)
             if not keep_clients:
                 check_clients(place / _NEW, caller)
+            check_streams(place / _NEW)
             settle(place, data_dir)
             durable.sync_directory(data_dir)
             _Phase("staged", _KEEP if keep_clients else "").write(place)

@@ -18,13 +18,17 @@ import pytest
 from edge import last_run
 from edge.backup import BackupRefused, make, restore
 from edge.backup.restore_backup import exchange
+from edge.backup.staging import complete, stage
 from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
+from edge.protocol.access import ANYBODY
 from edge.security.clients import Rights
 from edge.security.security import Security
 from edge.security.settings import SecuritySettings
+from edge.streams.store import StreamStore
+from edge.streams.stored_rows import StoredQuery
 
 
 @pytest.fixture
@@ -308,6 +312,40 @@ def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):
         assert first > used + 1000
         assert first >= last
         last = first
+
+
+def identifiers(directory):
+    with contextlib.closing(StreamStore(directory)) as store:
+        return {query.name: (query.identifier, query.number) for query in store.queries()}
+
+
+def test_queries_have_other_identifiers_after_a_restore(data, tmp_path):
+    """Followers must not go on after a report whose number the restored query gives to another one."""
+    with contextlib.closing(StreamStore(data)) as store, store.transaction():
+        for name in ("a", "b"):
+            store.put_query(StoredQuery(name, "text", ANYBODY, 5, False, 3, 5, "before"))
+    archive = backed_up(data)
+    found = [identifiers(data)]
+    for name in ("one", "two"):
+        archive.seek(0)
+        restore(archive, tmp_path / name)
+        found.append(identifiers(tmp_path / name))
+    archive.seek(0)
+    stage(archive, data, 2**30)
+    complete(data)
+    found.append(identifiers(data))
+    assert {number for each in found for _, number in each.values()} == {3}
+    assert len({identifier for each in found for identifier, _ in each.values()}) == 1 + 3 * 2
+
+
+def test_damaged_streams_are_refused(data, tmp_path):
+    (data / "streams.sqlite3").write_bytes(b"")
+    with contextlib.closing(sqlite3.connect(data / "streams.sqlite3")) as file:
+        file.execute("PRAGMA user_version = 99")
+        file.execute("CREATE TABLE other (x)")
+    with pytest.raises(BackupRefused, match=r"cannot be used: streams\.sqlite3 is from a newer version"):
+        restore(backed_up(data), tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
 
 
 @pytest.mark.parametrize("known", [True, False])
