@@ -31,6 +31,7 @@ from edge.streams.callbacks import Callbacks, Destination
 from edge.streams.followed_reports import FollowedReports
 from edge.streams.language import is_registration
 from edge.streams.observations import PastValue
+from edge.streams.observer import iso_time
 from edge.streams.processor import NewElement, Processor
 from edge.streams.running_query import RunningQuery
 from edge.streams.service import StreamService
@@ -148,6 +149,19 @@ class RunningStreams:
     async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
         """Return a description of a stream."""
         return await self._call(lambda processor, _now: _stream(processor, processor.stream(identifier, access)))
+
+    async def late_elements(self, identifier: str, access: Access) -> Sequence[Mapping[str, object]]:
+        """Return the kept elements of a stream that came too late."""
+        found = await self._call(lambda processor, _now: processor.late(identifier, access))
+        return [
+            {
+                "number": each.number,
+                "time": iso_time(each.time),
+                "arrived": iso_time(each.arrived),
+                "graph": each.graph.decode(),
+            }
+            for each in found
+        ]
 
     async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the streams that the client may read."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.callback_server import callback_server
 from tests.support.stream_client import FORM, StreamGateway, path_of
+from tests.support.waiting import wait_for
 
 IRI = "http://example.org/streams-of/rooms"
 
@@ -40,6 +41,28 @@ def construct(name: str, stream: str) -> str:
         f"REGISTER STREAM {name} AS CONSTRUCT {{ ?s <urn:q> ?o }} "
         f"FROM STREAM <{stream}> [RANGE 100ms STEP 100ms] {{ ?s ?p ?o }}"
     )
+
+
+def test_elements_that_come_too_late_are_kept_over_a_restart(gateway):
+    gateway.stream("s")
+    gateway.query("q", select("q"))
+    gateway.add("s", '<urn:a> <urn:p> "in time"')
+    assert gateway.ok("GET", "/streams/s?elements=late") == []
+    early = datetime(2020, 1, 1, tzinfo=UTC)
+    # Before the query: no report lacks it.
+    assert gateway.add("s", '<urn:a> <urn:p> "before"', timestamp=early.isoformat()).endswith("0 too late")
+    wait_for(lambda: gateway.ok("GET", "/queries/q")["reports"] >= 5, "reports")
+    late = datetime.now(UTC) - timedelta(milliseconds=300)
+    assert gateway.add("s", '<urn:a> <urn:p> "late"', timestamp=late.isoformat()).endswith("1 too late")
+    gateway.restart()
+    (element,) = gateway.ok("GET", "/streams/s?elements=late")
+    assert (element["number"], element["graph"]) == (3, '<urn:a> <urn:p> "late" .\n')
+    assert datetime.fromisoformat(element["time"]) == late < datetime.fromisoformat(element["arrived"])
+    assert gateway.ok("GET", "/streams/s")["too_late"] == 1
+    gateway.end_all()
+    gateway.stream("s")
+    assert gateway.ok("GET", "/streams/s?elements=late") == []
+    assert gateway.ok("GET", "/streams/s")["too_late"] == 0
 
 
 # Links
@@ -180,6 +203,8 @@ def test_bodies_that_are_no_element_are_refused(gateway, kind, content, status, 
         ("PUT", "/streams/", 400, "names no stream"),
         ("DELETE", "/streams", 405, "use GET"),
         ("PUT", "/streams/s?lateness=long", 400, "lateness"),
+        ("GET", "/streams/s?elements=all", 400, '"elements" can be "late"'),
+        ("GET", "/streams/nobody?elements=late", 404, "PUT /streams"),
         ("PUT", "/streams/s?lateness=P2D", 400, "at most a day"),
         ("POST", "/streams/s?timestamp=noon", 400, "timestamp"),
         ("POST", "/streams/s?timestamp=2026-01-01T00:00:00", 400, "timestamp"),

@@ -55,6 +55,9 @@ class Streams(ReportSource, Protocol):
     async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
         """Return a description of a stream."""
 
+    async def late_elements(self, identifier: str, access: Access) -> Sequence[Mapping[str, object]]:
+        """Return the newest elements of a stream that came too late."""
+
     async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of all streams."""
 
@@ -141,6 +144,10 @@ class StreamResources:
         access, streams = self._access(request), self._get()
         if request.method in ("GET", "HEAD"):
             check(access, "query")
+            if "elements" in (parameters := _parameters(request)):
+                if parameters["elements"] != "late":
+                    raise InvalidRequest('"elements" can be "late"; leave it out for the description of the stream')
+                return to_json(await streams.late_elements(identifier, access))
             return to_json(await streams.stream(identifier, access))
         check(access, "update")
         parameters = _parameters(request)

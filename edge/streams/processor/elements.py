@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest
+from edge.protocol.errors import EdgeError, Forbidden, InvalidRequest
 from edge.streams.encoding import serialized
 from edge.streams.model import Element
 from edge.streams.processor.committer import Committer
@@ -18,12 +18,12 @@ from edge.streams.processor.element_limits import NewElement, check_size, read_e
 from edge.streams.processor.lateness import missing
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.rights import check_writes
+from edge.streams.processor.rights import check_writes, reads
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.report import Report
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
-from edge.streams.stored_rows import TO_CORRECT, StoredElement
+from edge.streams.stored_rows import TO_CORRECT, LateElement, StoredElement
 from edge.streams.stream import Stream
 from edge.streams.window_engine import WindowEngine
 
@@ -84,20 +84,37 @@ class Elements:
         if is_needed:
             self._streams.check_room(sum(len(graph) for _, graph in accepted))
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
+        late = {each.element.number for each in stored if each.missing == TO_CORRECT}
+        too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
         last = stream.number + len(accepted)
+
+        def store() -> None:
+            self._store.add(stream.id, last, stored if is_needed else ())
+            if too_late:
+                self._store.add_late(stream.id, too_late, self._settings.max_late)
+
         # With the time, so that after a restart it is still known which elements were late.
-        self._committer.commit(lambda: self._store.add(stream.id, last, stored if is_needed else ()))
+        self._committer.commit(store)
         stream.number = last
         if not is_needed:
             return Accepted(len(accepted), 0, 0)
         self._keep(stream, stored)
-        late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         if late:
             self._corrector.correct(stream, late)
-        if too_late := sum(each.missing > 0 for each in stored):
-            stream.too_late += too_late
-            _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": too_late})
-        return Accepted(len(accepted), len(late), too_late)
+        if too_late:
+            stream.too_late += len(too_late)
+            _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": len(too_late)})
+        return Accepted(len(accepted), len(late), len(too_late))
+
+    def late(self, identifier: str, access: Access) -> list[LateElement]:
+        """Return the newest elements of a stream that came too late, oldest first.
+
+        Raises `NotFound`, `Forbidden`, `StorageFailed`.
+        """
+        stream = self._streams.get(identifier, access)
+        if not reads(access, stream.iri):
+            raise Forbidden(f'The client "{access.client}" may not read {stream.iri}; the operator can allow it')
+        return self._store.late(stream.id)
 
     def derive(self, stream: Stream, report: Report) -> None:
         """Let the graph of a report be an element of the stream of its query, durable with the report."""
