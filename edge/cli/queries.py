@@ -8,13 +8,13 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import click
 
 from edge.cli import bindings_table
 from edge.cli.bindings_table import columns, printable
-from edge.cli.exit_codes import EXIT_CODES
+from edge.cli.exit_codes import EXIT_CODES, misused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint
 from edge.cli.source import read_payload
@@ -72,16 +72,54 @@ def show_(name: str, as_json: bool, url: str | None, data_dir: Path | None, time
 
 @queries.command(epilog=EXIT_CODES)
 @click.argument("name")
+@click.argument("action", required=False, type=click.Choice(["add", "end"]), metavar="[add|end]")
+@click.argument("observer", required=False, metavar="[URL|ID]")
+@click.option("--target", is_flag=True, help="With add: URL is a resource whose inbox gets the reports.")
 @json_option
 @gateway_options
-def observers(name: str, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    """Show the observers of a query: the reports that each has, and its problem, if any.
+def observers(
+    name: str,
+    action: str | None,
+    observer: str | None,
+    target: bool,
+    as_json: bool,
+    url: str | None,
+    data_dir: Path | None,
+    timeout: float,
+) -> None:
+    """Show the observers of a query: the reports that each has, and its problem, if any. Or add one, or end one.
+
+    With add, the gateway sends each report to URL with POST from now on, also after restarts. URL can name a stream of
+    the gateway, such as /streams/rooms. With end, ID is that of the list.
 
     \b
     edge queries observers warm
+    edge queries observers warm add http://192.168.0.7:8080/reports
+    edge queries observers warm end 0f5c21a94b6f4cf0a1d3e5b7c9d1e3f5
     """
-    endpoint = http_endpoint(url, data_dir, path_of("queries", name, "observers"))
-    show(content(send("GET", endpoint, None, JSON, timeout)), _observers, as_json=as_json)
+    if action is None:
+        endpoint = http_endpoint(url, data_dir, path_of("queries", name, "observers"))
+        show(content(send("GET", endpoint, None, JSON, timeout)), _observers, as_json=as_json)
+        return
+    _check_change(name, action, observer, target=target, as_json=as_json)
+    if action == "add":
+        field = "target" if target else "callback"
+        endpoint = http_endpoint(url, data_dir, path_of("queries", name))
+        confirm(send("POST", endpoint, urlencode({field: observer}).encode(), _FORM, timeout))
+    else:
+        path = path_of("queries", name, "observers", quote(observer or "", safe=""))
+        confirm(send("DELETE", http_endpoint(url, data_dir, path), None, JSON, timeout))
+
+
+def _check_change(name: str, action: str, observer: str | None, *, target: bool, as_json: bool) -> None:
+    """Raise `Failure` if the arguments for a change of the observers do not fit together."""
+    if not observer:
+        example = "add URL" if action == "add" else "end ID"
+        raise misused(f"`{action}` needs an observer: `edge queries observers {name} {example}`")
+    if target and action != "add":
+        raise misused("--target is for `add`; leave it out")
+    if as_json:
+        raise misused(f"--json is for the list of observers; leave it out with `{action}`")
 
 
 @queries.command(epilog=EXIT_CODES)

@@ -61,6 +61,20 @@ def show_(stream: str, as_json: bool, url: str | None, data_dir: Path | None, ti
 
 @streams.command(epilog=EXIT_CODES)
 @click.argument("stream")
+@json_option
+@gateway_options
+def late(stream: str, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+    """Show the newest elements that came later than the lateness of the stream: earlier reports lack them.
+
+    \b
+    edge streams late rooms
+    """
+    endpoint = http_endpoint(url, data_dir, path_of("streams", stream)) + "?elements=late"
+    show(content(send("GET", endpoint, None, JSON, timeout)), _late, as_json=as_json)
+
+
+@streams.command(epilog=EXIT_CODES)
+@click.argument("stream")
 @click.option("--lateness", metavar="DURATION", help="How late an element may be, such as PT10S; it corrects reports.")
 @gateway_options
 def put(stream: str, lateness: str | None, url: str | None, data_dir: Path | None, timeout: float) -> None:
@@ -108,6 +122,14 @@ def add(
     parameters = "" if timestamp is None else "?" + urlencode({"timestamp": timestamp})
     endpoint = http_endpoint(url, data_dir, path_of("streams", stream)) + parameters
     confirm(send("POST", endpoint, read_payload(graph), {**JSON, "Content-Type": _TYPES[form]}, timeout))
+
+
+def _late(found: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for one in found:
+        lines.append(f"#{one['number']}  {printable(one['time'])}, arrived {printable(one['arrived'])}")
+        lines += [f"  {printable(line)}" for line in one["graph"].splitlines()]
+    return lines or ["(no late elements)"]
 
 
 def _as_table(found: list[dict[str, Any]]) -> list[str]:

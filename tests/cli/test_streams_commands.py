@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -54,6 +55,21 @@ def test_the_name_of_a_stream_can_be_an_iri(run):
     assert lines(run("streams delete", IRI)) == [f"Stream {IRI} unregistered"]
 
 
+def test_late_elements_are_shown(rooms, gateway):
+    assert lines(rooms("streams late", "rooms")) == ["(no late elements)"]
+    lines(rooms("queries put", "urn:warm", QUERY.replace("[ELEMENTS 1]", "[RANGE PT0.1S STEP PT0.1S]")))
+    lines(rooms("streams add", "rooms", "<urn:a> <urn:temperature> 1 ."))
+    queries = gateway.endpoints["http"] + "/queries/urn%3Awarm"
+    wait_for(lambda: httpx.get(queries).json()["reports"], what="a report")
+    time = datetime.fromisoformat(httpx.get(queries).json()["registered"]) + timedelta(milliseconds=1)
+    added = rooms("streams add", "rooms", "<urn:a> <urn:temperature> 2 .", "--timestamp", time.isoformat())
+    assert lines(added) == ["1 accepted, 0 late, 1 too late"]
+    head, triple = lines(rooms("streams late", "rooms"))
+    assert head.startswith(f"#2  {time.isoformat().replace('+00:00', 'Z')}, arrived 20")
+    assert triple == '  <urn:a> <urn:temperature> "2"^^<http://www.w3.org/2001/XMLSchema#integer> .'
+    assert json.loads(rooms("streams late", "rooms", "--json").stdout)[0]["number"] == 2
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [
@@ -86,15 +102,45 @@ def test_queries_are_listed_shown_paused_and_ended(rooms):
     assert json.loads(rooms("queries list", "--json").stdout) == []
 
 
-def test_observers_are_listed(rooms, gateway):
+def test_observers_are_added_listed_and_ended(rooms):
     lines(rooms("queries put", "urn:warm", QUERY))
-    callback = "http://127.0.0.1:9/reports"
-    answer = httpx.post(gateway.endpoints["http"] + "/queries/urn%3Awarm", data={"callback": callback})
-    assert answer.status_code == 200
-    header, row = lines(rooms("queries observers", "urn:warm"))
+    callback, target = "http://127.0.0.1:9/reports", "http://127.0.0.1:9/plan"
+    (first,) = lines(rooms("queries observers", "urn:warm", "add", callback))
+    (second,) = lines(rooms("queries observers", "urn:warm", "add", "--target", target))
+    ids = [url.rpartition("/queries/urn%3Awarm/observers/")[2] for url in (first, second)]
+    header, *rows = lines(rooms("queries observers", "urn:warm"))
     assert header.split() == ["observer", "to", "has", "failures", "problem"]
-    assert row.split()[:4] == [answer.json().rpartition("/")[2], callback, "0", "0"]
-    assert len(json.loads(rooms("queries observers", "urn:warm", "--json").stdout)) == 1
+    assert sorted(row.split()[:4] for row in rows) == sorted(
+        [each, to, "0", "0"] for each, to in zip(ids, (callback, target), strict=True)
+    )
+    assert len(json.loads(rooms("queries observers", "urn:warm", "--json").stdout)) == 2
+    for each in ids:
+        assert lines(rooms("queries observers", "urn:warm", "end", each)) == [f"Observer {each} unregistered"]
+    assert lines(rooms("queries observers", "urn:warm")) == ["(no observers)"]
+    gone = rooms("queries observers", "urn:warm", "end", ids[0])
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert f"has no observer {ids[0]}; GET /queries/" in gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["add"], 2, "edge queries observers urn:warm add URL"),
+        (["end"], 2, "edge queries observers urn:warm end ID"),
+        (["end", "x", "--target"], 2, "--target is for `add`"),
+        (["add", "http://127.0.0.1:9/", "--json"], 2, "leave it out with `add`"),
+        (["remove", "x"], 2, "'add', 'end'"),
+        (["add", "ftp://127.0.0.1/"], 1, "is not an http or https URL. Use one such as"),
+        (["end", "../x?y"], 1, "has no observer ../x?y"),
+        (["add", "/streams/nobody"], 1, "There is no stream urn:edge:stream:nobody; register it first"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+)
+def test_changes_of_observers_that_are_refused_have_remedies(rooms, arguments, code, reason):
+    lines(rooms("queries put", "urn:warm", QUERY.replace("SELECT ?room ?t", "CONSTRUCT { ?room <urn:is> ?t }")))
+    done = rooms("queries observers", "urn:warm", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert reason in done.stderr
 
 
 def test_queries_come_from_files_and_errors_have_the_places_of_the_text(rooms, tmp_path):

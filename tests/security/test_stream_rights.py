@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
+import subprocess
 from typing import Any
 from unittest.mock import ANY
 
@@ -16,8 +18,9 @@ from websockets.sync.client import connect
 from edge.security.clients import Rights
 from tests.support.callback_server import callback_server
 from tests.support.clients import clients_of
+from tests.support.commands import run_edge
 from tests.support.stream_client import FORM, StreamGateway, path_of
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 ROOMS, HIDDEN, FED, OUT = (f"urn:edge:stream:{name}" for name in ("rooms", "hidden", "fed", "out"))
 QUERY, UPDATE = frozenset({"query"}), frozenset({"query", "update"})
@@ -25,6 +28,7 @@ CLIENTS = {
     "operator": Rights(frozenset({"query", "update", "administer"})),
     "all": Rights(UPDATE),
     "publisher": Rights(frozenset({"update"}), read=frozenset(), write=frozenset({ROOMS})),
+    "writer": Rights(UPDATE, read=frozenset(), write=frozenset({ROOMS})),
     "reader": Rights(QUERY, read=frozenset({ROOMS, FED, "", "urn:open"})),
     "second": Rights(QUERY, read=frozenset({ROOMS})),
     "maker": Rights(UPDATE, read=frozenset({ROOMS, HIDDEN}), write=frozenset({OUT})),
@@ -75,6 +79,11 @@ class Secured(StreamGateway):
     def headers(self) -> dict[str, str]:
         """Return the headers with the token of the client."""
         return {"Authorization": f"Bearer {self._tokens[self._client]}"} if self._client else {}
+
+    def edge(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command with the token of the client."""
+        environment = {**os.environ, "EDGE_TOKEN": self._tokens[self._client]}
+        return run_edge([*arguments, "--url", self.endpoints["http"]], environment, seconds=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +253,32 @@ def test_only_clients_that_may_read_all_of_a_query_see_it(gateway, callbacks):
     assert hidden[1].replace('"q"', '"r"') == unknown[1]
     assert gateway.fails("GET", "/queries/q/observers")[0] == 404
     assert len(gateway.as_client("operator").ok("GET", "/queries/q/observers")) == 1
+
+
+def test_late_elements_are_for_clients_that_may_read_the_stream(gateway):
+    assert gateway.as_client("second").ok("GET", f"/streams/{ROOMS}?elements=late") == []
+    assert gateway.send("GET", f"/streams/{HIDDEN}?elements=late").status_code == 404
+    # It may write the stream only, and lacks the action.
+    assert gateway.as_client("publisher").send("GET", f"/streams/{ROOMS}?elements=late").status_code == 403
+    assert gateway.as_client("writer").send("GET", f"/streams/{ROOMS}").status_code == 200
+    assert gateway.fails("GET", f"/streams/{ROOMS}?elements=late")[0] == 403
+
+
+def test_the_command_line_changes_observers_with_the_rights_of_its_token(gateway, callbacks):
+    gateway.as_client("reader").query("q", text_of("q"))
+    added = gateway.edge("queries", "observers", "q", "add", callbacks.url("/seen"))
+    assert added.returncode == 0
+    (observer,) = gateway.ok("GET", "/queries/q/observers")
+    assert added.stdout.strip().endswith(f"/observers/{observer['id']}")
+    refused = gateway.edge("queries", "observers", "q", "add", "http://127.0.0.1:1/")
+    assert (refused.returncode, "streams.callback_hosts" in refused.stderr) == (1, True)
+    for client, reason in (("all", "belongs to another client"), ("second", 'no query "q"')):
+        gateway.as_client(client)
+        for change in (("add", callbacks.url("/seen")), ("end", observer["id"])):
+            refused = gateway.edge("queries", "observers", "q", *change)
+            assert (refused.returncode, reason in refused.stderr) == (1, True), refused.stderr
+    ended = gateway.as_client("reader").edge("queries", "observers", "q", "end", observer["id"])
+    assert ended.stdout == f"Observer {observer['id']} unregistered\n"
 
 
 @pytest.mark.parametrize(
