@@ -11,6 +11,7 @@ from aiocoap.numbers.optionnumbers import OptionNumber
 from coap_client import CoapClient, Datagrams, body
 from test_coap_gateway import settings
 
+from edge.cli.oscore import as_aiocoap
 from edge.gateway import Gateway
 from edge.security.clients import Rights
 from tests.security.secured import Harness
@@ -355,3 +356,41 @@ async def test_with_security_only_the_client_of_a_query_observes_it_until_its_ri
             assert (last.code, "have changed" in body(last)["error_description"]) == (Code.UNAUTHORIZED, True)
             harness.clients.revoke("operator")
             assert (await administrators.message()).code == Code.UNAUTHORIZED
+
+
+async def test_an_oscore_client_continues_after_its_last_report(tmp_path):
+    """The observation, the reports and the parameters are encrypted; a token is not needed."""
+    pytest.importorskip("lakers", reason="aiocoap's OSCORE client needs it")
+    secured = {"enabled": True, "https_port": 0, "wss_port": 0}
+    async with Gateway(settings(tmp_path / "data", mqtt={"enabled": False}, security=secured)) as gateway:
+        harness = Harness(gateway)
+        token = await harness.member("device", Rights(frozenset({"query", "update"})))
+        (tmp_path / "keys").mkdir()
+        (tmp_path / "keys" / "secret.json").write_text(as_aiocoap(harness.security.share("device")))
+        base = gateway.endpoints["coap"]
+        async with (
+            harness.http(headers={"Authorization": f"Bearer {token}"}) as http,
+            CoapClient(base, "oscore") as client,
+        ):
+            credentials = {f"{base}/*": {"oscore": {"basedir": str(tmp_path / "keys")}}}
+            client.context.client_credentials.load_from_dict(credentials)
+
+            async def put(value):
+                content = f'<urn:a> <urn:p> "{value}" .'
+                answer = await http.post("/streams/s", content=content, headers={"Content-Type": "text/turtle"})
+                assert answer.status_code == 200, answer.text
+
+            assert (await http.put("/streams/s")).status_code == 200
+            assert (await http.put(PATH, content=SELECT)).status_code == 200
+            observation = await client.observe(PATH)
+            of = (await observation.notification())["of"]
+            await put(1)
+            assert values(await observation.notification()) == (1, ["1"])
+            observation.request.observation.cancel()
+            await put(2)
+            again = await client.observe(f"{PATH}?after=1&of={of}")
+            head, report = sorted([await again.notification() for _ in range(2)], key=lambda each: each["number"])
+            assert head == {"query": "urn:q", "number": 1, "of": of}
+            assert values(report) == (2, ["2"])
+        async with CoapClient(base) as plain:
+            assert (await plain.ask(GET, PATH, observe=0)).code == Code.UNAUTHORIZED
