@@ -46,6 +46,8 @@ class KeptReports:
         self._recent = RecentReports(most)
         self._marked = store.followed_queries()
         """Followed queries of the store."""
+        self._ended: set[str] = set()
+        """Queries that keep no reports any more, and whose reports have to leave the store."""
         self._last: tuple[Report, StoredReport] | None = None
         """The last report in both forms."""
         now = steady()
@@ -81,7 +83,7 @@ class KeptReports:
             self._store.unmark_followed(query)
             self._marked.discard(query)
             self._recent.forget(query)
-            self._recent.dropped.setdefault(query, 0)  # the limit may have been higher at the last start
+            self._ended.add(query)
             return None
         body = self.form(report).body
         try:
@@ -98,13 +100,11 @@ class KeptReports:
             self._last = report, stored(report)
         return self._last[1]
 
-    def dropped(self) -> list[str]:
+    def dropped(self) -> set[str]:
         """Return the queries with reports that are not kept any more, when removing them is worth a write."""
-        dropped = self._recent.dropped
-        unmarked = [query for query in dropped if query not in self._marked]
-        found = list(dropped) if sum(dropped.values()) > self._most // _PARTS else unmarked
-        for query in found:
-            del dropped[query]
+        found, self._ended = self._ended, set()
+        if self._recent.dropped_bytes > self._most // _PARTS:
+            found |= self._recent.take_dropped()
         return found
 
     def first(self, query: str) -> int:
@@ -128,7 +128,6 @@ class KeptReports:
         """Forget a query that has ended; the store has done so."""
         self._marked.discard(query)
         self._recent.forget(query)
-        self._recent.dropped.pop(query, None)
 
 
 def _in_order(store: StreamStore) -> list[tuple[str, int, int]]:

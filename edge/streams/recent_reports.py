@@ -35,8 +35,10 @@ class RecentReports:
         self._bytes: dict[str, int] = {}
         self.bytes = 0
         """Size of all reports."""
-        self.dropped: dict[str, int] = {}
-        """Size of the reports that were dropped because of the limit, by query. The caller clears it."""
+        self._dropped: set[str] = set()
+        """Queries with reports that were dropped since `take_dropped`."""
+        self.dropped_bytes = 0
+        """Size of these reports."""
 
     def expect(self, query: str, now: int) -> None:
         """Keep the reports of a query for a while: it has followers, or had one until now."""
@@ -79,6 +81,11 @@ class RecentReports:
         """Return the bytes of the kept reports of a query."""
         return self._bytes.get(query, 0)
 
+    def take_dropped(self) -> set[str]:
+        """Return the queries with reports that were dropped since the last call."""
+        dropped, self._dropped, self.dropped_bytes = self._dropped, set(), 0
+        return dropped
+
     def forget(self, query: str) -> None:
         """Forget a query: it has ended, or nobody has followed it for a while."""
         self._until.pop(query, None)
@@ -93,7 +100,8 @@ class RecentReports:
         size = self._sizes.pop((query, numbers.start))
         self.bytes -= size
         self._bytes[query] -= size
-        self.dropped[query] = self.dropped.get(query, 0) + size
+        self._dropped.add(query)
+        self.dropped_bytes += size
         self._numbers[query] = numbers[1:]
         if not self._numbers[query]:
             del self._numbers[query], self._bytes[query]

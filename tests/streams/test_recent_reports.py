@@ -40,7 +40,8 @@ def test_a_report_that_is_kept_already_changes_nothing():
 def test_reports_before_one_that_is_missing_are_not_kept():
     recent = RecentReports(12 * SIZE)
     keep(recent, "q", 1, 2, 4)
-    assert (numbers(recent, "q"), recent.bytes, recent.dropped) == ([4], SIZE, {"q": 2 * SIZE})
+    assert (numbers(recent, "q"), recent.bytes, recent.dropped_bytes) == ([4], SIZE, 2 * SIZE)
+    assert (recent.take_dropped(), recent.take_dropped(), recent.dropped_bytes) == ({"q"}, set(), 0)
 
 
 def test_a_query_keeps_the_newest_of_its_part():
