@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from house import KITCHEN, LIVE, UNREACHABLE, House, names, press
 from locked import LOCKED, SHOWN, enter, member
 
@@ -151,25 +150,28 @@ async def test_the_cost_of_a_subscription_is_explained(page):
     assert await page.violations() == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered", "result"),
-    [
-        ("SELECT ?o { ?o sosa:hasRes", "sosa:hasResult", f"{SOSA}SELECT ?o {{ ?o sosa:hasResult"),
-        ("SELECT ?o { ?o a sosa:Observat", "sosa:Observation", f"{SOSA}SELECT ?o {{ ?o a sosa:Observation"),
-        ("PREFIX tim", "time:", "PREFIX time: <http://www.w3.org/2006/time#>"),
-        ("SELEC", "SELECT", "SELECT "),
-        ("SELECT ?observation { ?obs", "?observation", "SELECT ?observation { ?observation"),
-    ],
-)  # fmt: skip
-async def test_terms_of_the_graph_and_prefixes_are_completed(page, typed, offered, result):
+COMPLETED = [
+    ("SELECT ?o { ?o sosa:hasRes", "sosa:hasResult", f"{SOSA}SELECT ?o {{ ?o sosa:hasResult"),
+    ("SELECT ?o { ?o a sosa:Observat", "sosa:Observation", f"{SOSA}SELECT ?o {{ ?o a sosa:Observation"),
+    ("PREFIX tim", "time:", "PREFIX time: <http://www.w3.org/2006/time#>"),
+    ("SELEC", "SELECT", "SELECT "),
+    ("SELECT ?observation { ?obs", "?observation", "SELECT ?observation { ?observation"),
+]
+"""A typed text, the completion that is offered first, and the beginning of the text with it."""
+
+
+async def test_terms_of_the_graph_and_prefixes_are_completed(page):
     await open_console(page)
-    await type_text(page, typed)
-    await key(page, " ", ctrl=True)
-    await page.wait_for(f"{COMPLETIONS}.includes({offered!r})")
-    await page.wait_for(f"{COMPLETIONS}[0] === {offered!r}")
-    # The editor ignores keys for a moment after it has opened the list, but not the mouse.
-    await page.evaluate(f"{SHADOW}.querySelector('li').dispatchEvent(new MouseEvent('mousedown', {{bubbles: true}}))")
-    await page.wait_for(f"{CONTENT}.textContent.startsWith({result!r})")
+    for typed, offered, result in COMPLETED:
+        await type_text(page, typed)
+        await key(page, " ", ctrl=True)
+        await page.wait_for(f"{COMPLETIONS}.includes({offered!r})")
+        await page.wait_for(f"{COMPLETIONS}[0] === {offered!r}")
+        # The editor ignores keys for a moment after it has opened the list, but not the mouse.
+        await page.evaluate(
+            f"{SHADOW}.querySelector('li').dispatchEvent(new MouseEvent('mousedown', {{bubbles: true}}))"
+        )
+        await page.wait_for(f"{CONTENT}.textContent.startsWith({result!r})")
 
 
 async def test_the_tabs_are_reached_by_keyboard(page):

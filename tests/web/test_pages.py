@@ -256,9 +256,17 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("value", "label", "shown"), HOSTILE.values(), ids=HOSTILE)
-async def test_no_value_or_label_breaks_the_pages(house, page, value, label, shown):
+async def test_no_value_or_label_breaks_the_pages(house: House, page):
+    page.expect("status of 404")  # of the history of a value that was never recorded
+    found = {name: await problems_with(house, page, *case) for name, case in HOSTILE.items()}
+    assert found == {name: [] for name in HOSTILE}
+
+
+async def problems_with(house: House, page: Browser, value: str, label: str, shown: str) -> list[str]:
+    """Show an observation on the Overview and on its own page. Return what is wrong there."""
     names_, place = json.dumps(label), f"urn:place:{'z' * 3000}"
+    await page.size(*SIZES[0])
+    await page.evaluate("location.hash = '#/'")
     house.update(
         f"DELETE WHERE {{ <urn:hostile> ?p ?o }} ; DELETE WHERE {{ <urn:hostile:r> ?p ?o }} ; INSERT DATA {{ "
         f"<urn:hostile> a <{SOSA}Observation> ; <{SOSA}hasResult> <urn:hostile:r> ; <{SOSA}hasFeatureOfInterest> "
@@ -268,16 +276,16 @@ async def test_no_value_or_label_breaks_the_pages(house, page, value, label, sho
     tile = "document.querySelector('[data-id=\"urn:hostile\"]')"
     await page.wait_for(f"{tile}?.querySelector('.value').textContent === {shown!r}")
     fits = "document.documentElement.scrollWidth <= innerWidth"
-    assert await page.evaluate(fits)
+    good = {"the Overview is not wider than the screen": await page.evaluate(fits)}
     await page.evaluate(f"{tile}.querySelector('a').click()")
     await page.wait_for("document.querySelector('.note, .chart') !== null")
-    assert await page.evaluate(fits)
-    assert await page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+    good["the device's page is not wider than the screen"] = await page.evaluate(fits)
+    elements = await page.evaluate("document.querySelectorAll('main script, main img').length")
+    good["no text became an element"] = elements == 0
     await page.size(*SIZES[1])
-    assert await page.evaluate(fits)
-    # The gateway answers 404 if no value was recorded, which the browser reports, too.
-    page.expect("status of 404")
+    good["the device's page is not wider than a phone"] = await page.evaluate(fits)
     house.update("DELETE WHERE { <urn:hostile> ?p ?o } ; DELETE WHERE { <urn:hostile:r> ?p ?o }")
+    return [f"not so: {promise}" for promise, kept in good.items() if not kept]
 
 
 async def test_the_page_continues_after_a_crash_of_the_gateway(house, page):
@@ -470,24 +478,25 @@ async def test_short_states_of_a_long_period_are_seen(house, page):
     await eventually(lambda: page.evaluate("filled.length > 400 && new Set(filled).size === 2"))
 
 
-@pytest.mark.parametrize(
-    ("row", "step", "expected"),
-    [
-        ({"value": False, "min": False, "max": True, "mean": 0.25}, 400, [[0, 400, True, 0.25], [400, 1000, False, 1]]),
-        ({"value": True, "min": False, "max": True, "mean": 0.5}, 400, [[0, 400, True, 0.5], [400, 1000, True, 1]]),
-        ({"value": True, "min": False, "max": True, "mean": 0.5}, 999.6, [[0, 1000, True, 0.5]]),  # rounded times
-        ({"value": False, "min": False, "max": True, "mean": 0.5}, None, [[0, 1000, True, 0.5]]),
-        ({"value": False, "min": False, "max": False, "mean": 0.0}, 400, [[0, 1000, False, 1]]),
-        ({"value": True, "min": True, "max": True, "mean": 1.0}, 400, [[0, 1000, True, 1]]),
-        ({"value": "eco", "samples": 9}, 400, [[0, 1000, "eco", 1]]),
-    ],
-)
-async def test_an_interval_with_both_states_has_their_share(page, row, step, expected):
-    rows = json.dumps([{"time": 0, **row}])
-    found = await page.evaluate(
-        f"import('/model/states.js').then(({{ periods }}) => periods({rows}, 1000, {json.dumps(step)}))"
+INTERVALS = [
+    ({"value": False, "min": False, "max": True, "mean": 0.25}, 400, [[0, 400, True, 0.25], [400, 1000, False, 1]]),
+    ({"value": True, "min": False, "max": True, "mean": 0.5}, 400, [[0, 400, True, 0.5], [400, 1000, True, 1]]),
+    ({"value": True, "min": False, "max": True, "mean": 0.5}, 999.6, [[0, 1000, True, 0.5]]),  # rounded times
+    ({"value": False, "min": False, "max": True, "mean": 0.5}, None, [[0, 1000, True, 0.5]]),
+    ({"value": False, "min": False, "max": False, "mean": 0.0}, 400, [[0, 1000, False, 1]]),
+    ({"value": True, "min": True, "max": True, "mean": 1.0}, 400, [[0, 1000, True, 1]]),
+    ({"value": "eco", "samples": 9}, 400, [[0, 1000, "eco", 1]]),
+]
+"""Rows of an interval, its step, and the expected periods: from, to, value, share."""
+
+
+async def test_an_interval_with_both_states_has_their_share(page):
+    calls = ", ".join(
+        f"periods({json.dumps([{'time': 0, **row}])}, 1000, {json.dumps(step)})" for row, step, _ in INTERVALS
     )
-    assert [[each["from"], each["to"], each["value"], each["share"]] for each in found] == expected
+    found = await page.evaluate(f"import('/model/states.js').then(({{ periods }}) => [{calls}])")
+    shares = [[[each["from"], each["to"], each["value"], each["share"]] for each in one] for one in found]
+    assert list(zip(INTERVALS, shares, strict=True)) == [(case, case[2]) for case in INTERVALS]
 
 
 async def test_a_named_state_has_the_same_colour_everywhere(page):
@@ -500,20 +509,20 @@ async def test_a_named_state_has_the_same_colour_everywhere(page):
     assert all(each.startswith("--") for each in one)
 
 
-@pytest.mark.parametrize(
-    ("rows", "end", "expected"),
-    [
-        ([], 10, []),
-        ([[0, True]], 10, [[0, 10, True]]),
-        ([[0, True], [4, True], [6, False]], 10, [[0, 6, True], [6, 10, False]]),
-        ([[0, "a"], [4, None], [6, "a"]], 10, [[0, 4, "a"], [6, 10, "a"]]),
-        ([[0, "a"], [12, "b"]], 10, [[0, 12, "a"], [12, 12, "b"]]),
-        ([[0, None]], 10, []),
-    ],
-)
-async def test_a_state_is_valid_until_the_next_row(page, rows, end, expected):
-    rows = [{"time": time, "value": value} for time, value in rows]
-    found = await page.evaluate(
-        f"import('/model/states.js').then(({{ periods }}) => periods({json.dumps(rows)}, {end}))"
-    )
-    assert [[each["from"], each["to"], each["value"]] for each in found] == expected
+STATES = [
+    ([], 10, []),
+    ([[0, True]], 10, [[0, 10, True]]),
+    ([[0, True], [4, True], [6, False]], 10, [[0, 6, True], [6, 10, False]]),
+    ([[0, "a"], [4, None], [6, "a"]], 10, [[0, 4, "a"], [6, 10, "a"]]),
+    ([[0, "a"], [12, "b"]], 10, [[0, 12, "a"], [12, 12, "b"]]),
+    ([[0, None]], 10, []),
+]
+"""Rows with time and value, the end, and the expected periods: from, to, value."""
+
+
+async def test_a_state_is_valid_until_the_next_row(page):
+    rows = [[{"time": time, "value": value} for time, value in rows] for rows, _, _ in STATES]
+    calls = ", ".join(f"periods({json.dumps(one)}, {end})" for one, (_, end, _) in zip(rows, STATES, strict=True))
+    found = await page.evaluate(f"import('/model/states.js').then(({{ periods }}) => [{calls}])")
+    periods = [[[each["from"], each["to"], each["value"]] for each in one] for one in found]
+    assert list(zip(STATES, periods, strict=True)) == [(case, case[2]) for case in STATES]
