@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Delivery:
-    """The observers of all queries, and what they get."""
+    """The observers of all queries, and their reports."""
 
     def __init__(
         self,
