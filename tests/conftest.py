@@ -52,6 +52,7 @@ KINDS = {
             "adapters/test_mqtt",
             "adapters/test_serial_gateway",
             "discovery/test_discovery_gateway",
+            "sparkplug/test_sparkplug_gateway",
             "announce/test_announce_gateway",
             "announce/test_announce_outgoing",
             "announce/test_announce_rights",

@@ -45,7 +45,8 @@ class MappingFiles:
         self._stopping = threading.Event()
         self._looking = threading.Lock()
         """Held while the files are read: by the watching thread, or by one that has written a file."""
-        self._announced: tuple[MappingPack, ...] = ()
+        self._announced: Mapping[str, MappingPack] = {}
+        """By the names of the packs; replaced as a whole."""
         self._replacing = threading.Lock()
         """Held for a moment while the mapper is replaced."""
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
@@ -104,9 +105,11 @@ class MappingFiles:
         return self._mapper_of({**packs, path: pack})
 
     def announce(self, packs: Sequence[MappingPack]) -> None:
-        """Replace the mappings that devices have announced. They apply to the next message; then call `declare`."""
+        """Replace the mappings that devices have announced, by the names of the packs. They apply to the next message;
+        then call `declare`.
+        """
         with self._replacing:
-            self._announced = tuple(packs)
+            self._announced = {**self._announced, **{pack.name: pack for pack in packs}}
             self.mapper = self._mapper()
 
     def declare(self) -> None:
@@ -142,7 +145,7 @@ class MappingFiles:
     def _mapper_of(self, packs: Mapping[Path, MappingPack | None]) -> Mapper:
         # The operator's files come first, so they take precedence over the included packs.
         own = [pack for path in sorted(packs) if (pack := packs[path]) is not None]
-        return Mapper([*own, *self._packs, *self._announced], self.limits)
+        return Mapper([*own, *self._packs, *self._announced.values()], self.limits)
 
     def _read(self) -> bool:
         found = self._stamps()

@@ -55,10 +55,13 @@ class Ingest:
         """Topics to which clients assigned observations in the graph."""
         return self._observations.declared_topics
 
-    def read(self, topic: str, payload: bytes, received: datetime, *, retained: bool = False) -> list[Arrival]:
+    def read(
+        self, topic: str, payload: bytes, received: datetime, *, retained: bool = False, historical: bool = False
+    ) -> list[Arrival]:
         """Return the readings of one message. Never fails: unreadable values are counted.
 
-        A `retained` message reports a change in the past, so none of its readings is an event.
+        A `retained` message reports a change in the past, so none of its readings is an event. Readings of a
+        `historical` message are past ones, which the graph does not get.
         """
         if self.watched.watches:
             self.watched.offer(topic, payload)
@@ -67,8 +70,10 @@ class Ingest:
         for problem in mapped.problems:
             self.bad_values.add(topic, problem.mapping, f"{problem.what}: {problem.reason}", payload, received)
         readings = [each._replace(event=None) for each in mapped.readings] if retained else mapped.readings
+        if historical:
+            readings = [each._replace(event=None, historical=True) for each in readings]
         arrivals = [Arrival(reading, received) for reading in readings]
-        declared = self._observations.declared_for(topic)
+        declared = self._observations.declared_for(topic) if not historical else []
         if declared:
             wanted = [observation for observation in declared if not mapper.yields(topic, observation)]
             arrivals += self._declared(topic, payload, received, wanted)

@@ -24,6 +24,8 @@ class MqttMessage:
     """Receipt that identifies a repeated delivery (`redelivery`); empty for QoS 0."""
     committed: int = 0
     """Number of its first readings that were committed after an earlier delivery."""
+    historical: bool = False
+    """Whether its readings are past ones that came late: they go to the history only."""
 
     @property
     def size(self) -> int:

@@ -80,6 +80,9 @@ class Planner:
             before, given = len(plan.requests), len(plan.given)
             known = self.known.find(arrival.reading.observation)
             events, marked = () if known is None else known.events, len(plan.events)
+            if arrival.reading.historical:
+                self._plan_historical(plan, arrival)
+                continue
             try:
                 if arrival.reading.event is not None and not self._begin_event(plan, arrival, arrival.reading.event):
                     continue
@@ -165,6 +168,18 @@ class Planner:
                 text = updates.UPDATE_VALUE_AND_TIME
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
+
+    def _plan_historical(self, plan: PlannedUpdates, arrival: Arrival) -> None:
+        """Add an update that changes nothing in the graph, with the note for the history."""
+        if arrival.reading.store is None or self._history is None:
+            return
+        try:
+            self.value(arrival.reading)
+        except ValueError as error:
+            plan.refused.append((arrival, str(error)))
+            return
+        plan.requests.append(UpdateRequest(updates.NOTHING))
+        self._note(plan, arrival, self._history)
 
     def _begin_event(self, plan: PlannedUpdates, arrival: Arrival, event: Event) -> bool:
         """Remove the value before an event, so that subscribers see an equal one, too.

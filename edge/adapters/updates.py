@@ -132,3 +132,6 @@ WHERE {
 }"""
 )
 """State of the graph that the adapters follow: Listing 18, TOPICS, and the quantities. New values do not affect it."""
+
+NOTHING = "INSERT DATA {}"
+"""Changes nothing: the update of a past reading, which has only an entry for the history."""

@@ -157,7 +157,13 @@ class ReadingWriter:
     def _map(self, message: MqttMessage) -> list[Arrival] | None:
         """Return the readings of a message. None: they are divided into parts, which are in `_ready`."""
         try:
-            arrivals = self._ingest.read(message.topic, message.payload, message.received, retained=message.retain)
+            arrivals = self._ingest.read(
+                message.topic,
+                message.payload,
+                message.received,
+                retained=message.retain,
+                historical=message.historical,
+            )
             if message.committed:
                 del arrivals[: message.committed]
             # After a reconnection a broker sends retained messages again; only new readings among them count.

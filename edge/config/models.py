@@ -34,6 +34,7 @@ from edge.recent.settings import RecentSettings
 from edge.section import Section, key
 from edge.section_types import DirPath, OptionalPath
 from edge.security.settings import IssuerSettings, SecuritySettings
+from edge.sparkplug.settings import SparkplugSettings
 from edge.streams.settings import StreamSettings
 
 
@@ -120,6 +121,7 @@ class Settings(Section):
     modbus: ModbusSettings = ModbusSettings()
     mappings: MappingsSettings = MappingsSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    sparkplug: SparkplugSettings = SparkplugSettings()
     announce: AnnounceSettings = AnnounceSettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()

@@ -37,8 +37,8 @@ _PLACES: Final = "urn:sepa-edge:place:"
 _VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
 _MOST_AVAILABILITY: Final = 2
 """Availability topics that are read for each entity of an announcement."""
-_PORTS: Final = ("serial/", "modbus/")
-"""Beginnings of the topics of commands for serial ports and Modbus devices."""
+_PORTS: Final = ("serial/", "modbus/", "spBv1.0/")
+"""Beginnings of the topics of commands for serial ports, Modbus devices and Sparkplug edge nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class AnnouncementCompiler:
                 **self._topic(topic.topic),
                 "observation": f"{NAMESPACE}available/{'/'.join(levels)}",
                 "property": f"{PROPERTIES}available",
-                "label": _literal(f"available: {clean(topic.topic)}"),
+                "label": literal(f"available: {clean(topic.topic)}"),
                 "values": {topic.not_available: False, topic.available: True},
             }
             keys |= _place(topic.template, keys)
@@ -164,7 +164,7 @@ class AnnouncementCompiler:
         levels = topic.split("/")
         if "#" in topic or levels[-1] == "+" or any("+" in level and level != "+" for level in levels):
             raise BadAnnouncement(f'the topic "{clean(topic)}" stands for too many topics')
-        return {"topic": _literal(topic)}
+        return {"topic": literal(topic)}
 
     def _check(self, topic: str) -> None:
         if (
@@ -182,7 +182,7 @@ class AnnouncementCompiler:
         wild = "+" in topic or "#" in topic
         if wild or topic.startswith(_PORTS) or is_announcement(topic, self._prefix):
             raise BadAnnouncement(f'the topic "{clean(topic)}" is not one of commands')
-        setter["topic"] = _literal(topic)
+        setter["topic"] = literal(topic)
         if {"scale", "offset"} & keys.keys():
             raise BadAnnouncement("its value is converted by the template")
         template = command.get("template")
@@ -204,7 +204,7 @@ class AnnouncementCompiler:
         return None if mapping is None else replace(mapping, announced=True)
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return a text without captures for the mapping language."""
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -241,8 +241,8 @@ def _described(entity: Entity, observed: Observed) -> Keys:
         "observation": f"{NAMESPACE}{encoded(entity.component)}/{entity.id}"
         + (f"/{observed.part}" if observed.part else ""),
         "property": PROPERTIES + what,
-        "label": _literal(label),
-        "comment": _literal(device.about) or None,
+        "label": literal(label),
+        "comment": literal(device.about) or None,
     }
     if device.id:
         keys["sensor"] = f"{NAMESPACE}device/{device.id}"
@@ -260,16 +260,17 @@ def _without(name: str, device: str) -> str:
 
 def _property(words: str) -> str:
     known = NUMERIC.get(words)
-    return _word(words) if known is None else known.property
+    return property_name(words) if known is None else known.property
 
 
 def _state_property(device_class: str) -> str:
     """Return the property of a state, such as that a battery is low: it is not the quantity of the same name."""
-    word = _word(device_class)
+    word = property_name(device_class)
     return f"{word}_state" if any(each.property == word for each in NUMERIC.values()) else word
 
 
-def _word(words: str) -> str:
+def property_name(words: str) -> str:
+    """Return the last part of the IRI of a property for the words of a device."""
     return quote(re.sub(r"\W+", "_", words.lower()).strip("_") or "state", safe=":")
 
 
@@ -310,7 +311,7 @@ def _command_payload(template: str) -> str:
     parts = _VALUE.split(template)
     if len(parts) == 1 or len(template) > LONGEST_TOPIC or any(re.search(r"\{[{%#]", part) for part in parts):
         raise BadAnnouncement(f'the command template "{clean(template)}" is not supported')
-    return "{value}".join(map(_literal, parts))
+    return "{value}".join(map(literal, parts))
 
 
 def _availability(entity: Entity) -> Iterator[tuple[Availability, str]]:

@@ -602,6 +602,8 @@ class Gateway:
             health["recent"] = self._recent.to_message()
         if mqtt is not None:
             health["mqtt"] = mqtt.state
+            if mqtt.sparkplug is not None:
+                health["sparkplug"] = mqtt.sparkplug.health()
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
         if self._modbus is not None and (devices := self._modbus.health()):

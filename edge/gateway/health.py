@@ -19,7 +19,7 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             reduced[name] = {
                 part: state if state == MAKES_PROGRESS else "stands still" for part, state in value.items()
             }
-        elif name in ("serial", "modbus") and isinstance(value, Mapping):
+        elif name in ("serial", "modbus", "sparkplug") and isinstance(value, Mapping):
             reduced[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
         elif name in ("outbox", "recent") and isinstance(value, Mapping):
             reduced[name] = value["state"]

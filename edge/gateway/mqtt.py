@@ -35,6 +35,7 @@ from edge.protocol.access import Access
 from edge.query_files import read_queries
 
 if TYPE_CHECKING:
+    from edge.gateway.sparkplug import Sparkplug
     from edge.security.tls import Tls
 
 _log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ _PATIENCE: Final = 10.0
 _CLIENT_ID: Final = "mqtt-client-id"
 """File in the data directory with the gateway's client identifier at a broker."""
 
+_SPARKPLUG: Final = "spBv1.0/"
+"""Beginning of the topics of Sparkplug B, which another connection receives."""
 _PACKET_OVERHEAD: Final = 512
 """Upper bound of the bytes of an MQTT packet without its payload: header, topic, properties."""
 
@@ -90,6 +93,7 @@ class Mqtt:
         self.adapter: MqttAdapter | None = None
         self.broker: EmbeddedBroker | None = None
         self.gate: MqttGate | None = None
+        self.sparkplug: Sparkplug | None = None
         self._announcing: Announcing
 
     @property
@@ -118,6 +122,7 @@ class Mqtt:
             # Devices connect only after this, so none of their messages finds the broker without a subscriber.
             await _answered(lambda: adapter.subscribed)
             stack.push_async_callback(self.broker.drain, self._settings.shutdown.timeout * 0.3)
+        await self._start_sparkplug(stack)
         timeout = self._settings.shutdown.timeout * 0.2
         self.parts.append(self._mappings.start_actuation(stack, self._connection, self._metrics, timeout))
         self.parts += self._announcing.start(stack, self._metrics, timeout)
@@ -131,6 +136,19 @@ class Mqtt:
             gate = self.gate
             await _answered(lambda: gate is None or gate.connected)
             await self._open_broker(self.broker, tls)
+
+    async def _start_sparkplug(self, stack: AsyncExitStack) -> None:
+        if not self._settings.sparkplug.enabled:
+            return
+        # Imported here: without edge nodes, the gateway saves the memory and start-up time.
+        from edge.gateway.sparkplug import Sparkplug
+
+        found = Sparkplug(self._settings, self._connection, self._engine, self._mappings, self._metrics)
+        self.sparkplug = found
+        await found.start(stack)
+        self.parts.append(found.part)
+        if self.broker is not None:
+            await _answered(lambda: found.adapter.subscribed)
 
     # The embedded broker
 
@@ -204,10 +222,12 @@ class Mqtt:
         receipts = await asyncio.wrap_future(self._engine.receipts())
         settings = self._settings
         of_gate = (f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else ()
-        announced = self._announcing.own_topics
+        others = self._announcing.own_topics
+        if settings.sparkplug.enabled:
+            others = (*others, _SPARKPLUG)
 
         def check(topic: str) -> None:
-            if not topic.startswith(announced):
+            if not topic.startswith(others):
                 self._unhandled_topics.check(topic)
 
         self.adapter = adapter = MqttAdapter(
@@ -215,7 +235,7 @@ class Mqtt:
             self._mappings.ingest,
             receipts,
             check,
-            (*of_gate, *announced),
+            (*of_gate, *others),
             self._mappings.discovery,
         )
         adapter.start()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from edge.mapping.evaluate import BoundMapping
-from edge.mapping.rules import CompiledMapping
+from edge.mapping.rules import CompiledMapping, ReadingRule
 from edge.mapping.template import Template
 
 Group = tuple[BoundMapping, ...]
@@ -13,7 +14,7 @@ Group = tuple[BoundMapping, ...]
 
 
 def without_taken(mappings: Iterable[CompiledMapping]) -> list[CompiledMapping]:
-    """Return the mappings without announced ones that have an observation of another mapping."""
+    """Return the mappings without announced readings that have an observation of another mapping."""
     found = list(mappings)
     announced = [each for each in found if each.announced]
     if not announced:
@@ -29,16 +30,22 @@ def without_taken(mappings: Iterable[CompiledMapping]) -> list[CompiledMapping]:
                 else:
                     constants.add(constant)
     # Nearly all templates begin otherwise than every announced observation.
-    common = _common_start([_observation(each) for each in announced])
+    common = _common_start([_observation(rule) for each in announced for rule in each.rules])
     near = [each for each in templates if _can_begin(each, common)]
-    taken = {id(each) for each in announced if _is_taken(_observation(each), constants, near)}
-    return [each for each in found if id(each) not in taken]
+    kept: list[CompiledMapping] = []
+    for mapping in found:
+        rules = mapping.rules
+        if mapping.announced:
+            rules = tuple(rule for rule in rules if not _is_taken(_observation(rule), constants, near))
+            if not rules:
+                continue
+        kept.append(mapping if len(rules) == len(mapping.rules) else replace(mapping, rules=rules))
+    return kept
 
 
-def _observation(mapping: CompiledMapping) -> str:
-    """Return the observation of an announced mapping, which has one reading."""
-    terms = mapping.rules[0].terms
-    return (terms.observation.constant or "") if terms is not None else ""
+def _observation(rule: ReadingRule) -> str:
+    """Return the observation of an announced reading."""
+    return (rule.terms.observation.constant or "") if rule.terms is not None else ""
 
 
 def _common_start(texts: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ class Mapper:
         self.devices = tuple(device for pack in self.packs for device in pack.devices)
         # Numbered in file order, which decides between mappings of equal precedence.
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
-        mappings = without_taken(mapping for pack in self.packs for mapping in pack.mappings)
+        self._mappings = mappings = without_taken(mapping for pack in self.packs for mapping in pack.mappings)
         for order, mapping in enumerate(mappings):
             self._index.add(mapping.topic, (order, mapping))
         self._setters = [
@@ -181,18 +181,17 @@ class Mapper:
         """Return the observations that mappings of a single topic determine completely, in file order."""
         found: list[Declared] = []
         topics: dict[str, dict[CompiledMapping, list[BoundMapping]]] = {}  # one can have many mappings
-        for pack in self.packs:
-            for mapping in pack.mappings:
-                topic = mapping.topic.exact
-                if topic is None or mapping.ignore:
-                    continue
-                reachable = topics.get(topic)
-                if reachable is None:
-                    reachable = topics[topic] = {}
-                    for bound in (each for group in _reachable(self.groups(topic)) for each in group):
-                        reachable.setdefault(bound.mapping, []).append(bound)
-                for bound in reachable.get(mapping, ()):
-                    found.extend(_declarations(bound, topic))
+        for mapping in self._mappings:
+            topic = mapping.topic.exact
+            if topic is None or mapping.ignore:
+                continue
+            reachable = topics.get(topic)
+            if reachable is None:
+                reachable = topics[topic] = {}
+                for bound in (each for group in _reachable(self.groups(topic)) for each in group):
+                    reachable.setdefault(bound.mapping, []).append(bound)
+            for bound in reachable.get(mapping, ()):
+                found.extend(_declarations(bound, topic))
         return tuple(found)
 
     def yields(self, topic: str, observation: str) -> bool:

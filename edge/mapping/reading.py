@@ -60,3 +60,5 @@ class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen 
     """How the reading is stored in the history; None: it is not."""
     event: Event | None = None
     """The event that it reports; None: it is a state."""
+    historical: bool = False
+    """Whether it is a past value that came late: it is stored in the history, and the graph keeps its newer one."""

@@ -23,6 +23,7 @@ class Note(NamedTuple):
     context: ObservationContext
     cells: Cells
     before: ComparedReading | None
+    historical: bool = False
 
 
 class Sampler:
@@ -35,7 +36,8 @@ class Sampler:
     def note(self, reading: Reading, time: datetime) -> Note | None:
         """Return the note to store for a reading of this time (aware); None: it is not stored.
 
-        From now on the reading counts as stored, until `give_up`.
+        From now on the reading counts as stored, until `give_up`. A past reading that came late is always stored, and
+        the ones after it are not compared with it.
         """
         store = reading.store
         if store is None:
@@ -43,9 +45,9 @@ class Sampler:
         micros = (time - _BEGINNING) // _MICROSECOND
         said = ComparedReading(reading.value, reading.datatype, reading.unit, micros)
         before = self._last.get(reading.observation)
-        if not store.wants(said, before):
+        if not reading.historical and not store.wants(said, before):
             return None
-        if store.change or store.at_most_every is not None:
+        if not reading.historical and (store.change or store.at_most_every is not None):
             self._remember(reading.observation, said)
         context = ObservationContext(
             series=reading.observation,
@@ -56,11 +58,13 @@ class Sampler:
             unit=reading.unit,
             datatype=reading.datatype,
         )
-        return Note(context, Cells(micros, reading.value), before)
+        return Note(context, Cells(micros, reading.value), before, reading.historical)
 
     def give_up(self, note: object) -> None:
         """Take back a note that was not stored."""
         assert isinstance(note, Note)  # noqa: S101
+        if note.historical:
+            return
         series = note.context.series or ""
         said = self._last.pop(series, None)
         if said is not None and note.before is not None and said.time == note.cells.time:
