@@ -22,7 +22,7 @@ _FILE: Final = "sparkplug.json"
 
 
 class Sparkplug:
-    """The adapter, and what the mappings and actuators need of it."""
+    """The adapter, with the interface for mappings and actuators."""
 
     acknowledges = SparkplugAdapter.acknowledges
 

@@ -84,7 +84,7 @@ class EdgeNode:
         return self._lost(f"the message with sequence number {self.expected} is missing")
 
     def forget_birth(self) -> None:
-        """Note that messages may be lost: what the node sends is not used until its next birth."""
+        """Note that messages may be lost: values of the node are not used until its next birth."""
         self.born = False
         self.devices.clear()
         self.held.clear()

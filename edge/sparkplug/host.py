@@ -52,7 +52,7 @@ class Values(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """An edge node, and when it is asked for a rebirth."""
+    """An edge node, and the times of requests for its rebirth."""
 
     state: EdgeNode = field(default_factory=EdgeNode)
     interval: float = 0.0
@@ -143,7 +143,7 @@ class SparkplugHost:
             self._request(source, node, reason, now)
 
     def tick(self, now: float, received: datetime) -> None:
-        """Act on messages and devices that are missing for too long. `received`: the time for what becomes known."""
+        """Act on messages and devices that are missing for too long. `received`: the time of their values."""
         self._now = now
         for (group, name), node in self._nodes.items():
             reason = node.state.overdue(now, self._settings.reorder_timeout)

@@ -37,8 +37,8 @@ class SparkplugSettings(Section):
     )
     rebirth_interval: float = key(
         5.0,
-        "Least time between two requests for a rebirth to one edge node. It doubles with each request that has no "
-        "effect, to at most 5 minutes.",
+        "Least time between two requests for a rebirth to one edge node. It doubles while more requests are "
+        "necessary, to at most 5 minutes.",
         unit="s",
         minimum=0.05,
         maximum=300,

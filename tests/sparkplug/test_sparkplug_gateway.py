@@ -78,6 +78,10 @@ class Plant:
     def awaits(self, name: str, value: str, kind: str = "sparkplug") -> None:
         wait_for(lambda: self.value(name, kind) == value, f"{value} of {name}")
 
+    def desire(self, name: str, value: str) -> None:
+        text = f"INSERT DATA {{ <urn:sepa-edge:sparkplug:{OVEN}/{name}> <urn:sepa-edge:desired> {value} }}"
+        self.http.post("/update", data={"update": text}).raise_for_status()
+
     def available(self, name: str, value: str) -> None:
         self.awaits(name, value, "sparkplug-available")
 
@@ -223,18 +227,25 @@ def test_wrong_values_are_listed_and_others_used(plant):
 
 
 def test_a_client_sets_a_metric(plant):
-    def desire(name: str, value: str) -> None:
-        text = f"INSERT DATA {{ <urn:sepa-edge:sparkplug:{OVEN}/{name}> <urn:sepa-edge:desired> {value} }}"
-        plant.http.post("/update", data={"update": text}).raise_for_status()
-
     plant.node.commands.clear()
-    desire("Setpoints/Temperature", "-20")
+    plant.desire("Setpoints/Temperature", "-20")
     wait_for(lambda: plant.node.commands, "a command")
     (found,) = plant.node.commands
     assert (found.alias, found.HasField("name"), found.int_value, found.datatype) == (4, False, 2**32 - 20, tahu.INT32)
     wait_for(lambda: not plant.ask("?o <urn:sepa-edge:desired> ?v", "o"), "the desired value is deleted")
     answer = plant.http.get("/api/settable", params={"observation": f"urn:sepa-edge:sparkplug:{OVEN}/Inputs/Level"})
     assert answer.json() == {}
+
+
+def test_a_command_waits_for_the_birth_of_its_device(plant):
+    plant.node.send("DDEATH")
+    plant.available(OVEN, "false")
+    plant.node.commands.clear()
+    plant.desire("Setpoints/Fan", "true")
+    assert plant.ask("?o <urn:sepa-edge:desired> ?v", "v") == [("true",)]
+    plant.node.births()
+    wait_for(lambda: plant.node.commands, "the command after the birth")
+    assert (plant.node.commands[0].alias, plant.node.commands[0].boolean_value) == (5, True)
 
 
 def test_unknown_nodes_are_asked_for_their_birth(plant):
