@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edge import durable
-from edge.adapters.actuation_outbox import ActuationQueue
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.mqtt_link import MqttLink
@@ -27,10 +25,9 @@ from edge.engine.wakeups import together
 from edge.mapping.actuators import Command
 from edge.mapping.pack import MappingPack
 from edge.mapping.settings import MappingLimits
-from edge.sparkplug.births import NAMESPACE, Source
-from edge.sparkplug.datatypes import BadMetric, command_of
+from edge.sparkplug.births import NAMESPACE
+from edge.sparkplug.commands import MetricCommands
 from edge.sparkplug.host import SparkplugHost, Values, rebirth
-from edge.sparkplug.payload import encode
 from edge.sparkplug.settings import SparkplugSettings
 
 _log = logging.getLogger(__name__)
@@ -52,6 +49,16 @@ class SparkplugAdapter:
 
     acknowledges = True
     """A command counts as sent when it was passed to the broker: edge nodes acknowledge none."""
+    subscribed = False
+    """Whether the broker has confirmed the subscriptions."""
+    received = 0
+    """Messages of edge nodes."""
+    dropped = 0
+    """Messages that found the queue full."""
+    sent = 0
+    """Commands that were sent."""
+    written = 0
+    """Documents that were processed."""
 
     def __init__(
         self,
@@ -92,10 +99,7 @@ class SparkplugAdapter:
             refuse=self._refuse,
             born=lambda source: up(source.command_topic, _nothing),
         )
-        self._lock = threading.Lock()
-        """Guards the commands."""
-        self._commands = ActuationQueue(actuation.rate, actuation.max_queued)
-        self._most_commands = actuation.max_queued
+        self._commands = MetricCommands(self.host, actuation)
         self._client: Client | None = None
         self._since = 0
         """Time of the will of this connection: milliseconds since 1970."""
@@ -115,16 +119,6 @@ class SparkplugAdapter:
             prepare=self._prepare,
         )
         self._thread = threading.Thread(target=self._run, name="edge-sparkplug-host", daemon=True)
-        self.subscribed = False
-        """Whether the broker has confirmed the subscriptions."""
-        self.received = 0
-        """Messages of edge nodes."""
-        self.dropped = 0
-        """Messages that found the queue full."""
-        self.sent = 0
-        """Commands that were sent."""
-        self.written = 0
-        """Documents that were processed."""
 
     @property
     def alive(self) -> bool:
@@ -163,30 +157,14 @@ class SparkplugAdapter:
         return topic.startswith(f"{NAMESPACE}/")
 
     def put(self, command: Command, interval: float) -> str:
-        """Queue a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted.
-
-        A command for a node or device that is not born is accepted and forgotten: its birth brings it again.
-        """
-        source, metric = _target(command.topic)
-        birth = self.host.births.known.get(source)
-        definition = None if birth is None else birth.metrics.get(metric)
-        if definition is None:
-            return "the edge node does not have this metric any more"
-        try:
-            command_of(definition.datatype, command.payload.decode())
-        except (BadMetric, UnicodeDecodeError) as error:
-            return str(error)
-        if not self.host.is_born(source):
-            return ""
-        with self._lock:
-            accepted = self._commands.put(command, interval)
+        """Send a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted."""
+        reason = self._commands.put(command, interval)
         self._wake_up.set()
-        return "" if accepted else f"{self._most_commands} commands wait already (actuation.max_queued)"
+        return reason
 
     def withdraw(self, actuator: str) -> None:
         """Discard the waiting commands of a removed actuator."""
-        with self._lock:
-            self._commands.withdraw(actuator)
+        self._commands.withdraw(actuator)
 
     # The thread of the connection
 
@@ -331,30 +309,15 @@ class SparkplugAdapter:
     def _send_commands(self) -> float:
         """Send the commands that are due. Returns the seconds until the next one is."""
         while (client := self._client) is not None:
-            now = time.monotonic()
-            with self._lock:
-                command = self._commands.due(now)
-                wait = self._commands.wait(now)
+            command, wait = self._commands.due()
             if command is None:
                 return _LONGEST_WAIT if wait is None else wait
-            self._send(client, command)
-            with self._lock:
-                self._commands.done(command.topic)
+            message = self._commands.message(command, _milliseconds())
+            if message is not None:
+                client.publish(*message, qos=0)
+                self.sent += 1
+                self._on_written(command)
         return _LONGEST_WAIT
-
-    def _send(self, client: Client, command: Command) -> None:
-        source, name = _target(command.topic)
-        birth = self.host.births.known.get(source)
-        definition = None if birth is None else birth.metrics.get(name)
-        # A node or device that is not born at this moment gets it after its birth.
-        if definition is None or not self.host.is_born(source):
-            return
-        metric = command_of(definition.datatype, command.payload.decode())
-        metric.alias = self.host.alias_of(source, name)
-        metric.name = name if metric.alias is None else None  # one of both (Sparkplug 3.0, section 6.4.6)
-        client.publish(source.command_topic, encode(_milliseconds(), metric), qos=0)
-        self.sent += 1
-        self._on_written(command)
 
     # The births on the disk
 
@@ -383,13 +346,6 @@ class SparkplugAdapter:
         else:
             self._unstored = False
             self._store_at = time.monotonic() + _PAUSE
-
-
-def _target(topic: str) -> tuple[Source, str]:
-    """Return the node or device of a command, and the metric. The topic is one of `Source.command`."""
-    levels = topic.split("/")
-    device = levels[4] if levels[2] == "DCMD" else ""
-    return Source(levels[1], levels[3], device), unquote(levels[-1])
 
 
 def _state(since: int, *, online: bool) -> bytes:

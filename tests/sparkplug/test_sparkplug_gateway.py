@@ -285,6 +285,10 @@ def test_after_a_kill_births_are_known_and_asked_for_again(plant):
     # A late will of an earlier connection is corrected.
     watcher.publish("spBv1.0/STATE/gateway", '{"online": false, "timestamp": 1}', 1, retain=True)
     wait_for(lambda: {"online": False, "timestamp": 1} in state and state[-1]["online"], "the state is corrected")
+    plant.http.close()
+    plant.process.stop()
+    wait_for(lambda: not state[-1]["online"], "the host is offline")
+    plant.start()
     watcher.disconnect()
     watcher.loop_stop()
 
