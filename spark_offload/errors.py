@@ -35,6 +35,10 @@ class QueryRefused(HistoryError):
     """The query is not valid SPARQL, or uses a feature that is not supported; the text names it."""
 
 
+class BacktestRefused(HistoryError):
+    """The query or rule of a backtest cannot be followed, or its context cannot be read."""
+
+
 class GatewayRefused(HistoryError):
     """A gateway is unknown, does not answer, or rejects the request."""
 

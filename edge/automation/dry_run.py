@@ -5,9 +5,7 @@ The rule runs on a real engine, by the code that runs it live. Only its time is 
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,21 +16,20 @@ import pyoxigraph as ox
 
 from edge.automation.rule import GRAPH, Rule, Solution
 from edge.automation.rule_actions import EngineActions
-from edge.automation.rules import Rules
-from edge.automation.runner import RuleActivity, SituationListener
+from edge.automation.runner import SituationListener
 from edge.automation.settings import AutomationSettings
+from edge.automation.simulation import SimulatedClock, SimulatedRule
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.store.graph import LiveGraph
-from edge.protocol.errors import InvalidRequest, ResultTooLarge
+from edge.protocol.errors import ResultTooLarge
 from edge.protocol.results import Term
 
 MOST_QUADS: Final = 200_000
 """Quads of the largest graph of which a copy is made: some seconds."""
-_SECOND: Final = 1_000_000
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _PREFIXES: Final = """\
 PREFIX sosa: <http://www.w3.org/ns/sosa/>
@@ -86,21 +83,6 @@ class DryRunResult:
     """Reason of the last failure; empty if no update failed."""
 
 
-@dataclass(slots=True)
-class _Clock:
-    at: int
-    boot: str = "dry run"
-
-    def wall(self) -> int:
-        return self.at
-
-    def steady(self) -> int:
-        return self.at
-
-    def trusted(self) -> bool:
-        return True
-
-
 def dry_run_rule(
     graph: LiveGraph,
     rule: Rule,
@@ -119,40 +101,34 @@ def dry_run_rule(
         raise ResultTooLarge(
             f"The graph has {len(graph):,} quads, more than the {MOST_QUADS:,} of which a dry run makes a copy"
         )
-    with closing(_DryRun(_Clock(begin), engine_settings, settings)) as run:
+    with closing(_DryRun(SimulatedClock(begin), engine_settings, settings, rule)) as run:
         run.load(graph, {(each.observation, each.graph) for each in values})
-        run.start(rule)
+        run.rule.start()
         for each in values:
             run.pass_time(each.time)
             run.set_value(each)
         run.pass_time(end)
-        tally = run.tally(rule)
+        tally = run.rule.tally()
     return DryRunResult(begin, end, len(values), run.occurrences, tally.failed, tally.failure)
 
 
 class _DryRun:
     """One dry run in progress."""
 
-    def __init__(self, clock: _Clock, engine_settings: EngineSettings, settings: AutomationSettings) -> None:
+    def __init__(
+        self, clock: SimulatedClock, engine_settings: EngineSettings, settings: AutomationSettings, rule: Rule
+    ) -> None:
         self.occurrences: list[Occurrence] = []
         self._clock = clock
         self._engine: Scheduler = open_engine(None, engine_settings, clock=clock, start=False)
-        self._actions = _TimedActions(self._engine, clock)
-        self._events: deque[Callable[[], None]] = deque()
-        self._rules = Rules(
-            self._engine,
-            self._actions,
-            settings,
-            clock,
-            self._events.append,
-            listener=SituationListener(self._began, self._ended),
-        )
+        self._actions = EngineActions(self._engine, self._engine.turn)
+        self.rule = SimulatedRule(self._engine, clock, settings, SituationListener(self._began, self._ended), rule)
         self._going_on: dict[frozenset[tuple[str, Term]], Occurrence] = {}
         self._datatypes: dict[_Place, str] = {}
 
     def close(self) -> None:
         """Close the engine, whose journal is a database in memory."""
-        self._events.clear()
+        self.rule.close()
         self._engine.close()
 
     def load(self, graph: LiveGraph, played: Collection[_Place]) -> None:
@@ -174,26 +150,11 @@ class _DryRun:
                 self._datatypes[played_as] = value.datatype.value
         self._engine.load(ChangeSet(kept, created=list({name for *_, name in kept if name is not None})))
 
-    def start(self, rule: Rule) -> None:
-        """Apply the rule."""
-        self._rules.follow([rule], {rule.name})
-        self._work()
-
-    def tally(self, rule: Rule) -> RuleActivity:
-        """Return what the rule has done. Raises `InvalidRequest` if its query cannot be followed."""
-        state = self._rules.states()[rule.name]
-        if state.stopped:
-            raise InvalidRequest(state.stopped)
-        return state.tally
-
     def pass_time(self, until: int) -> None:
         """Let time pass, and do what is due."""
-        while (due := self._next()) is not None and due <= until:
+        while (due := self.rule.due()) is not None and due <= until:
             self._clock.at = max(self._clock.at, due)
-            self._actions.forget(self._clock.at)
-            self._work()
-            self._rules.tick()
-            self._work()
+            self.rule.tick()
         self._clock.at = max(self._clock.at, until)
 
     def set_value(self, past: PastValue) -> None:
@@ -205,19 +166,7 @@ class _DryRun:
         }
         graph = f"WITH <{past.graph}>\n" if past.graph else ""
         self._actions.perform([UpdateRequest(f"{_PREFIXES}{graph}{_VALUE}", bindings=bindings)])
-        self._work()
-
-    def _next(self) -> int | None:
-        wait = self._rules.wait()
-        # At least a microsecond later: with the same time, `pass_time` would never end.
-        times = [*self._actions.due[:1], *([] if wait is None else [self._clock.at + max(1, int(wait * _SECOND))])]
-        return min(times, default=None)
-
-    def _work(self) -> None:
-        self._engine.turn()
-        while self._events:
-            self._events.popleft()()
-            self._engine.turn()
+        self.rule.work()
 
     def _began(self, solution: Solution) -> None:
         shown = {name: str(getattr(term, "value", term)) for name, term in solution.items()}
@@ -228,26 +177,6 @@ class _DryRun:
         occurrence = self._going_on.pop(frozenset(solution.items()), None)
         if occurrence is not None:
             occurrence.ended = self._clock.at
-
-
-class _TimedActions(EngineActions):
-    """Notes when delayed updates are due, to move the clock there."""
-
-    def __init__(self, engine: Scheduler, clock: _Clock) -> None:
-        super().__init__(engine, engine.turn)
-        self._clock = clock
-        self.due: list[int] = []
-        """Times, as a heap. Those of cancelled updates are in it, too."""
-
-    def schedule(self, request: UpdateRequest, delay: int, name: str) -> None:
-        """Schedule an update, and note its time."""
-        super().schedule(request, delay, name)
-        heapq.heappush(self.due, self._clock.at + delay)
-
-    def forget(self, until: int) -> None:
-        """Drop the times up to this one."""
-        while self.due and self.due[0] <= until:
-            heapq.heappop(self.due)
 
 
 def _literal(value: bool | float | str, datatype: str | None) -> ox.Literal:

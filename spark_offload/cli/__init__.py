@@ -13,6 +13,7 @@ from spark_offload.errors import HistoryError
 
 COMMANDS = (
     "analyse",
+    "backtest",
     "bench",
     "delete",
     "demo",

@@ -90,8 +90,8 @@ def query(
         assert out is not None  # noqa: S101  see _format
         write_parquet(history.sparql(text) if kind == "SELECT" else history.construct(text), out)
     else:
-        with _output(out) as output:
-            _answer(history, text, kind, form, output)
+        with output(out) as written:
+            _answer(history, text, kind, form, written)
 
 
 def _format(kind: str, form: str | None, out: str | None) -> str:
@@ -123,7 +123,7 @@ def _answer(history: History, text: str, kind: str, form: str, output: IO[bytes]
 
 
 @contextmanager
-def _output(out: str | None) -> Iterator[IO[bytes]]:
+def output(out: str | None) -> Iterator[IO[bytes]]:
     """Open the output: a file, or standard output. Raises `OutputRefused`."""
     if out is None:
         yield sys.stdout.buffer
