@@ -87,7 +87,9 @@ def result_variables(program: Program) -> tuple[str, ...]:
     # Spark does not tell columns apart by upper and lower case.
     folded = [name.casefold() for name in names]
     if same := [name for name in names if folded.count(name.casefold()) > 1]:
-        raise BacktestRefused(f"the names of {' and '.join(f'?{name}' for name in same)} differ only in case: rename one")
+        raise BacktestRefused(
+            f"the names of {' and '.join(f'?{name}' for name in same)} differ only in case: rename one"
+        )
     return names
 
 
@@ -132,8 +134,9 @@ def _played(
             try:
                 yield from _batches(gateway, replay(program, values, begin, end, quads), names)
             except EdgeError as error:
-                # The first line of the cause is what the command prints.
-                raise RuntimeError(f"the backtest of the gateway {gateway} failed: {error.description}") from None
+                # The command prints the last line of a worker's traceback.
+                reason = " ".join(error.description.split())
+                raise BacktestRefused(f"the backtest of the gateway {gateway} failed: {reason}") from None
 
     return play
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -36,6 +37,9 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingPart("PySpark is not installed: pip install 'sepa-edge[spark]'") from error
+    if master.startswith("local"):
+        # Otherwise workers run `python3` of the PATH, which may have neither this package nor its libraries.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**defaults(local=master.startswith("local")), **(settings or {})}.items():
         builder = builder.config(key, value)

@@ -28,7 +28,7 @@ class UnthreadedEngine:
         """Queue updates as one transaction; `carry_out` runs them."""
         self._engine.write(requests, receipt, done)
 
-    def carry_out(self, *, wait: bool = False) -> None:  # noqa: ARG002  there is no other thread to wait for
+    def carry_out(self, *, wait: bool = False) -> None:
         """Run the queued updates."""
         self._engine.turn()
 
