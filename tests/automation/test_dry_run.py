@@ -162,3 +162,7 @@ def test_a_dry_run_equals_the_rule_itself(steps, lasts, end):
         assert sorted(ended for _, ended in result if ended) == live.log("ended")
     finally:
         live.stop()
+
+
+def test_a_rule_that_is_switched_off_is_tried_nevertheless(box):
+    assert times(tried(box, 'property = "urn:p"\nabove = 30\nenabled = false', (5, "a", 31))) == [(5, None)]
