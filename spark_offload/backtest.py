@@ -24,6 +24,7 @@ from edge.outbox.observation import DATE_TIME_STAMP, STRING, XSD
 from edge.protocol.errors import EdgeError
 from spark_offload.errors import BacktestRefused
 from spark_offload.table import open_table
+from spark_offload.totals import EARLIEST
 from spark_offload.triples import literal, time_text
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _values(rows: DataFrame, program: Program, begin: datetime, end: datetime) -
     Sorted by gateway and time; all those of a gateway are in one partition.
     """
     wanted = ("gateway", *_ORDER, *_VALUE)
-    lead = begin - program.lead * _MICROSECOND
+    lead = _BEGINNING + max(_micros(begin) - program.lead, EARLIEST) * _MICROSECOND
     # Only values of mappings were in the live graph: client data of the history and tombstones were not.
     mapped = rows.where(F.col("series").isNotNull() & F.col("quads").isNull() & F.col("lost").isNull())
     period = mapped.where(_between(lead, end)).select(*wanted)

@@ -1,4 +1,4 @@
-"""Interface of what a backtest follows, and the follower of a SPARQL query."""
+"""Interface of the followers of queries and rules, and the follower of a SPARQL query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backtest of what a gateway has stored equals what the gateway has reported."""
+"""A backtest of the stored values of a gateway equals the notifications, reports and situations of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edge-history backtest`: what a gateway has reported, from its stored observations."""
+"""`edge-history backtest`: notifications of the past, from stored observations."""
 
 from __future__ import annotations
 
