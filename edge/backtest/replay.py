@@ -31,8 +31,6 @@ _HAS_RESULT: Final = ox.NamedNode("http://www.w3.org/ns/sosa/hasResult")
 _VALUE: Final = ox.NamedNode("http://qudt.org/1.1/schema/qudt#numericValue")
 _HAS_TIME: Final = ox.NamedNode("http://www.w3.org/2006/time#hasTime")
 _STAMP: Final = ox.NamedNode("http://www.w3.org/2006/time#inXSDDateTimeStamp")
-_FULL_YEARS: Final = 253_402_300_800_000_000
-"""Microseconds from 1970 to the year 10000."""
 
 
 def replay(
@@ -160,5 +158,4 @@ class _Replay:
 
     def _write(self, stored: StoredValue) -> None:
         # A reading that is not valid RDF changes nothing: the adapter refuses it, as it did at the gateway.
-        if 0 <= stored.time < _FULL_YEARS:
-            self._observations.write([arrival(stored, value_only=stored.series in self._described)]).result()
+        self._observations.write([arrival(stored, value_only=stored.series in self._described)]).result()

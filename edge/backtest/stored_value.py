@@ -15,7 +15,7 @@ class StoredValue(NamedTuple):
     """A value that a mapping has stored. Texts are IRIs, except `value` and `topic`."""
 
     time: int
-    """Time of the measurement, or else of its arrival at the gateway, in microseconds since 1970."""
+    """Time of the measurement, or else of its arrival at the gateway, in microseconds since 1970 (years 1 to 9999)."""
     series: str
     """The observation in the live graph."""
     value: str

@@ -113,13 +113,10 @@ def test_a_rule_finds_silence(run: Run) -> None:
 
 
 def test_context_is_in_the_graph(run: Run) -> None:
-    Path("context.ttl").write_text(
-        '<http://example.org/observation/b1> <http://www.w3.org/2000/01/rdf-schema#label> "Hall" .'
-    )
-    text = (
-        PREFIXES
-        + "SELECT ?name { ?o <http://www.w3.org/2000/01/rdf-schema#label> ?name ; sosa:hasResult/qudt:numericValue 50 }"
-    )
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    described = f'<http://example.org/observation/b1> a sosa:Observation ; {label} "Hall" .'
+    Path("context.ttl").write_text(PREFIXES + described)
+    text = f"{PREFIXES}SELECT ?name {{ ?o {label} ?name ; sosa:hasResult/qudt:numericValue 50 }}"
     found = run(text, "--context", "context.ttl", "--format", "csv").stdout.splitlines()
     assert found[1:] == ["box-2,2026-01-01T00:01:00Z,1,added,Hall"]
 
