@@ -74,7 +74,7 @@ def bags(changes: Sequence[Change]) -> list[tuple[object, ...]]:
 
 
 @given(st.sampled_from(QUERIES), MESSAGES, st.integers(0, 4))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_deltas_are_those_of_the_gateway(query: str, messages: list[Message], begin: int) -> None:
     begin = min(begin, len(messages) - 1)
     messages[begin] = messages[begin]._replace(wait=max(1, messages[begin].wait))
@@ -85,7 +85,7 @@ def test_deltas_are_those_of_the_gateway(query: str, messages: list[Message], be
 
 
 @given(st.sampled_from(RULES), MESSAGES)
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_situations_are_those_of_the_gateway(text: str, messages: list[Message]) -> None:
     # The rule's clock of the oracle ticks each second.
     messages = [each._replace(wait=each.wait // SECOND * SECOND) for each in messages]
@@ -97,7 +97,7 @@ def test_situations_are_those_of_the_gateway(text: str, messages: list[Message])
 
 
 @given(st.sampled_from(WINDOWS), MESSAGES)
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_reports_are_those_of_the_gateway(text: str, messages: list[Message]) -> None:
     stored, expected = live_windows("urn:edge:stream:q", PREFIXES + text, messages, 30)
     end = START + sum(each.wait for each in messages) + 30 * SECOND
