@@ -13,6 +13,7 @@ import click
 
 from edge.cli.bindings_table import printable
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
+from edge.cli.desired_messages import set_messages, show_set_messages
 from edge.cli.exit_codes import REFUSED, USAGE, misused, refused
 from edge.cli.source import read_payload
 from edge.command_line import PAYLOAD
@@ -61,7 +62,7 @@ def check(files: tuple[Path, ...]) -> None:
     epilog="""\b
     Exit codes:
       0  mapped, every value is valid
-      1  no mapping matches, a value is not valid, or the message has no value
+      1  no mapping matches, a value is not valid, the message has no value, or none can be set to VALUE
       2  wrong command line, settings or mapping file
     """
 )
@@ -82,6 +83,12 @@ def check(files: tuple[Path, ...]) -> None:
     is_flag=True,
     help="TOPIC is the name of an actuator, PAYLOAD a solution of its query: show the messages it sends.",
 )
+@click.option(
+    "--set",
+    "desired",
+    metavar="VALUE",
+    help="Also show the messages that set the values of this message, which have `set`, to VALUE.",
+)
 @config_option
 @data_dir_of_gateway
 def test(
@@ -91,6 +98,7 @@ def test(
     as_json: bool,
     as_hex: bool,
     actuator: bool,
+    desired: str | None,
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
@@ -105,24 +113,30 @@ def test(
     edge mapping test zigbee2mqtt/kitchen '{"temperature": 21.5}'
     edge mapping test greenhouse/7 @payload.json --file greenhouse.toml
     edge mapping test serial/meter '01 00 D7' --hex
+    edge mapping test zigbee2mqtt/lamp '{"state": "OFF"}' --set on
     edge mapping test --actuator lamps '{"id": "kitchen", "dimming": 40}'
     """
     from edge.mapping import explain, to_json
 
-    settings = load_settings(file, data_dir).settings
+    mapper = _mapper(load_settings(file, data_dir).settings, own)
     if actuator:
-        _test_actuator(_mapper(settings, own), topic, read_payload(payload), as_json=as_json)
+        _test_actuator(mapper, topic, read_payload(payload), as_json=as_json)
         return
     given = read_payload(payload)
-    explanation = explain(_mapper(settings, own), topic, _from_hex(given) if as_hex else given, datetime.now(UTC))
+    explanation = explain(mapper, topic, _from_hex(given) if as_hex else given, datetime.now(UTC))
+    messages = None if desired is None else set_messages(mapper, topic, explanation.outcome.readings, desired)
     if as_json:
-        click.echo(json.dumps(to_json(explanation), ensure_ascii=False, indent=2))
+        found = to_json(explanation) | ({} if messages is None else {"set": messages})
+        click.echo(json.dumps(found, ensure_ascii=False, indent=2))
     else:
         _show(explanation)
+        if messages is not None:
+            show_set_messages(messages)
     outcome = explanation.outcome
     # An ignored message is as its author wants it, and an empty payload clears a retained message.
     nothing = not (outcome.readings or outcome.ignored) and payload != ""
-    if not outcome.matched or outcome.problems or nothing:
+    unset = messages is not None and not any("topic" in each for each in messages)
+    if not outcome.matched or outcome.problems or nothing or unset:
         sys.exit(REFUSED)
 
 

@@ -14,12 +14,12 @@ from urllib.parse import urlencode
 import click
 
 from edge.cli.bindings_table import printable
+from edge.cli.desired_messages import TRUTH
 from edge.cli.devices import Device, devices, find
 from edge.cli.exit_codes import EXIT_CODES, Failure, misused, refused
 from edge.cli.http import post, send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 
-_TRUTH: Final = {"on": "true", "true": "true", "1": "true", "off": "false", "false": "false", "0": "false"}
 _MOST: Final = 100
 """Observations in a request."""
 _MODBUS: Final = "modbus/"
@@ -165,7 +165,7 @@ def _literal(how: Mapping[str, Any], value: str) -> str:
     """Return a value as SPARQL. Raises `Failure`."""
     kind, problem = how.get("kind"), misused(f"{printable(value)} is not possible; it can be {_kind(how)}")
     if kind == "switch":
-        if (truth := _TRUTH.get(value.lower())) is None:
+        if (truth := TRUTH.get(value.lower())) is None:
             raise problem
         return truth
     if kind == "choice" and value not in how.get("choices", ()):

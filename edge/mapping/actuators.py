@@ -11,13 +11,14 @@ from typing import Final, NamedTuple, Protocol
 import pyoxigraph as ox
 
 from edge.mapping.commands import TopicTemplate, payload_template
+from edge.mapping.encode import from_hex
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.mapping.unused_keys import idle_conversions
-from edge.mapping.values import BadValueError, Converter, literal, shown
+from edge.mapping.values import BadValueError, Converter, literal
 
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
@@ -86,7 +87,7 @@ class ActuatorMessage:
     def render(self, solution: Solution) -> Command:
         """Build the message. Raises `CommandError`."""
         text = self.payload(solution)
-        payload = _from_hex(text) if self.hex else text.encode("utf-8", "surrogatepass")
+        payload = from_hex(text) if self.hex else text.encode("utf-8", "surrogatepass")
         if len(payload) > self.limit:
             raise CommandError(f"the payload has {len(payload)} bytes, the limit is {self.limit}")
         return Command(self.actuator, self.topic.render(solution), payload, self.qos, self.retain)
@@ -192,12 +193,15 @@ class ActuatorCompiler:
         if as_hex and spec.payload is not None and not isinstance(spec.payload, str):
             reason = "A hexadecimal payload must be a text."
             faults.add(BadKeyError(reason, key="payload", allowed='"A0 {level|u8}"'))
+        encode = spec.encode if spec.encode is not None or isinstance(spec.payload, str) else base.encode
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
         template = None if topic is None else attempt(lambda: under("topic", _topic_of(variables), topic))
         payload = None
         if spec.payload is not None:
-            payload = attempt(lambda: under("payload", lambda given: payload_template(given, variables), spec.payload))
+            payload = attempt(
+                lambda: under("payload", lambda given: payload_template(given, variables, encode=encode), spec.payload)
+            )
         if template is None or payload is None:
             return None
         return ActuatorMessage(
@@ -213,13 +217,6 @@ class ActuatorCompiler:
 
 def _topic_of(variables: Collection[str]) -> Callable[[str], TopicTemplate]:
     return lambda text: TopicTemplate(text, variables)
-
-
-def _from_hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise CommandError(f"the payload is not hexadecimal: {shown(text)}") from None
 
 
 def _within_removed(error: BadKeyError) -> BadKeyError:

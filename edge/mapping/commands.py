@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import Final
 
+from edge.mapping.encode import EncodedText, with_encoded
 from edge.mapping.errors import BadKeyError
+from edge.mapping.model import EncodeSpec
 from edge.mapping.solution import ACTUATOR_FILTERS, CommandError, Solution
 from edge.mapping.template import Parts, parse_parts
 from edge.mapping.values import shown
@@ -77,12 +79,14 @@ class TopicTemplate:
 
 
 def payload_template(
-    payload: object, known: Collection[str], lacking: str = _NOT_SELECTED
+    payload: object, known: Collection[str], lacking: str = _NOT_SELECTED, encode: EncodeSpec | None = None
 ) -> Callable[[Solution], str]:
     """Compile the payload: plain text from a text; JSON from a table, list, number or boolean. Raises `BadKeyError`.
 
-    The returned function raises `CommandError`.
+    `encode`: bytes within the JSON. The returned function raises `CommandError`.
     """
+    if encode is not None:
+        payload = with_encoded(payload, encode)
     if isinstance(payload, str):
         try:
             parts = _parts(payload, known, lacking)
@@ -115,6 +119,9 @@ def _text(parts: Parts, solution: Solution) -> str:
 def _node(value: object, known: Collection[str], lacking: str) -> Json:
     if isinstance(value, str):
         return _string(_parts(value, known, lacking))
+    if isinstance(value, EncodedText):
+        parts = _parts(value.text, known, lacking)
+        return lambda solution: _quoted(value.encode(_text(parts, solution)))
     if isinstance(value, dict):
         return _object([(_parts(key, known, lacking), _node(each, known, lacking)) for key, each in value.items()])
     if isinstance(value, list):

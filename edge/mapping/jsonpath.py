@@ -107,6 +107,14 @@ class JsonPath:
         names = tuple(step.name for step in self.steps if isinstance(step, _Key))
         return names if len(names) == len(self.steps) else ()
 
+    @property
+    def fixed_steps(self) -> tuple[str | int, ...]:
+        """The names and indices on a path of these only; empty for any other path."""
+        steps = tuple(
+            step.name if isinstance(step, _Key) else step.at for step in self.steps if isinstance(step, _Key | _Index)
+        )
+        return steps if len(steps) == len(self.steps) else ()
+
     def first(self, document: object) -> object:
         """Return the value at the first position; None if the path leads nowhere."""
         for hit in self.walk(document):

@@ -135,6 +135,15 @@ class ReadingKeys(Table):
     )
 
 
+class EncodeSpec(Table):
+    """Bytes that the JSON of a message has as text."""
+
+    path: str = Field(
+        description='JSON path of a text of the payload, which is written in hexadecimal: "A0 {value|u16le}".'
+    )
+    encoding: Literal["base64", "hex"] = Field(description="How the message represents the bytes.")
+
+
 class SetSpec(Table):
     """The message that sets the value of an observation at its device."""
 
@@ -152,6 +161,7 @@ class SetSpec(Table):
     min: Number | None = Field(default=None, description="Smallest desired value.")
     max: Number | None = Field(default=None, description="Largest desired value.")
     step: Annotated[Number, Field(gt=0)] | None = Field(default=None, description="Distance of the values of a slider.")
+    encode: EncodeSpec | None = Field(default=None, description="Bytes that a payload of JSON has as text.")
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
         default=None, description="Quality of service, 0, 1 or 2. Default: 1."
     )
@@ -284,6 +294,7 @@ class CommandSpec(Table):
     encoding: Literal["text", "hex"] | None = Field(
         default=None, description="hex: the payload is written in hexadecimal and sent as bytes. Default: text."
     )
+    encode: EncodeSpec | None = Field(default=None, description="Bytes that a payload of JSON has as text.")
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
         default=None, description="Quality of service, 0, 1 or 2. Default: 1."
     )

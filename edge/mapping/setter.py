@@ -8,7 +8,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from edge.mapping.commands import TopicTemplate, payload_template
+from edge.mapping.encode import check_variable
 from edge.mapping.errors import BadKeyError, under
+from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import SetSpec
 from edge.mapping.reading import XSD_STRING
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
@@ -18,6 +20,8 @@ VALUE: Final = "value"
 """Variable of the payload that stands for the desired value."""
 _LACKING: Final = "which nothing captures"
 _TRUTH: Final = frozenset({"true", "false"})
+_WRITTEN: Final = frozenset({"true", "false", "1", "0"})
+"""Forms of a boolean (XML Schema 1.1 part 2, section 3.3.2.2)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +48,8 @@ class Setter:
         """Return topic and payload. Raises `CommandError`."""
         if self.low is not None or self.high is not None:
             self._check(value.text)
+        if self.convert is None and self.choices and value.text not in _WRITTEN:
+            raise CommandError(f"{shown(value.text)} is not a truth value")
         converters = {} if self.convert is None else {VALUE: self.convert}
         terms = {**{name: SolutionTerm(text) for name, text in captures.items()}, VALUE: value}
         solution = Solution(terms, converters)
@@ -118,7 +124,13 @@ def _compiled(spec: SetSpec, reading: Converter, known: Collection[str], limit: 
         convert = Converter(kind="number", scale=spec.scale, offset=spec.offset)
     boolean = table is None and reading.kind == "boolean"
     topic = under("topic", lambda text: TopicTemplate(text, known, _LACKING), spec.topic)
-    payload = under("payload", lambda given: payload_template(given, {*known, VALUE}, _LACKING), spec.payload)
+    payload = under(
+        "payload", lambda given: payload_template(given, {*known, VALUE}, _LACKING, spec.encode), spec.payload
+    )
+    if spec.encode is not None:
+        bytes_text = parse_path(spec.encode.path).first(spec.payload)
+        if table is not None or reading.kind != "string":
+            check_variable(str(bytes_text), VALUE, [] if table is None else [text for text, _ in table.values()])
     return Setter(
         topic,
         payload,

@@ -22,6 +22,7 @@ _NUMBERS: Final = frozenset(
 )
 _PLAIN: Final = frozenset({XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER})
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+_BITS: Final = {"true": "1", "false": "0"}
 _NUMBER: Final = Converter(kind="number")
 
 
@@ -53,14 +54,17 @@ def local_name(text: str) -> str:
 
 
 def _bytes_of(kind: str) -> Callable[[str], str]:
-    """Convert the text of a number to its bytes in hexadecimal. Raises `CommandError` if it does not fit."""
+    """Convert the text of a number to its bytes in hexadecimal. Raises `CommandError` if it does not fit.
+
+    For the types of integers, a boolean is 1 or 0.
+    """
 
     def encode(text: str) -> str:
         try:
             if kind in FLOATS:
                 return FLOATS[kind].pack(float(text)).hex()
             size, signed, endian = INTEGERS[kind]
-            number = Decimal(text)
+            number = Decimal(_BITS.get(text, text))
             # Not rounded: a device would act on another value than the graph has.
             if number != int(number):
                 raise CommandError(f"{shown(text)} is not an integer, which {kind} needs")

@@ -145,6 +145,37 @@ def test_a_mapping_written_later_sends_the_waiting_values(home, devices):
     wait_for(lambda: home.wanted() == [])
 
 
+DOWNLINKS = """
+[[mapping]]
+topic = "application/{application}/device/{eui}/event/up"
+payload = "json"
+observation = "edge:{eui}/{member}"
+readings = [
+  { path = "object.valve", datatype = "boolean", set = { topic = "application/{application}/device/{eui}/command/down", payload = { devEui = "{eui}", fPort = 10, data = "03 {value|u8}" }, encode = { path = "data", encoding = "base64" } } },
+  { path = "object.interval", set = { topic = "application/{application}/device/{eui}/command/down", qos = 0, payload = { devEui = "{eui}", fPort = 10, data = "01 {value|u16}" }, encode = { path = "data", encoding = "base64" }, min = 1, max = 1440 } },
+]
+"""  # noqa: E501  a table of TOML has one line
+
+
+def test_the_bytes_of_a_downlink_reach_the_network_server(home, devices):
+    home.http.put("/api/mappings/valve", content=DOWNLINKS).raise_for_status()
+    up, down = (f"application/c0/device/0102030405060708/{each}" for each in ("event/up", "command/down"))
+    valve, interval = (f"urn:sepa-edge:0102030405060708/{each}" for each in ("valve", "interval"))
+    devices.client.publish(up, '{"object": {"valve": false, "interval": 10}}', 1)
+    wait_for(
+        lambda: home.settable(valve, interval).get(valve) == {"kind": "switch"} and home.settable(interval) != {},
+        what="the values of the valve",
+    )
+    home.want(valve, "true")
+    first = '{"devEui":"0102030405060708","fPort":10,"data":"AwE="}'
+    wait_for(lambda: devices.received[down] == [first])
+    home.want(interval, "300")
+    wait_for(lambda: devices.received[down][1:] == ['{"devEui":"0102030405060708","fPort":10,"data":"AQEs"}'])
+    wait_for(lambda: home.wanted() == [])  # also that of QoS 0
+    assert home.http.get("/api/bad-values").json() == []
+    assert home.http.get("/api/unmapped").json() == []
+
+
 def test_desired_values_can_be_turned_off(tmp_path, mosquitto):
     home = Home(tmp_path / "data", mosquitto, EDGE__ACTUATION__DESIRED_VALUES="false")
     try:

@@ -232,3 +232,32 @@ def test_a_payload_of_bytes(edge, tmp_path):
     assert "not hexadecimal" in wrong.stderr
     done = edge("mapping", "test", "--actuator", "limit", '{"w": 300}', "--file", file)
     assert "02 01 2c" in done.stdout
+
+
+def test_the_messages_that_set_values_are_shown(edge, tmp_path):
+    file = tmp_path / "valve.toml"
+    file.write_text(
+        '[[mapping]]\ntopic = "valve/{id}"\npayload = "json"\nobservation = "edge:{id}/{member}"\nreadings = [\n'
+        '  { path = "open", datatype = "boolean", set = { topic = "valve/{id}/set",'
+        ' payload = { data = "03 {value|u8}" }, encode = { path = "data", encoding = "base64" } } },\n'
+        '  { path = "level", set = { topic = "valve/{id}/level", min = 0, max = 10 } },\n'
+        '  { path = "battery" },\n]\n'
+    )
+    message = ("mapping", "test", "valve/7", '{"open": false, "level": 3, "battery": 90}', "-f", file)
+    done = edge(*message, "--set", "on")
+    assert done.returncode == 0
+    assert done.stdout.endswith(
+        'set urn:sepa-edge:7/open:\n  topic        valve/7/set\n  payload      {"data":"AwE="}\n\n'
+        'set urn:sepa-edge:7/level:\n  problem      "on" is not a number\n'
+    )
+    found = json.loads(edge(*message, "--set", "5", "--json").stdout)["set"]
+    assert found[1] == {"observation": "urn:sepa-edge:7/level", "topic": "valve/7/level", "payload": "5"}
+    assert "problem" in found[0]
+    wrong = edge(*message, "--set", "perhaps")
+    assert wrong.returncode == 1
+    none = edge("mapping", "test", "valve/7", '{"battery": 90}', "-f", file, "--set", "1")
+    assert (none.returncode, none.stderr) == (
+        1,
+        "edge: no value of this message can be set; its mapping has no `set`\n",
+    )
+    assert "edge: no value" not in edge(*message).stderr

@@ -130,3 +130,11 @@ def test_a_long_value_is_not_sent():
     mapper = own('datatype = "string"\nset = { topic = "d/{id}/set" }')
     with pytest.raises(CommandError, match="the limit is"):
         sent(mapper, "d/x", "x", SolutionTerm("x" * 300_000, XSD_STRING))
+
+
+@pytest.mark.parametrize("wrong", ["5", "ON", "truee", ""])
+def test_a_switch_accepts_only_truth_values(wrong):
+    mapper = own('datatype = "boolean"\nset = { topic = "d/{id}/set" }')
+    assert sent(mapper, "d/x", "x", SolutionTerm("1", XSD_BOOLEAN)) == ("d/x/set", "true")
+    with pytest.raises(CommandError, match="is not a truth value"):
+        sent(mapper, "d/x", "x", SolutionTerm(wrong, XSD_STRING))

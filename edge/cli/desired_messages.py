@@ -1,0 +1,61 @@
+"""The messages that set the values of a message at their device, for `edge mapping test --set`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from edge.cli.bindings_table import printable
+
+if TYPE_CHECKING:
+    from edge.mapping import Mapper, Reading, SolutionTerm
+
+TRUTH: Final = {"on": "true", "true": "true", "1": "true", "off": "false", "false": "false", "0": "false"}
+"""Ways to write a switch's value, and the boolean."""
+
+
+def set_messages(mapper: Mapper, topic: str, readings: Sequence[Reading], value: str) -> list[dict[str, str]]:
+    """Return the message for each of these readings that can be set, or the problem of the value."""
+    from edge.mapping import CommandError
+
+    found = []
+    for reading in readings:
+        setter = mapper.setter(topic, reading.observation)
+        if setter is None:
+            continue
+        try:
+            to, payload = setter[0].render(setter[1], _term(str(setter[0].describe()["kind"]), value))
+        except CommandError as error:
+            found.append({"observation": reading.observation, "problem": str(error)})
+        else:
+            message = {"topic": to, "payload": payload.decode("utf-8", "replace")}
+            found.append({"observation": reading.observation, **message})
+    return found
+
+
+def _term(kind: str, value: str) -> SolutionTerm:
+    """Return the value that `edge set` would write."""
+    from edge.mapping import SolutionTerm
+    from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_STRING
+
+    if kind == "switch" and value.lower() in TRUTH:
+        return SolutionTerm(TRUTH[value.lower()], XSD_BOOLEAN)
+    if kind != "number":
+        return SolutionTerm(value, XSD_STRING)
+    try:
+        return SolutionTerm(f"{Decimal(value):f}", XSD_DECIMAL)
+    except InvalidOperation:
+        return SolutionTerm(value, XSD_STRING)  # the setter says what is wrong
+
+
+def show_set_messages(messages: Sequence[dict[str, str]]) -> None:
+    """Print the messages, or that nothing can be set."""
+    if not messages:
+        click.echo("edge: no value of this message can be set; its mapping has no `set`", err=True)
+    for message in messages:
+        click.echo(f"\nset {printable(message['observation'])}:")
+        for key, text in list(message.items())[1:]:
+            click.echo(f"  {key:<12} {printable(text)}")
