@@ -53,15 +53,15 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two gateways with a value a minute; the rows of `box-1` are not in the order of time."""
+    """Two gateways with a value a minute, not in the order of time, and an observation of a client."""
     first = numbered(readings("a1", [31, 20, 32, 5], every=60 * SECOND))
     second = numbered(readings("b1", [1, 50], every=60 * SECOND), gateway="box-2")
-    tombstone = Stored(
+    of_client = Stored(
         first[0].context._replace(series=None),
         first[0].cells._replace(observation="urn:o", result="urn:r", instant="urn:i"),
         9,
     )
-    return write(spark, tmp_path_factory.mktemp("backtest") / "table", [*first[::-1], *second, tombstone])
+    return write(spark, tmp_path_factory.mktemp("backtest") / "table", [*first[::-1], *second, of_client])
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_context_is_in_the_graph(run: Run) -> None:
     label = "<http://www.w3.org/2000/01/rdf-schema#label>"
     described = f'<http://example.org/observation/b1> a sosa:Observation ; {label} "Hall" .'
     Path("context.ttl").write_text(PREFIXES + described)
-    text = f"{PREFIXES}SELECT ?name {{ ?o {label} ?name ; sosa:hasResult/qudt:numericValue 50 }}"
+    text = f"{PREFIXES}SELECT ?name {{ ?o {label} ?name ; sosa:hasResult/qudt:numericValue ?v FILTER(?v = 50) }}"
     found = run(text, "--context", "context.ttl", "--format", "csv").stdout.splitlines()
     assert found[1:] == ["box-2,2026-01-01T00:01:00Z,1,added,Hall"]
 
@@ -130,6 +130,7 @@ def test_context_is_in_the_graph(run: Run) -> None:
         ('property = "urn:p"\nabove = "high"', "rule.toml", "rule.toml: line 2: above"),
         (WINDOW.replace("observations", "absent"), "test.rq", "not registered"),
     ],
+    ids=["syntax", "reserved", "case", "rule", "stream"],
 )
 def test_a_wrong_text_is_refused_before_spark_reads(run: Run, text: str, name: str, reason: str) -> None:
     with pytest.raises(HistoryError, match=reason):
@@ -137,7 +138,7 @@ def test_a_wrong_text_is_refused_before_spark_reads(run: Run, text: str, name: s
 
 
 def test_the_error_of_a_task_names_the_gateway(spark: SparkSession, table: str) -> None:
-    # The WHERE of each update would take more steps than the engine allows.
+    # The engine refuses a result with so many solutions in between.
     heavy = "SELECT (COUNT(*) AS ?n) { " + " ".join(f"?a{n} ?b{n} ?c{n} ." for n in range(9)) + " }"
     begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     with pytest.raises(Exception, match="worker") as failed:
