@@ -45,8 +45,8 @@ class MappingFiles:
         self._stopping = threading.Event()
         self._looking = threading.Lock()
         """Held while the files are read: by the watching thread, or by one that has written a file."""
-        self._announced: Mapping[str, MappingPack] = {}
-        """By the names of the packs; replaced as a whole."""
+        self._announced: Mapping[str, tuple[MappingPack, ...]] = {}
+        """By their source; replaced as a whole."""
         self._replacing = threading.Lock()
         """Held for a moment while the mapper is replaced."""
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
@@ -104,12 +104,13 @@ class MappingFiles:
             packs = {known: file.pack for known, file in self._files.items()}
         return self._mapper_of({**packs, path: pack})
 
-    def announce(self, packs: Sequence[MappingPack]) -> None:
-        """Replace the mappings that devices have announced, by the names of the packs. They apply to the next message;
-        then call `declare`.
+    def announce(self, packs: Sequence[MappingPack], source: str = "") -> None:
+        """Replace the mappings that devices have announced. They apply to the next message; then call `declare`.
+
+        `source`: protocol of these announcements. Those of others stay.
         """
         with self._replacing:
-            self._announced = {**self._announced, **{pack.name: pack for pack in packs}}
+            self._announced = {**self._announced, source: tuple(packs)}
             self.mapper = self._mapper()
 
     def declare(self) -> None:
@@ -145,7 +146,8 @@ class MappingFiles:
     def _mapper_of(self, packs: Mapping[Path, MappingPack | None]) -> Mapper:
         # The operator's files come first, so they take precedence over the included packs.
         own = [pack for path in sorted(packs) if (pack := packs[path]) is not None]
-        return Mapper([*own, *self._packs, *self._announced.values()], self.limits)
+        announced = [pack for each in self._announced.values() for pack in each]
+        return Mapper([*own, *self._packs, *announced], self.limits)
 
     def _read(self) -> bool:
         found = self._stamps()

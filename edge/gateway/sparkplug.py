@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from edge.adapters.settings import MqttSettings
@@ -80,7 +81,7 @@ class Sparkplug:
             mappings.ingest,
             mappings.files.limits,
             self._settings.data_dir / _FILE,
-            announce=mappings.files.announce,
+            announce=partial(mappings.files.announce, source="sparkplug"),
             declare=mappings.files.declare,
             up=actuation.port_up,
             written=actuation.written,
