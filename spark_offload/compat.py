@@ -43,8 +43,17 @@ def connect_port(spark: SparkSession) -> int:
     return int(getattr(service, "MODULE$").localPort())
 
 
+def is_classic(frame: DataFrame) -> bool:
+    """Return whether a frame belongs to a JVM of this process."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    return isinstance(frame, ClassicFrame)
+
+
 def plan_text(frame: DataFrame) -> str:
     """Return the formatted plan, which PySpark itself only prints."""
+    if not is_classic(frame):
+        return str(frame._explain_string(mode="formatted"))  # type: ignore[operator]
     mode = jvm(frame.sparkSession).org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
     return str(frame._jdf.queryExecution().explainString(mode))
 
@@ -55,11 +64,10 @@ def release(frame: DataFrame) -> None:
     There, the server frees them when the frame of the client has gone.
     """
     from py4j.protocol import Py4JError
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     # After the end of the JVM there is nothing to free.
     with contextlib.suppress(OSError, Py4JError):
-        if isinstance(frame, ClassicFrame):
+        if is_classic(frame):
             frame._jdf.queryExecution().logical().rdd().unpersist(False)
 
 

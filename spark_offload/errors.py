@@ -39,6 +39,10 @@ class BacktestRefused(HistoryError):
     """The query or rule of a backtest cannot be followed, or its context cannot be read."""
 
 
+class EngineRefused(QueryRefused):
+    """The embedded engine cannot answer a query or read a table that Spark can; the text names the reason."""
+
+
 class GatewayRefused(HistoryError):
     """A gateway is unknown, does not answer, or rejects the request."""
 

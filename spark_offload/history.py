@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from spark_offload.compat import plan_text
 from spark_offload.errors import QueryRefused
 from spark_offload.positions import history
 from spark_offload.services import among, answered, unanswered
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 class History:
     """One version of the table of observations. By default it is the newest version at the time of the first query."""
+
+    engine = "Spark"
+    """Name of the engine that evaluates queries."""
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class History:
         """
         query = self._answered(text)
         plan = self._solutions(query)
-        return explained(query, self._content, plan, wide=self._wide)
+        return explained(query, self._content, plan_text(plan), wide=self._wide, engine=self.engine)
 
     def form(self, text: str) -> str:
         """Return the form of a query: SELECT, ASK, CONSTRUCT or DESCRIBE. Raises `QueryRefused`."""

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import pyoxigraph as ox
 from pyspark import StorageLevel
 
-from spark_offload import tabular
+from spark_offload import compat, tabular
 from spark_offload.errors import QueryRefused
 from spark_offload.prefixes import PREFIXES
 
@@ -72,6 +72,9 @@ def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
 @contextmanager
 def _rows(found: DataFrame) -> Iterator[Iterator[Any]]:
     """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read."""
+    if not compat.is_classic(found):
+        yield found.toLocalIterator()
+        return
     # Without the cache toLocalIterator would compute one partition after the other.
     found.persist(StorageLevel.DISK_ONLY)
     try:

@@ -139,7 +139,7 @@ def open_table(spark: SparkSession, table: str | os.PathLike[str], version: int 
             raise TableRefused(
                 f"the table {path} has no version {version}: edge-history status shows the newest"
             ) from error
-        raise TableRefused(_why_none(path)) from error
+        raise TableRefused(why_none(path)) from error
     if not {"gateway", "epoch", "seq"} <= set(rows.columns):
         raise TableRefused(f"the table at {path} is not a history: it has other columns")
     return rows
@@ -149,7 +149,8 @@ def _quoted(name: str) -> str:
     return ".".join(f"`{part}`" for part in name.split("."))
 
 
-def _why_none(path: str) -> str:
+def why_none(path: str) -> str:
+    """Return why there is no table at a path."""
     place = Path(path)
     if place.is_file():
         return f"{path} is a file: give the directory of a table"

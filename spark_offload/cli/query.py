@@ -10,13 +10,17 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from spark_offload.cli.engines import ENGINES, embedded
 from spark_offload.cli.spark import Start, with_spark
-from spark_offload.errors import OutputRefused
+from spark_offload.errors import EngineRefused, OutputRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
 
     from spark_offload.history import History
+    from spark_offload.live import GatewayEndpoint
 
 _FORMATS: Final = {
     "SELECT": ("table", "json", "xml", "csv", "tsv", "parquet"),
@@ -38,6 +42,15 @@ _FORMATS: Final = {
     " (ntriples) elsewhere.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Output file; for Parquet, a new directory.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="spark",
+    show_default=True,
+    help="Engine that answers. duckdb needs no Java. auto:"
+    " DuckDB if it is installed, the table has up to 8 GiB on this machine and DuckDB"
+    " supports the query; else Spark.",
+)
 @click.option("--explain", is_flag=True, help="Print the query plan instead of the answer.")
 @click.option("--version", type=click.IntRange(0), metavar="N", help="Query this version of the table.")
 @click.option(
@@ -49,6 +62,7 @@ def query(
     table: str,
     form: str | None,
     out: str | None,
+    engine: str,
     explain: bool,
     version: int | None,
     live: tuple[str, ...],
@@ -81,17 +95,18 @@ def query(
     kind = parse(unanswered(text).text).form
     form = _format(kind, form, out)
     gateways = [GatewayEndpoint(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]
-    history = History(start(), table, version, live=gateways)
-    if explain:
-        click.echo(history.explain(text))
-    elif form == "parquet":
-        from spark_offload.export import write_parquet
 
-        assert out is not None  # noqa: S101  see _format
-        write_parquet(history.sparql(text) if kind == "SELECT" else history.construct(text), out)
-    else:
-        with output(out) as written:
-            _answer(history, text, kind, form, written)
+    def asked(history: History) -> str | bool | DataFrame:
+        if explain:
+            return history.explain(text)
+        if kind == "ASK":
+            return history.ask(text)
+        return history.sparql(text) if kind == "SELECT" else history.construct(text)
+
+    answer = _embedded(asked, table, version, gateways, engine) if embedded(engine, table, form) else None
+    if answer is None:
+        answer = asked(History(start(), table, version, live=gateways))
+    _write(answer, kind, form, out)
 
 
 def _format(kind: str, form: str | None, out: str | None) -> str:
@@ -111,15 +126,42 @@ def _format(kind: str, form: str | None, out: str | None) -> str:
     return form
 
 
-def _answer(history: History, text: str, kind: str, form: str, output: IO[bytes]) -> None:
+def _embedded(
+    asked: Callable[[History], str | bool | DataFrame],
+    table: str,
+    version: int | None,
+    gateways: list[GatewayEndpoint],
+    engine: str,
+) -> str | bool | DataFrame | None:
+    """Ask DuckDB. Returns None if Spark must answer, and prints why."""
+    from spark_offload.embedded.history import EmbeddedHistory
+
+    try:
+        return asked(EmbeddedHistory(table, version, live=gateways))
+    except EngineRefused as refused:
+        if engine == "duckdb":
+            raise
+        click.echo(f"edge-history: Spark answers: {refused}", err=True)
+        return None
+
+
+def _write(answer: str | bool | DataFrame, kind: str, form: str, out: str | None) -> None:
     from spark_offload import results
 
-    if kind == "SELECT":
-        results.write_solutions(history.sparql(text), form, output)
-    elif kind == "ASK":
-        results.write_boolean(history.ask(text), form, output)
+    if isinstance(answer, str):
+        click.echo(answer)
+    elif form == "parquet":
+        from spark_offload.export import write_parquet
+
+        assert out is not None  # noqa: S101  see _format
+        assert not isinstance(answer, bool)  # noqa: S101  see _format
+        write_parquet(answer, out)
     else:
-        results.write_graph(history.construct(text), form, output)
+        with output(out) as written:
+            if isinstance(answer, bool):
+                results.write_boolean(answer, form, written)
+            else:
+                (results.write_solutions if kind == "SELECT" else results.write_graph)(answer, form, written)
 
 
 @contextmanager

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
-from spark_offload import compat
 from spark_offload.sparql import relational, terms
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.relational import Expression, Pattern, PatternTerm, TriplePattern
 from spark_offload.sparql.stars import PREDICATES, Star, split
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-def explained(query: relational.TranslatedQuery, content: Content, plan: DataFrame, *, wide: bool) -> str:
-    """Return the description as a text of several lines."""
-    formatted = compat.plan_text(plan)
+def explained(query: relational.TranslatedQuery, content: Content, plan: str, *, wide: bool, engine: str) -> str:
+    """Return the description as a text of several lines. `plan`: the plan of the engine."""
     lines = [query.form, *(f"  {line}" for line in _lines(query.pattern, content, wide=wide))]
-    lines += ["", "Reads from the table:", *(f"  {line}" for line in _reading(formatted))]
-    return "\n".join([*lines, "", "Spark's plan:", formatted])
+    if reading := list(_reading(plan)):
+        lines += ["", "Reads from the table:", *(f"  {line}" for line in reading)]
+    return "\n".join([*lines, "", f"{engine}'s plan:", plan])
 
 
 def _reading(formatted: str) -> Iterator[str]:

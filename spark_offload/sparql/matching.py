@@ -7,6 +7,7 @@ exception and error of Java into null.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column
@@ -55,7 +56,11 @@ def replaced(text: Value, pattern: Value, replacement: Value, flags: Value | Non
         return like(text, _replaced(stringy(text), _Pattern(F.lit(java.text), java.deep), replacement))
     if "q" in mode:
         # The replacement is literal, too.
-        inserted = F.replace(F.replace(plain(replacement), F.lit("\\"), F.lit("\\\\")), F.lit("$"), F.lit("\\$"))
+        inserted = (
+            F.lit(re.sub(r"([\\$])", r"\\\1", by))
+            if by is not None
+            else F.replace(F.replace(plain(replacement), F.lit("\\"), F.lit("\\\\")), F.lit("$"), F.lit("\\$"))
+        )
     else:
         inserted = F.lit(java_replacement(by or "", java.groups))
     return like(text, _all_replaced(stringy(text), _Pattern(F.lit(java.text), java.deep), inserted))

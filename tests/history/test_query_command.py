@@ -36,12 +36,14 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(spark, path, stored[1:])
 
 
-@pytest.fixture
-def run(spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(params=["spark", "duckdb"])
+def run(request: pytest.FixtureRequest, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def called(text: str, *options: str) -> Result:
-        return CliRunner().invoke(edge_history, ["query", "-", "--table", table, *options], input=text)
+        return CliRunner().invoke(
+            edge_history, ["query", "-", "--table", table, "--engine", request.param, *options], input=text
+        )
 
     return called
 
@@ -83,7 +85,7 @@ def test_the_file_name_selects_the_format(run: Run) -> None:
     )
     assert run(CONSTRUCT, "--out", "made.ttl").exit_code == 0
     assert "@prefix sosa:" in Path("made.ttl").read_text()
-    assert run(SELECT, "--out", "found.parquet").exit_code == 0
+    assert run(SELECT, "--out", "found.parquet", "--engine", "spark").exit_code == 0
     rows = ds.dataset("found.parquet", exclude_invalid_files=True).to_table().to_pylist()
     assert [row["v"] for row in rows] == [
         f'"{value}"^^<http://www.w3.org/2001/XMLSchema#decimal>' for value in ("20", "21.5")
@@ -95,9 +97,10 @@ def test_version_option_queries_an_earlier_version(run: Run) -> None:
 
 
 def test_explain_prints_the_physical_plan(run: Run) -> None:
-    result = run(SELECT, "--explain")
-    assert result.exit_code == 0
-    assert "== Physical Plan ==" in result.stdout
+    assert "== Physical Plan ==" in run(SELECT, "--explain", "--engine", "spark").stdout
+    explained = run(SELECT, "--explain", "--engine", "duckdb").stdout
+    assert "a star: one scan of rows" in explained
+    assert "DuckDB's plan:" in explained
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_an_error_of_spark_is_reported(run: Run, table: str) -> None:
     shutil.copytree(table, "damaged")
     file = next(Path("damaged").rglob("*.parquet"))
     file.unlink()
-    asked = run(SELECT, "--table", str(Path("damaged").absolute()))
+    asked = run(SELECT, "--table", str(Path("damaged").absolute()), "--engine", "spark")
     assert asked.exception is not None
     assert file.name in error_text(asked.exception)
     assert error_text(ValueError("none of Spark's")) == ""

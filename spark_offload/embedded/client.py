@@ -1,0 +1,189 @@
+"""Stand-in for PySpark's client of Spark Connect, whose plans DuckDB evaluates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_offload.embedded import sql_text
+from spark_offload.embedded.python_functions import register
+from spark_offload.embedded.relations import Rows, translated
+from spark_offload.errors import EngineRefused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_ROWS: Final = 10_000
+"""Number of rows of an answer that are in the memory of Python at once."""
+_UNLIMITED: Final = str(2**40)
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.session.localRelationCacheThreshold": _UNLIMITED,
+    "spark.sql.session.localRelationSizeLimit": _UNLIMITED,
+    "spark.sql.session.localRelationChunkSizeRows": _UNLIMITED,
+    "spark.sql.session.localRelationChunkSizeBytes": _UNLIMITED,
+    "spark.sql.session.localRelationBatchOfChunksSizeBytes": _UNLIMITED,
+    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
+    "spark.sql.execution.pandas.inferPandasDictAsMap": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.pyspark.binaryAsBytes": "true",
+    "spark.sql.pyspark.inferNestedDictAsStruct.enabled": "false",
+    "spark.sql.pyspark.legacy.inferArrayTypeFromFirstElement.enabled": "false",
+    "spark.sql.pyspark.legacy.inferMapTypeFromFirstPair.enabled": "false",
+}
+"""Settings that PySpark asks for; local rows are part of the plan, whatever their size."""
+
+
+class Client:
+    """The methods of the client that DataFrames of this program use, on a database in memory."""
+
+    session: SparkSession
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self.is_closed = False
+        # DuckDB would spill into the working directory.
+        spill = Path(tempfile.gettempdir()) / f"edge-history-{uuid.uuid4()}"
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": "false",
+        }
+        self.database: DuckDBPyConnection = duckdb.connect(config=settings)
+        self.database.execute("SET TimeZone = 'UTC'")
+        register(self.database)
+
+    def to_table(self, plan: Any, observations: object = None) -> tuple[pa.Table, None, None]:  # noqa: ANN401
+        """Return the rows of a plan. Raises `EngineRefused`."""
+        rows = translated(plan.root, self._source)
+        with _refusals(), warnings.catch_warnings():
+            # It warns of a copy of the rows. `DuckDBPyConnection.sql` would plan the query twice, which takes longer.
+            warnings.filterwarnings("ignore", "Arrow output", UserWarning)
+            return _named(self.database.execute(rows.sql).to_arrow_table(), rows), None, None
+
+    def to_table_as_iterator(self, plan: Any, observations: object = None) -> Iterator[pa.Table]:  # noqa: ANN401
+        """Yield the rows of a plan in pieces. Raises `EngineRefused`."""
+        import pyarrow as pa
+
+        rows = translated(plan.root, self._source)
+        with _refusals():
+            for batch in self.database.sql(rows.sql).to_arrow_reader(_ROWS):
+                yield _named(pa.Table.from_batches([batch]), rows)
+
+    def schema(self, plan: Any) -> StructType:  # noqa: ANN401
+        """Return the columns of a plan. Raises `EngineRefused`."""
+        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
+
+        types = {"VARCHAR": StringType(), "BIGINT": LongType(), "DOUBLE": DoubleType(),
+                 "TIMESTAMP WITH TIME ZONE": TimestampType()}  # fmt: skip
+        rows = translated(plan.root, self._source)
+        with _refusals():
+            described = self.database.execute(f"DESCRIBE {rows.sql}").fetchall()
+        return StructType(
+            [
+                StructField(name, types.get(one[1], StringType()))
+                for name, one in zip(rows.columns, described, strict=False)
+            ]
+        )
+
+    def translate(self, frame: DataFrame) -> str:
+        """Return the SQL of a frame. Raises `EngineRefused` if DuckDB lacks one of its functions."""
+        plan: Any = frame._plan
+        return translated(plan.to_proto(self).root, self._source).sql
+
+    def explain_string(self, plan: Any, explain_mode: str = "") -> str:  # noqa: ANN401
+        """Return DuckDB's plan. Raises `EngineRefused`."""
+        rows = translated(plan.root, self._source)
+        with _refusals():
+            return str(self.database.sql(f"EXPLAIN {rows.sql}").fetchall()[0][1])
+
+    def execute_command(self, plan: Any, observations: object = None) -> tuple[None, Mapping[str, DataFrame], None]:  # noqa: ANN401
+        """Store the rows of a plan (`DataFrame.localCheckpoint`). Raises `EngineRefused`."""
+        from pyspark.sql.connect.dataframe import DataFrame
+        from pyspark.sql.connect.plan import CachedRemoteRelation
+
+        rows = translated(plan.checkpoint_command.relation, self._source)
+        name = f"stored {uuid.uuid4()}"
+        with _refusals():
+            self.database.execute(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
+        session: Any = self.session
+        return None, {"checkpoint_command_result": DataFrame(CachedRemoteRelation(name, session), session)}, None
+
+    def get_config_dict(self, *keys: str) -> Mapping[str, str | None]:
+        """Return settings of Spark."""
+        return {key: _SETTINGS.get(key) for key in keys}
+
+    def config(self, operation: Any) -> Any:  # noqa: ANN401
+        """Return settings of Spark, as pairs."""
+        from pyspark.sql.connect.client.core import ConfigResult
+
+        pairs = [(key, _SETTINGS.get(key)) for key in operation.get.keys]
+        pairs += [(one.key, _SETTINGS.get(one.key, one.value)) for one in operation.get_with_default.pairs]
+        return ConfigResult(pairs=pairs, warnings=[])
+
+    def close(self) -> None:
+        """Free the database."""
+        self.is_closed = True
+        self.database.close()
+
+    # PySpark's plans call these two.
+    def _set_relation_in_plan(self, plan: Any, relation: Any) -> None:  # noqa: ANN401
+        plan.root.CopyFrom(relation)
+
+    def _set_command_in_plan(self, plan: Any, command: Any) -> None:  # noqa: ANN401
+        plan.command.CopyFrom(command)
+
+    def _source(self, relation: Any) -> Rows:  # noqa: ANN401
+        """Return a table, a stored result, or rows that are part of the plan."""
+        match relation.WhichOneof("rel_type"):
+            case "read":
+                name = relation.read.named_table.unparsed_identifier
+            case "cached_remote_relation":
+                name = relation.cached_remote_relation.relation_id
+            case _:
+                name = self._local(relation.local_relation)
+        described = self.database.execute(f"DESCRIBE {sql_text.name(name)}").fetchall()
+        return Rows(f"FROM {sql_text.name(name)}", [column[0] for column in described])
+
+    def _local(self, local: Any) -> str:  # noqa: ANN401
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        name = "local " + hashlib.sha256(local.data + local.schema.encode()).hexdigest()
+        if local.data:
+            with pa.ipc.open_stream(local.data) as reader:
+                rows = reader.read_all()
+        else:
+            rows = to_arrow_schema(StructType.fromJson(json.loads(local.schema)), timezone="UTC").empty_table()
+        self.database.register(name, rows)
+        return name
+
+
+class _refusals:  # noqa: N801  used as a context manager
+    """Convert errors of DuckDB into `EngineRefused`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        import duckdb
+
+        if isinstance(error, duckdb.Error):
+            reason = str(error).strip().partition("\n")[0]
+            raise EngineRefused(f"DuckDB cannot answer this query ({reason}): use --engine spark") from error
+
+
+def _named(table: pa.Table, rows: Rows) -> pa.Table:
+    """Return only the columns of the plan, with their names: those of DuckDB do not distinguish cases."""
+    return table.select(range(len(rows.columns))).rename_columns(rows.columns)

@@ -1,0 +1,53 @@
+"""A session of PySpark whose queries DuckDB answers in this process.
+
+PySpark's side of Spark Connect makes plans (Protocol Buffers) without Java. DuckDB evaluates them instead of a server
+of Spark, so both engines share the SPARQL translation.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_offload.embedded.client import Client
+from spark_offload.errors import MissingPart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+"""Variable that makes PySpark's functions create expressions of Spark Connect."""
+
+
+def embedded_session() -> SparkSession:
+    """Return a session on a new database in memory. Raises `MissingPart`."""
+    try:
+        import deltalake  # noqa: F401
+        import duckdb  # noqa: F401
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as error:
+        raise MissingPart(f"{error.name} is not installed: pip install 'sepa-edge[duckdb]'") from error
+    # Its own constructor would connect to a server.
+    session: Any = ConnectSession.__new__(ConnectSession)
+    session._client = client = Client()
+    session._session_id = str(uuid.uuid4())
+    session.release_session_on_close = False
+    client.session = session
+    return session  # type: ignore[no-any-return]
+
+
+@contextmanager
+def connect_mode() -> Iterator[None]:
+    """Let PySpark's functions make expressions of Spark Connect, in all threads of this process."""
+    before = os.environ.get(_MODE)
+    os.environ[_MODE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_MODE]
+        else:
+            os.environ[_MODE] = before

@@ -1,0 +1,74 @@
+"""The files of a version of the table, from its Delta log, as rows of DuckDB."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_offload.embedded import sql_text
+from spark_offload.errors import EngineRefused, TableRefused
+from spark_offload.table import PARTITION, SCHEMA, why_none
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_VIEW: Final = "observations"
+_READER: Final = 1
+"""Version of Delta's protocol for readers. Later ones may have deleted rows and renamed columns within files."""
+
+
+def open_files(session: SparkSession, table: str | os.PathLike[str], version: int | None = None) -> DataFrame:
+    """Return the rows of a version of a table. Raises `TableRefused`, and `EngineRefused` for features of Delta."""
+    opened = _opened(Path(table), version)
+    reader = opened.protocol().min_reader_version
+    if reader > _READER:
+        raise EngineRefused(f"the table {table} has features of Delta (reader {reader}) that need --engine spark")
+    if not {"gateway", "epoch", "seq"} <= {field.name for field in opened.schema().fields}:
+        raise TableRefused(f"the table at {table} is not a history: it has other columns")
+    database = session._client.database  # type: ignore[attr-defined]
+    database.execute(f"CREATE OR REPLACE VIEW {_VIEW} AS {_rows(database, opened.file_uris())}")
+    return session.read.table(_VIEW)
+
+
+def size(table: str | os.PathLike[str]) -> int:
+    """Return the bytes of the newest version of a table. Raises `TableRefused`."""
+    import pyarrow as pa
+
+    return int(sum(pa.table(_opened(Path(table), None).get_add_actions(flatten=True))["size_bytes"].to_pylist()))
+
+
+def _opened(path: Path, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    if not path.is_dir():
+        raise TableRefused(why_none(str(path)))
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError as error:
+        if version is not None:
+            raise TableRefused(f"the table {path} has no version {version}: edge-history status shows it") from error
+        raise TableRefused(why_none(str(path))) from error
+    except DeltaError as error:
+        if version is not None:
+            raise TableRefused(
+                f"the table {path} has no version {version}: edge-history status shows the newest"
+            ) from error
+        raise TableRefused(f"the log of the table {path} cannot be read: {error}") from error
+
+
+def _rows(database: Any, files: list[str]) -> str:  # noqa: ANN401
+    """Return a query with all columns of the table; files that are older than a column lack it."""
+    types = {field.name: sql_text.type_name(field.dataType.simpleString()) for field in SCHEMA}
+    source, there = "", set[str]()
+    if files:
+        listed = ", ".join(map(sql_text.string, files))
+        source = (
+            f" FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = true,"
+            f" hive_types = {{'{PARTITION}': DATE}})"
+        )
+        there = {column[0] for column in database.execute(f"DESCRIBE SELECT *{source}").fetchall()}
+    columns = (sql_text.name(name) if name in there else f"NULL::{type_} AS {name}" for name, type_ in types.items())
+    return f"SELECT {', '.join(columns)}{source or ' WHERE false'}"

@@ -1,0 +1,185 @@
+"""DuckDB answers the queries of the history without Java: the same translation, and the answers of the oracles."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from generated_queries import query
+from history_data import frame, history, numbered, readings
+from history_oracles import Oxigraph, Rdflib, canonical
+from test_differential import HISTORIES, answer, wrong
+from test_sparql_oracle import CASES, CASES_PREFIXES, PATHS, PREFIXES, QUERIES, ROWS, assert_equal_answers
+
+from spark_offload.embedded.history import EmbeddedHistory
+from spark_offload.embedded.session import embedded_session
+from spark_offload.errors import EngineRefused, QueryRefused, TableRefused
+from spark_offload.sparql import closure
+from tests.support.function_cases import wanted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REFUSED = {"patterns in the data", "patterns in the data, in OPTIONAL"}
+SLOW = {
+    *("comparisons with an unbound variable", "comparisons with an unbound column", "unequal to an unbound variable"),
+    *("times and durations in variables", "durations in variables", "times", "many unequal values"),
+}
+"""Queries that take most of the time, because DuckDB plans large expressions slowly."""
+ALL = "SELECT ?v { ?o <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+
+
+def rows(stored: list) -> pa.Table:
+    return frame(embedded_session(), stored).toArrow()
+
+
+@pytest.fixture(scope="module")
+def mixed() -> EmbeddedHistory:
+    return EmbeddedHistory(frame(embedded_session(), numbered(ROWS)))
+
+
+@pytest.fixture(scope="module")
+def oxigraph() -> Oxigraph:
+    return Oxigraph(quad for stored in numbered(ROWS) for quad in stored.quads())
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("embedded") / "table"
+    stored = numbered(readings("a1", ["20", "21.5", "1"]))
+    write_deltalake(path, rows(stored[:2]), partition_by=["date"])
+    write_deltalake(path, rows(stored[2:]), partition_by=["date"], mode="append")
+    return path
+
+
+@pytest.mark.parametrize("name", [name for name in QUERIES if name not in REFUSED | SLOW])
+def test_the_answer_of_duckdb_is_that_of_oxigraph(mixed: EmbeddedHistory, oxigraph: Oxigraph, name: str) -> None:
+    assert_equal_answers(mixed, oxigraph, PREFIXES + QUERIES[name])
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_in_duckdb_has_the_solutions_of_oxigraph(
+    mixed: EmbeddedHistory, oxigraph: Oxigraph, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in ("*", "+ from a node"):
+        monkeypatch.setattr(closure, "MAX_LOCAL_STEPS", 0)  # joined, round by round
+    assert_equal_answers(mixed, oxigraph, PREFIXES + PATHS[name])
+
+
+def test_functions_in_duckdb_have_the_results_of_the_live_graph(mixed: EmbeddedHistory) -> None:
+    found = {}
+    for call in list(CASES)[::2]:  # DuckDB plans many of them in one query slowly
+        ((result,),) = mixed.sparql(f"{CASES_PREFIXES} SELECT ({call} AS ?x) {{ }}").collect()
+        found[call] = canonical(result)
+    assert found == {call: wanted(result) for call, result in list(CASES.items())[::2]}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_a_construct_that_duckdb_lacks_is_refused_by_name(mixed: EmbeddedHistory, name: str) -> None:
+    with pytest.raises(EngineRefused, match=r"a pattern from the data.*--engine spark"):
+        mixed.sparql(PREFIXES + QUERIES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"), [("mapped", (100, 101, 102, 103, 105, 106, 110)), ("odd", (100, 102, 103, 106))]
+)
+@pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning:rdflib")
+def test_random_queries_have_the_answers_of_the_oracles(
+    name: str, numbers: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "rdflib.term")
+    stored = history(*HISTORIES[name], number=list(HISTORIES).index(name))
+    lines = [quad for one in stored for quad in one.quads()]
+    rdflib, oxigraph = Rdflib(lines), Oxigraph(lines)
+    embedded = EmbeddedHistory(frame(embedded_session(), stored))
+    for number in numbers:
+        sample = query(number)
+        try:
+            found = answer(embedded, sample)
+        except QueryRefused:
+            continue
+        whole = rdflib.answer(sample.text, sample.form)
+        if whole is None or wrong(sample, found, whole):
+            found = [tuple(map(canonical, row)) for row in found]
+            assert not (reason := wrong(sample, found, oxigraph.answer(sample.text, sample.form))), (
+                f"{reason}\n{sample}"
+            )
+
+
+def test_cases_change_and_numbers_are_written_as_in_spark(mixed: EmbeddedHistory) -> None:
+    text = """SELECT (UCASE("straße") AS ?u) (LCASE("ÄİX") AS ?l) (STR(1e7 * 1.5) AS ?d) (STR(1e-4 * 1) AS ?s)
+        (STR(1e0 + 1) AS ?w) (SHA384("abc") AS ?h) { }"""
+    (row,) = mixed.sparql(text).collect()
+    assert tuple(row)[:5] == ('"STRASSE"', '"äi̇x"', '"1.5E7"', '"1.0E-4"', '"2.0"')
+    assert row["h"].startswith('"cb00753f45a35e8bb5a03d699ac65007272c32ab0eded163')
+
+
+def test_an_earlier_version_is_read(table: Path) -> None:
+    assert len(EmbeddedHistory(table).sparql(ALL).collect()) == 3
+    assert len(EmbeddedHistory(str(table), 0).sparql(ALL).collect()) == 2
+    with pytest.raises(TableRefused, match="no version 7"):
+        EmbeddedHistory(table, 7)
+
+
+def test_columns_that_older_files_lack_are_null(tmp_path: Path) -> None:
+    stored = numbered(readings("a1", ["20", "21.5"]))
+    write_deltalake(tmp_path / "table", rows(stored[:1]).drop_columns(["quads"]), partition_by=["date"])
+    assert len(EmbeddedHistory(tmp_path / "table").sparql(ALL).collect()) == 1
+    write_deltalake(tmp_path / "table", rows(stored[1:]), partition_by=["date"], mode="append", schema_mode="merge")
+    assert len(EmbeddedHistory(tmp_path / "table").sparql(ALL).collect()) == 2
+
+
+def test_what_is_not_a_table_is_refused(tmp_path: Path, table: Path) -> None:
+    with pytest.raises(TableRefused, match="does not exist"):
+        EmbeddedHistory(tmp_path / "absent")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TableRefused, match="has other files"):
+        EmbeddedHistory(tmp_path)
+    write_deltalake(tmp_path / "other", rows(numbered(readings("a1", ["20"]))).select(["ts", "value"]))
+    with pytest.raises(TableRefused, match="not a history"):
+        EmbeddedHistory(tmp_path / "other")
+
+
+def test_the_command_answers_without_java(table: Path, tmp_path: Path) -> None:
+    """A query with a construct that DuckDB lacks goes on to Spark, which names Java."""
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+
+    def asked(text: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-c",
+            "from spark_offload.cli import main; main()",
+            "query",
+            "-",
+            "--table",
+            str(table),
+        ]
+        return subprocess.run(
+            [*command, *options], input=text, capture_output=True, text=True, env=environment, check=False
+        )
+
+    found = asked(ALL, "--engine", "auto")
+    assert found.returncode == 0, found.stderr
+    values = [row["v"]["value"] for row in json.loads(found.stdout)["results"]["bindings"]]
+    assert sorted(values) == ["1", "20", "21.5"]
+    refused = asked('ASK { ?o ?p ?pattern FILTER(REGEX("a", STR(?pattern))) }', "--engine", "auto")
+    assert "Spark answers: DuckDB has no regular expressions with a pattern from the data" in refused.stderr
+    assert refused.returncode == 1
+    assert "Java" in refused.stderr
+    assert asked(ALL, "--engine", "duckdb", "--conf", "a=b").returncode == 2
+
+
+def test_a_table_with_other_features_of_delta_needs_spark(tmp_path: Path) -> None:
+    from deltalake import TableFeatures
+
+    path = tmp_path / "table"
+    write_deltalake(path, rows(numbered(readings("a1", ["20"]))), partition_by=["date"])
+    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    with pytest.raises(EngineRefused, match="reader 3"):
+        EmbeddedHistory(path)
