@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from edge.modbus_links import LineLink, TcpLink
 
 RegisterTable = Literal["holding", "input", "coil", "discrete"]
-MISSING: Final = 'Modbus needs the package pymodbus: pip install "sepa-edge[modbus]"'
+MISSING: Final = (
+    "Modbus needs the package pymodbus. Install the wheel of a release with its extra (pip install "
+    "'./sepa_edge-VERSION-py3-none-any.whl[modbus]'), or a clone (pip install '.[modbus]')"
+)
 _PARITIES: Final = {"none": "N", "even": "E", "odd": "O"}
 _BITS: Final = ("coil", "discrete")
 _READ: Final = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}

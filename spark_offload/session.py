@@ -36,7 +36,10 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingPart("PySpark is not installed: pip install 'sepa-edge[spark]'") from error
+        raise MissingPart(
+            "PySpark is not installed. Install the wheel of a release with its extra (pip install "
+            "'./sepa_edge-VERSION-py3-none-any.whl[spark]'), or a clone (pip install '.[spark]')"
+        ) from error
     if master.startswith("local"):
         # Otherwise workers run `python3` of the PATH, which may have neither this package nor its libraries.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "cert": ("edge.cli.cert", "Create the gateway's TLS certificate."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
     "mapping": ("edge.cli.mapping", "Check, test and describe mapping files."),
+    "modbus": ("edge.cli.modbus", "Read a Modbus device."),
     "doctor": ("edge.cli.doctor", "Check the gateway and its host for problems."),
     "diag": ("edge.cli.diag", "Collect diagnostic data, without secrets."),
     "backup": ("edge.cli.backup", "Back up the data directory into one file, while the gateway runs."),

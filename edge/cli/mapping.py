@@ -62,7 +62,7 @@ def check(files: tuple[Path, ...]) -> None:
     epilog="""\b
     Exit codes:
       0  mapped, every value is valid
-      1  no mapping matches, a value is not valid, the message has no value, or none can be set to VALUE
+      1  no mapping matches, a value is not valid, the message has no value, or --set has no effect
       2  wrong command line, settings or mapping file
     """
 )

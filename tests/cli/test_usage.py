@@ -41,6 +41,8 @@ COMMANDS = [
     ["mapping", "check"],
     ["mapping", "test"],
     ["mapping", "schema"],
+    ["modbus"],
+    ["modbus", "read"],
     ["doctor"],
     ["diag"],
     ["diag", "collect"],
