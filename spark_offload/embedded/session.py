@@ -29,7 +29,10 @@ def embedded_session() -> SparkSession:
         import duckdb  # noqa: F401
         from pyspark.sql.connect.session import SparkSession as ConnectSession
     except ImportError as error:
-        raise MissingPart(f"{error.name} is not installed: pip install 'sepa-edge[duckdb]'") from error
+        raise MissingPart(
+            f"{error.name} is not installed. Install the wheel of a release with its extra (pip install "
+            "'./sepa_edge-VERSION-py3-none-any.whl[duckdb]'), or a clone (pip install '.[duckdb]')"
+        ) from error
     # Its own constructor would connect to a server.
     session: Any = ConnectSession.__new__(ConnectSession)
     session._client = client = Client()
