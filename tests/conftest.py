@@ -16,15 +16,20 @@ from typing import Any
 
 import httpx
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
 from tests.support.parameter_ids import parameter_id
+from tests.support.waiting import PATIENCE
 
 # A shell lets its background jobs ignore Ctrl-C, and the processes that tests start inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Imports and the collection of tests leave hardly any garbage, and its collection takes a fifth of their time.
 gc.disable()
+
+# A loaded machine delays answers by more than the five seconds that httpx waits. Its functions share this default.
+DEFAULT_TIMEOUT_CONFIG.connect = DEFAULT_TIMEOUT_CONFIG.read = DEFAULT_TIMEOUT_CONFIG.write = PATIENCE
 
 pytest_plugins = ("tests.support.browser",)
 ROOT = Path(__file__).parent
