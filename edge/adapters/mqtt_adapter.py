@@ -95,10 +95,12 @@ class MqttAdapter:
         self._extra: frozenset[str] = frozenset()
         self._greeted = True
         """Whether the broker has answered the last connection request that it may have received."""
-        self._unconfirmed: set[int | None] = set()
-        """Packet identifiers of unanswered subscribe requests."""
+        self._unconfirmed: dict[int | None, tuple[str, ...]] = {}
+        """Filters of unanswered subscribe requests, by packet identifier."""
+        self._refused: set[str] = set()
+        """Filters that the broker has refused. The next connection requests them again."""
         self._confirmed = False
-        """Whether all subscribe requests are answered, so that the session has the subscriptions."""
+        """Whether the broker has accepted all filters, so that the session has the subscriptions."""
         self._look_again = 0.0
         self._loop = ConnectionLoop(
             settings, "mqtt", connect=self._connect, on_up=self._up, on_down=self._down, work=self._work
@@ -110,7 +112,7 @@ class MqttAdapter:
         self.connected = False
         """Whether the broker is connected."""
         self.subscribed = False
-        """Whether the broker has confirmed a subscription."""
+        """Whether the broker has accepted all filters of `mqtt.topics`."""
         self.received = 0
         """Received messages."""
         self.dropped = 0
@@ -209,21 +211,30 @@ class MqttAdapter:
             self.subscribed = True
         else:
             self._extra = frozenset()
+            self._refused.clear()
             self._subscribe(self._settings.topics)
 
     def _subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe. Until the broker answers, its session may not have the subscription."""
+        """Subscribe. Until the broker accepts the filters, its session may not have the subscription."""
         self._confirmed = False
-        self._unconfirmed.add(subscribe(self._client, topics, self._settings))
+        requested = tuple(topics)
+        self._unconfirmed[subscribe(self._client, requested, self._settings)] = requested
 
     def _on_subscribe(self, _: Client, __: object, mid: int, reasons: list[ReasonCode], ___: Properties | None) -> None:
-        self._unconfirmed.discard(mid)
-        self._confirmed = not self._unconfirmed
-        for reason in reasons:
-            if not reason.is_failure:
-                self.subscribed = True
-            else:
-                _log.error("mqtt.subscription_refused", extra={"broker": self._settings.broker, "reason": str(reason)})
+        # The answer has one reason code for each filter, in their order (MQTT 5.0, section 3.9.3).
+        requested = self._unconfirmed.pop(mid, ())
+        for topic, reason in zip(requested, reasons, strict=False):
+            if reason.is_failure:
+                self._refused.add(topic)
+                _log.error(
+                    "mqtt.subscription_refused",
+                    extra={"broker": self._settings.broker, "topic": topic, "reason": str(reason)},
+                )
+        # A broker that answers for fewer filters has not accepted the others.
+        self._refused.update(requested[len(reasons) :])
+        self._confirmed = not self._unconfirmed and not self._refused
+        if requested == self._settings.topics:
+            self.subscribed = self._refused.isdisjoint(requested)
 
     def _follow_declared_topics(self) -> None:
         """Subscribe to the topics of observations in the graph too, even if the
@@ -241,6 +252,7 @@ class MqttAdapter:
             self._subscribe(new)
         if old := self._extra - wanted:
             self._client.unsubscribe(list(old))
+            self._refused -= old
         self._extra = wanted
 
     def _on_publishes(self, packets: list[Packet]) -> None:

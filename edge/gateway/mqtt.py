@@ -108,7 +108,7 @@ class Mqtt:
 
     @property
     def state(self) -> str:
-        """The adapter's connection for `/health`: "connected" only if readings can arrive."""
+        """The adapter's connection for `/health`: "connected" only if the broker has accepted all topic filters."""
         if not self.connected:
             return "disconnected"
         return "connected" if self.adapter is not None and self.adapter.subscribed else "not subscribed"
@@ -332,7 +332,7 @@ class Mqtt:
         def of(name: str) -> Callable[[], float]:
             return lambda: float(getattr(self.adapter, name, 0))
 
-        connected = "Whether the broker is connected and has accepted the subscription: 1 or 0."
+        connected = "Whether the broker is connected and has accepted all filters of mqtt.topics: 1 or 0."
         watch("mqtt_connected", connected, of("subscribed"))
         watch("mqtt_received", "Messages that came in since the start.", of("received"))
         watch("mqtt_queued", "Messages that wait in the adapter.", of("queued"))

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,78 @@ def test_topics_mapped_in_the_graph_are_subscribed_in_addition_to_the_filters(en
         update(engine, f"DELETE WHERE {{ <{lamp}> monitor:hasMqttTopic ?t }}")
         publisher.publish("other/topic", "1")
         wait_for(lambda: gateway.adapter._extra == frozenset())
+
+
+class RefusingBroker:
+    """An MQTT 3.1.1 broker with a persistent session that refuses some topic filters."""
+
+    def __init__(self, *refused):
+        self.refused = set(refused)
+        self.requested = []
+        """Filters of each subscribe request."""
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"mqtt://127.0.0.1:{self._server.getsockname()[1]}"
+        self._connection = None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def cut(self):
+        self._connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _serve(self):
+        is_present = 0
+        while True:
+            try:
+                self._connection = self._server.accept()[0]
+            except OSError:
+                return
+            with self._connection, self._connection.makefile("rb") as file:
+                while head := file.read(2):
+                    body = file.read(head[1])
+                    if head[0] >> 4 == 1:
+                        self._connection.sendall(bytes([0x20, 2, is_present, 0]))
+                        is_present = 1
+                    elif head[0] >> 4 == 8:
+                        self._answer(body)
+
+    def _answer(self, body):
+        filters, place = [], 2
+        while place < len(body):
+            end = place + 2 + int.from_bytes(body[place : place + 2])
+            filters.append(body[place + 2 : end].decode())
+            place = end + 1
+        codes = bytes(0x80 if each in self.refused else 1 for each in filters)
+        self._connection.sendall(bytes([0x90, 2 + len(codes)]) + body[:2] + codes)
+        self.requested.append(filters)
+
+
+@pytest.mark.parametrize("refused", [("a/#", "b/#"), ("b/#",)])
+def test_refused_filters_are_requested_again_with_each_connection(engine, observations, caplog, refused):
+    broker = RefusingBroker(*refused)
+    lamp = "http://example.org/lamp"
+    with closing(broker), Gateway(engine, observations, broker.url, topics=("a/#", "b/#")) as gateway:
+        adapter = gateway.adapter
+        wait_for(lambda: caplog.messages.count("mqtt.subscription_refused") == len(refused))
+        # A filter that the broker accepts does not stand for the refused ones.
+        update(engine, f'INSERT DATA {{ <{lamp}> a sosa:Observation ; monitor:hasMqttTopic "lamp/power" }}')
+        wait_for(lambda: ["lamp/power"] in broker.requested and not adapter._unconfirmed)
+        assert (adapter.connected, adapter.subscribed) == (True, False)
+        broker.cut()
+        wait_for(lambda: broker.requested.count(["a/#", "b/#"]) == 2)
+        wait_for(lambda: caplog.messages.count("mqtt.subscription_refused") == 2 * len(refused))
+        assert not adapter.subscribed
+        broker.refused.clear()
+        broker.cut()
+        wait_for(lambda: adapter.subscribed and ["lamp/power"] in broker.requested[-1:])
+        wait_for(lambda: adapter._confirmed)
+        requests = len(broker.requested)
+        broker.cut()
+        wait_for(lambda: not adapter.subscribed)
+        wait_for(lambda: adapter.subscribed)
+        assert len(broker.requested) == requests
 
 
 def test_a_mapping_file_and_the_graph_on_one_topic(engine, observations, mosquitto):
