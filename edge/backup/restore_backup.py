@@ -227,7 +227,10 @@ def check_streams(draft: Path) -> None:
         with contextlib.closing(StreamStore(draft)) as store, store.transaction():
             store.renew_identifiers()
     except EdgeError as error:
-        raise _unusable(draft, error.description.partition(". ")[0]) from error
+        # The remedies of the gateway are for its own file, and not for one in an archive.
+        reason = error.description.partition(". ")[0]
+        remedy = "Install the version of sepa-edge that made the backup, or restore another backup"
+        raise _unusable(draft, f"{reason}. {remedy}") from error
 
 
 def _unusable(draft: Path, reason: str) -> BackupRefused:

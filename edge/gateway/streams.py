@@ -263,7 +263,13 @@ class RunningStreams:
 
     def _deliver_to(self, observer: StoredObserver) -> None:
         if self._own_stream(observer.url) is None:
-            destination = Destination(observer.id, observer.query, observer.url, is_target=observer.is_target)
+            destination = Destination(
+                observer.id,
+                observer.query,
+                observer.url,
+                is_target=observer.is_target,
+                query_identifier=observer.query_identifier,
+            )
             self._callbacks.add(destination, last=observer.acknowledged)
 
     def _own_path(self, url: str) -> str:

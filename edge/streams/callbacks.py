@@ -70,6 +70,8 @@ class Destination(NamedTuple):
     """Absolute URL of the query, for the header `Link`; empty for none."""
     is_target: bool = False
     """Whether the URL is that of a resource whose inbox gets notifications, and not a callback URL."""
+    query_identifier: str = ""
+    """See `StoredQuery.identifier`."""
 
 
 class CallbackLimits(NamedTuple):
@@ -249,7 +251,9 @@ class Callbacks:
 
     async def _send(self, observer: _Observer, report: StoredReport) -> Next:
         destination, state = observer.destination, observer.state
-        headers = report_headers(destination.query, destination.observer_id, report, destination.query_url)
+        headers = report_headers(
+            destination.query, destination.observer_id, report, destination.query_url, destination.query_identifier
+        )
         before, lost = state.problem, state.lost
         discovers, answered = observer.inbox is not None and not observer.inbox.url, True
         try:

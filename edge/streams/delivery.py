@@ -55,7 +55,9 @@ class Delivery:
         stream = self._own_stream(url)
         if stream is not None:
             self._processor.check_feed(found, stream, found.access, self._feeds())
-        observer = StoredObserver(uuid.uuid4().hex, query, url, access.client, found.number, is_target)
+        observer = StoredObserver(
+            uuid.uuid4().hex, query, url, access.client, found.number, is_target, found.identifier
+        )
         self._waiting.add(observer)
         return observer
 

@@ -41,8 +41,8 @@ _CONTEXT: Final[Mapping[str, object]] = {
 }
 
 
-def notification(observer: str, query: str, target: str, report: StoredReport) -> bytes:
-    """Return a report as a document in JSON-LD, the same in each attempt. `observer`: its unique id.
+def notification(key: str, query: str, target: str, report: StoredReport) -> bytes:
+    """Return a report as a document in JSON-LD, the same in each attempt. `key`: its `Idempotency-Key`.
 
     The activity is an `Update` for a correction, and else an `Announce`. Its objects are a result set, or the subjects
     of the triples. What a correction removes is a result set, or statements. Triple terms are left out, because
@@ -50,7 +50,7 @@ def notification(observer: str, query: str, target: str, report: StoredReport) -
     """
     activity: dict[str, object] = {
         "@context": _CONTEXT,
-        "@id": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{observer}:{report.number}')}",
+        "@id": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, key)}",
         "@type": "Update" if report.correction else "Announce",
         "target": target,
         "query": query,

@@ -175,19 +175,22 @@ def retry_after(value: str | None, date: float) -> float:
     return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
 
 
-def report_headers(query: str, observer: str, report: StoredReport, query_url: str = "") -> dict[str, str]:
+def report_headers(
+    query: str, observer: str, report: StoredReport, query_url: str = "", identifier: str = ""
+) -> dict[str, str]:
     """Return the headers of a request that delivers a report.
 
     `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) is the same in each attempt, so that an observer can
-    ignore repetitions. `Report-Merged` is the number of reports that this one stands for: it covers the numbers from
-    `Report-Number` - `Report-Merged` + 1 on. If these do not follow the last received number, reports were lost.
-    `Report-Correction: ?1` (a boolean of RFC 9651) marks a correction. Names are percent-encoded UTF-8. `query_url` is
-    the absolute URL of the query; empty for none.
+    ignore repetitions. The `identifier` of the query is a part of it: after a restored backup, other reports have the
+    numbers of those since the backup. `Report-Merged` is the number of reports that this one stands for: it covers the
+    numbers from `Report-Number` - `Report-Merged` + 1 on. If these do not follow the last received number, reports were
+    lost. `Report-Correction: ?1` (a boolean of RFC 9651) marks a correction. Names are percent-encoded UTF-8.
+    `query_url` is the absolute URL of the query; empty for none.
     """
     name = quote(query, safe=_READABLE)
     headers = {
         "Content-Type": report.content_type,
-        "Idempotency-Key": f'"{name}:{quote(observer, safe="")}:{report.number}"',
+        "Idempotency-Key": f'"{name}:{quote(observer, safe="")}:{identifier}:{report.number}"',
         "Report-Query": f'"{name}"',
         "Report-Number": str(report.number),
         "Report-Time": iso_time(report.time),

@@ -109,7 +109,10 @@ class StreamStore:
         ((version,),) = connection.execute("PRAGMA user_version")
         ((application,),) = connection.execute("PRAGMA application_id")
         if version > _VERSION or (version and application != _APPLICATION_ID):
-            raise StorageFailed(f"{FILE_NAME} is from a newer version of sepa-edge, or not its file; move it away")
+            raise StorageFailed(
+                f"{FILE_NAME} is from a newer version of sepa-edge, or not its file. "
+                "Install that version, or move the file away"
+            )
         if version < _VERSION:
             changes = "".join((_FROM_VERSION_1, _FROM_VERSION_2)[version - 1 :]) if version else _SCHEMA
             connection.executescript(
@@ -366,12 +369,15 @@ class StreamStore:
 
     def observers(self) -> list[StoredObserver]:
         """Return all observers."""
-        found = self._select("SELECT id, query, url, owner, acknowledged, is_target FROM observers")
-        return [StoredObserver(*row)._replace(is_target=bool(row[-1])) for row in found]
+        found = self._select(
+            "SELECT id, query, url, owner, acknowledged, is_target, coalesce(identifier, '') "
+            "FROM observers LEFT JOIN queries ON query = name"
+        )
+        return [StoredObserver(*row)._replace(is_target=bool(row[5])) for row in found]
 
     def put_observer(self, observer: StoredObserver) -> None:
         """Add an observer."""
-        self._run("INSERT INTO observers VALUES (?, ?, ?, ?, ?, ?)", *observer)
+        self._run("INSERT INTO observers VALUES (?, ?, ?, ?, ?, ?)", *observer[:6])
 
     def acknowledge(self, observer: str, number: int) -> None:
         """Store the number of the last report that an observer has."""

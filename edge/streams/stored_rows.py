@@ -101,3 +101,5 @@ class StoredObserver(NamedTuple):
     """Number of the last report that it has."""
     is_target: bool = False
     """Whether the URL is that of a resource whose inbox gets the reports, and not a callback URL."""
+    query_identifier: str = ""
+    """See `StoredQuery.identifier`."""

@@ -72,7 +72,7 @@ class TargetInbox:
         """Send a report as a notification to the inbox, which is known. Raises `CallbackUnanswered`."""
         body = self._kept.find(observer, report)
         if body is None:
-            body = await self._encode(notification, observer, query, self._target, report)
+            body = await self._encode(notification, headers["Idempotency-Key"], query, self._target, report)
         self._kept.keep(observer, report, body)
         try:
             answer = await self._client.post(self.destination, {**headers, "Content-Type": JSON_LD}, body)

@@ -28,7 +28,7 @@ from edge.security.clients import Rights
 from edge.security.security import Security
 from edge.security.settings import SecuritySettings
 from edge.streams.store import StreamStore
-from edge.streams.stored_rows import StoredQuery
+from edge.streams.stored_rows import StoredObserver, StoredQuery
 
 
 @pytest.fixture
@@ -316,14 +316,19 @@ def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):
 
 def identifiers(directory):
     with contextlib.closing(StreamStore(directory)) as store:
-        return {query.name: (query.identifier, query.number) for query in store.queries()}
+        found = {query.name: (query.identifier, query.number) for query in store.queries()}
+        assert {each.query: each.query_identifier for each in store.observers()} == {
+            name: identifier for name, (identifier, _) in found.items()
+        }
+        return found
 
 
 def test_queries_have_other_identifiers_after_a_restore(data, tmp_path):
-    """Followers must not go on after a report whose number the restored query gives to another one."""
+    """Followers and observers must not mistake a report for another one with its number."""
     with contextlib.closing(StreamStore(data)) as store, store.transaction():
         for name in ("a", "b"):
             store.put_query(StoredQuery(name, "text", ANYBODY, 5, False, 3, 5, "before"))
+            store.put_observer(StoredObserver(name, name, "http://127.0.0.1:1/", "", 3))
     archive = backed_up(data)
     found = [identifiers(data)]
     for name in ("one", "two"):
@@ -343,7 +348,7 @@ def test_damaged_streams_are_refused(data, tmp_path):
     with contextlib.closing(sqlite3.connect(data / "streams.sqlite3")) as file:
         file.execute("PRAGMA user_version = 99")
         file.execute("CREATE TABLE other (x)")
-    with pytest.raises(BackupRefused, match=r"cannot be used: streams\.sqlite3 is from a newer version"):
+    with pytest.raises(BackupRefused, match=r"streams\.sqlite3 is from a newer .*file\. Install the version"):
         restore(backed_up(data), tmp_path / "restored")
     assert not (tmp_path / "restored").exists()
 

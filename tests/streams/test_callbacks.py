@@ -45,7 +45,7 @@ class Delivery:
     def observe(self, observer_id: str, url: str, *numbers: int, body: bytes = b"{}") -> None:
         """Add an observer for which reports wait."""
         self.reports.put(observer_id, *numbers, body=body)
-        self.callbacks.add(Destination(observer_id, "q", url, "http://gateway/queries/q"))
+        self.callbacks.add(Destination(observer_id, "q", url, "http://gateway/queries/q", query_identifier="f1"))
 
     async def done(self, count: int) -> list[tuple[str, int]]:
         """Wait until this number of reports was acknowledged."""
@@ -107,7 +107,7 @@ async def test_reports_arrive_in_order_with_their_headers() -> None:
             "Content-Type": "application/sparql-results+json",
             "Content-Length": "7",
             "Connection": "close",
-            "Idempotency-Key": '"q:o:3"',
+            "Idempotency-Key": '"q:o:f1:3"',
             "Report-Query": '"q"',
             "Report-Number": "3",
             "Report-Time": "1970-01-01T00:00:03.000000Z",
@@ -141,7 +141,7 @@ async def test_a_report_is_sent_again_with_the_same_key_until_it_succeeds(caplog
         sender.observe("o", server.url, 1, 2)
         assert await sender.done(2) == [("o", 1), ("o", 2)]
         keys = [server.requests.get_nowait().headers["Idempotency-Key"] for _ in range(5)]
-        assert keys == ['"q:o:1"'] * 4 + ['"q:o:2"']
+        assert keys == ['"q:o:f1:1"'] * 4 + ['"q:o:f1:2"']
     assert [record.getMessage() for record in caplog.records if record.name.startswith("edge.")] == [
         "callback.down",
         "callback.up",

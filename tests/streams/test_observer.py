@@ -119,9 +119,9 @@ def test_retry_after_forms(value: str | None, seconds: float) -> None:
 
 def test_headers_of_a_report() -> None:
     report = StoredReport(42, 1_500_000, JSON, b"", 3)
-    assert report_headers('urn:q:\u00e9\r\n"x', "o/1", report, "https://gw/queries/q>\r\n") == {
+    assert report_headers('urn:q:\u00e9\r\n"x', "o/1", report, "https://gw/queries/q>\r\n", "f1") == {
         "Content-Type": JSON,
-        "Idempotency-Key": '"urn:q:%C3%A9%0D%0A%22x:o%2F1:42"',
+        "Idempotency-Key": '"urn:q:%C3%A9%0D%0A%22x:o%2F1:f1:42"',
         "Report-Query": '"urn:q:%C3%A9%0D%0A%22x"',
         "Report-Number": "42",
         "Report-Time": "1970-01-01T00:00:01.500000Z",

@@ -40,7 +40,7 @@ class Sender:
 
     def observe(self, url: str, *numbers: int) -> None:
         self.reports.put("o", *numbers, body=b'{"head":{},"boolean":true}')
-        self.callbacks.add(Destination("o", "q", url, is_target=True))
+        self.callbacks.add(Destination("o", "q", url, is_target=True, query_identifier="f1"))
 
     async def done(self, count: int = 1) -> list[int]:
         return [(await self.reports.done.get())[1] for _ in range(count)]
@@ -121,7 +121,7 @@ async def test_the_inbox_is_discovered(name: str) -> None:
         sent = [inbox.requests.get_nowait() for _ in range(2)]
         assert {each.line for each in sent} == {"POST /hook?key=1 HTTP/1.1"}
         assert {each.headers["Content-Type"] for each in sent} == {"application/ld+json"}
-        assert [each.headers["Idempotency-Key"] for each in sent] == ['"q:o:1"', '"q:o:2"']
+        assert [each.headers["Idempotency-Key"] for each in sent] == ['"q:o:f1:1"', '"q:o:f1:2"']
         assert [json.loads(each.body)["number"] for each in sent] == [1, 2]
         assert json.loads(sent[0].body)["target"] == target.url
 
@@ -307,7 +307,7 @@ async def test_an_inbox_that_is_gone_is_discovered_again(status: str) -> None:
             assert await made.done(3) == [1, 2, 3]
             assert (target.connections, old.connections, inbox.connections) == (2, 2, 2)
             keys = [inbox.requests.get_nowait().headers["Idempotency-Key"] for _ in range(2)]
-            assert keys == ['"q:o:2"', '"q:o:3"']
+            assert keys == ['"q:o:f1:2"', '"q:o:f1:3"']
             sent = [old.requests.get_nowait() for _ in range(2)]
             assert json.loads(sent[0].body)["@id"] != json.loads(sent[1].body)["@id"]
 

@@ -32,7 +32,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     if state == "not subscribed":
         yield Finding(
             "problem",
-            f"{mqtt.broker} has not accepted all topic filters of mqtt.topics",
+            f"{mqtt.broker} has not accepted the subscriptions to all of mqtt.topics",
             "readings of the refused ones do not arrive",
             "permit the gateway's user to subscribe to mqtt.topics, in the access control of the broker; its log has "
             "the refused filters (`journalctl -u edge | grep subscription_refused`)",
