@@ -6,10 +6,11 @@ All methods are called on the thread of the processor.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from edge.engine.admission.byte_quota import Charge
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidRequest, NotReady
+from edge.protocol.errors import InvalidRequest, NotReady, StorageFailed
 from edge.protocol.report_position import ReportPosition
 from edge.streams.followed_reports import FollowedReports
 from edge.streams.kept_reports import KeptReports
@@ -47,12 +48,18 @@ class Followers:
             raise NotReady(f'The query "{name}" has not begun yet: {found.failure}; try again later')
         if found.failure:
             raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
-        # Otherwise the client could know a number that the query does not have after a crash.
-        self._processor.commit()
-        number, of = _number(found, after), found.identifier
+        last = found.number
+        try:
+            self._processor.commit()
+        except StorageFailed:
+            # Otherwise the client could know a number that the query does not have after a crash. It gets these
+            # reports when the disk works again.
+            last = self._processor.durable_number(found)
+        number, of = _number(found, after, last), found.identifier
         operator = found.query.operator
         reports = FollowedReports(found.name, number, operator, self._most, largest, charge, wake, self._closed, of)
-        self._kept.follow(found.name)
+        with suppress(StorageFailed):  # it follows nevertheless; reports are not kept before the disk works again
+            self._kept.follow(found.name, again=after is not None)
         if after is not None:
             reports.begin(self._kept.after(found.name, number))
         found.followers[reports] = Follower(lambda report: reports.put(self._kept.form(report)), reports.end)
@@ -65,10 +72,10 @@ class Followers:
             self._kept.expect(found.name)
 
 
-def _number(query: RunningQuery, after: ReportPosition | None) -> int:
-    """Return the number after which a follower gets the reports that are kept."""
+def _number(query: RunningQuery, after: ReportPosition | None, last: int) -> int:
+    """Return the number after which a follower gets the reports that are kept. `last`: that of the last durable one."""
     if after is None:
-        return query.number
+        return last
     # A greater number is that of an earlier query with this name, or of a later state before data were restored.
-    is_other = after.of not in (None, query.identifier) or after.number > query.number
+    is_other = after.of not in (None, query.identifier) or after.number > last
     return 0 if is_other else after.number

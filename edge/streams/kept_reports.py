@@ -9,7 +9,7 @@ from typing import Final
 
 from edge.streams.followed_reports import stored
 from edge.streams.observer import StoredReport
-from edge.streams.recent_reports import RecentReports
+from edge.streams.recent_reports import RETURN, RecentReports
 from edge.streams.report import Report
 from edge.streams.report_merge import OVERHEAD
 from edge.streams.store import LAST, StreamStore
@@ -21,6 +21,10 @@ _PARTS: Final = 8
 """Dropped reports leave the store when they have one of so many parts of the limit: one page then holds several of
 them, so that fewer pages are written.
 """
+_SHORTEST: Final = 60_000_000
+"""Microseconds for which the reports of a query are kept at least after its last follower has gone."""
+_REVIEW: Final = 10_000_000
+"""Microseconds between two looks for queries whose followers do not come back."""
 
 
 class KeptReports:
@@ -46,44 +50,55 @@ class KeptReports:
         self._recent = RecentReports(most)
         self._marked = store.followed_queries()
         """Followed queries of the store."""
-        self._ended: set[str] = set()
-        """Queries that keep no reports any more, and whose reports have to leave the store."""
+        self._since: dict[str, int] = {}
+        """Times since which queries have followers, or followers that may come back."""
         self._last: tuple[Report, StoredReport] | None = None
         """The last report in both forms."""
         now = steady()
+        self._reviewed = now - _REVIEW
         for query in self._marked:
             # Their followers have lost their connections with the end of the process.
+            self._since[query] = now - RETURN
             self._recent.expect(query, now)
         for query, number, size in _in_order(store):
             self._recent.keep(query, number, size + OVERHEAD)
 
-    def follow(self, query: str) -> None:
-        """Keep the reports of a query from now on, also over a restart. Raises `StorageFailed`."""
+    def follow(self, query: str, *, again: bool = False) -> None:
+        """Keep the reports of a query from now on, also over a restart. `again`: the follower has come back.
+
+        Raises `StorageFailed`. Then the reports are kept from the next one that can be stored.
+        """
+        now = self._steady()
+        self._since.setdefault(query, now)
+        if again:
+            self._since[query] = min(self._since[query], now - RETURN)
+        self.expect(query)
         if self._most and query not in self._marked:
             with self._store.transaction():
                 self._store.mark_followed(query)
             self._marked.add(query)
-        self.expect(query)
 
     def expect(self, query: str) -> None:
-        """Keep the reports of a followed query for a while: it has followers, or had one until now."""
-        self._recent.expect(query, self._steady())
+        """Keep the reports of a followed query for a while: it has followers, or had one until now.
+
+        For as long as it was followed, within limits: a short look at a query does not cause writes for long.
+        """
+        now = self._steady()
+        self._recent.expect(query, now, min(max(now - self._since.get(query, now), _SHORTEST), RETURN))
 
     def content(self, report: Report) -> bytes | None:
         """Return the content of a new report if it is kept. Called in the transaction that stores the report.
 
         Raises `StorageFailed`.
         """
-        query, now = report.query, self._steady()
-        if query not in self._marked:
-            return None
+        query = report.query
         if self._has_followers(query):
-            self._recent.expect(query, now)
-        if not self._recent.wants(query, now):
-            self._store.unmark_followed(query)
-            self._marked.discard(query)
-            self._recent.forget(query)
-            self._ended.add(query)
+            if self._most and query not in self._marked:  # the disk was full when they came
+                self._store.mark_followed(query)
+                self._marked.add(query)
+                self._store.undo_with(lambda: self._marked.discard(query))
+            self.expect(query)
+        if query not in self._marked or not self._recent.wants(query, self._steady()):
             return None
         body = self.form(report).body
         try:
@@ -91,7 +106,7 @@ class KeptReports:
         except Exception:  # noqa: BLE001  a fault must not stop the streams
             _log.exception("streams.not_kept", extra={"query": query})
             self._recent.forget(query)
-            self._recent.expect(query, now)
+            self.expect(query)
         return body if report.number in self._recent.numbers(query) else None
 
     def form(self, report: Report) -> StoredReport:
@@ -101,10 +116,29 @@ class KeptReports:
         return self._last[1]
 
     def dropped(self) -> set[str]:
-        """Return the queries with reports that are not kept any more, when removing them is worth a write."""
-        found, self._ended = self._ended, set()
-        if self._recent.dropped_bytes > self._most // _PARTS:
-            found |= self._recent.take_dropped()
+        """Return the queries with reports that are not kept any more, when removing them is worth a write.
+
+        Called in the transaction that removes them.
+        """
+        size = self._recent.dropped_bytes
+        if size <= self._most // _PARTS:
+            return set()
+        found = self._recent.take_dropped()
+        self._store.undo_with(lambda: self._recent.untake_dropped(found, size))
+        return found
+
+    def expired(self) -> list[str]:
+        """Return the marked queries whose followers do not come back, every ten seconds. They keep no reports now;
+        those that are stored, and the mark, have to leave the store, and `forget` follows it.
+        """
+        now = self._steady()
+        if now - self._reviewed < _REVIEW:
+            return []
+        found = [each for each in self._marked if not (self._recent.wants(each, now) or self._has_followers(each))]
+        for query in found:
+            self._recent.forget(query)
+        if not found:
+            self._reviewed = now
         return found
 
     def first(self, query: str) -> int:
@@ -125,8 +159,9 @@ class KeptReports:
         return [stored_report(row) for row in found]
 
     def forget(self, query: str) -> None:
-        """Forget a query that has ended; the store has done so."""
+        """Forget a query that has ended, or that nobody follows any more; the store has done so."""
         self._marked.discard(query)
+        self._since.pop(query, None)
         self._recent.forget(query)
 
 

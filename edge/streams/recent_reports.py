@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-_RETURN: Final = 600_000_000
-"""Microseconds for which a query without followers keeps reports."""
+RETURN: Final = 600_000_000
+"""Microseconds for which a query without followers keeps reports at most."""
+LARGEST: Final = 64 * 1024
+"""Bytes of the largest report that is kept: each one is written to the disk, which may be a card."""
 _LARGEST_PART: Final = 4
 """One query has at most one of so many parts of the bytes, so that others keep something too."""
 NONE: Final = range(0)
@@ -40,10 +42,10 @@ class RecentReports:
         self.dropped_bytes = 0
         """Size of these reports."""
 
-    def expect(self, query: str, now: int) -> None:
-        """Keep the reports of a query for a while: it has followers, or had one until now."""
+    def expect(self, query: str, now: int, time: int = RETURN) -> None:
+        """Keep the reports of a query for some time: it has followers, or had one until now."""
         if self._most:
-            self._until[query] = now + _RETURN
+            self._until[query] = max(self._until.get(query, now), now + time)
 
     def wants(self, query: str, now: int) -> bool:
         """Return whether the reports of a query are kept."""
@@ -59,9 +61,10 @@ class RecentReports:
             return
         most = self._most // _LARGEST_PART
         # A gap among the kept ones would look as if no report had been made.
-        if size > most or number != kept.stop:
+        is_large = size > min(most, LARGEST)
+        if is_large or number != kept.stop:
             self._drop(query)
-        if size > most:
+        if is_large:
             return
         while self._bytes.get(query, 0) + size > most:
             self._drop_oldest(query)
@@ -85,6 +88,11 @@ class RecentReports:
         """Return the queries with reports that were dropped since the last call."""
         dropped, self._dropped, self.dropped_bytes = self._dropped, set(), 0
         return dropped
+
+    def untake_dropped(self, queries: set[str], size: int) -> None:
+        """Undo `take_dropped`. `size`: bytes of their dropped reports."""
+        self._dropped |= queries
+        self.dropped_bytes += size
 
     def forget(self, query: str) -> None:
         """Forget a query: it has ended, or nobody has followed it for a while."""

@@ -340,6 +340,7 @@ class StreamService:
         if self._broken is not None:
             return
         try:
+            self._waiting.expire()
             self._waiting.flush()
             reports = self._processor.store_reports()
         except EdgeError as error:

@@ -50,6 +50,7 @@ class StreamSettings(Section):
         "the gateway drops the oldest. 0: none.",
         unit="bytes",
         minimum=0,
+        maximum=1 * MIB,
     )
     max_ahead: float = key(
         60.0,
@@ -75,7 +76,8 @@ class StreamSettings(Section):
         8 * MIB,
         "Last reports of all queries with followers, in streams.sqlite3. A client whose connection was lost gets them "
         "when it follows the query again, also after a restart. Beyond it, the gateway drops the oldest. One query has "
-        "at most a quarter. 0: none.",
+        "at most a quarter, and no report of more than 64 KiB is kept. Each kept report is written to "
+        "the disk. 0: none.",
         unit="bytes",
         minimum=0,
     )

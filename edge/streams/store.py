@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +32,6 @@ ALTER TABLE observers ADD COLUMN is_target INTEGER NOT NULL DEFAULT 0;
 """The numbers change with each report. Next to the texts of the queries, each report rewrote a whole page."""
 _FROM_VERSION_2: Final = """
 CREATE TABLE followed_queries (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-INSERT INTO followed_queries SELECT name FROM queries;
 ALTER TABLE queries ADD COLUMN identifier TEXT NOT NULL DEFAULT '';
 UPDATE queries SET identifier = printf('%x', begun);
 ALTER TABLE streams ADD COLUMN too_late INTEGER NOT NULL DEFAULT 0;
@@ -41,7 +40,7 @@ CREATE TABLE late_elements (
     graph BLOB NOT NULL, PRIMARY KEY (stream, number)
 ) STRICT, WITHOUT ROWID;
 """
-"""Which queries had followers is not known. The identifiers are those that followers have."""
+"""The followers of these versions have lost their reports anyway. The identifiers are those that they have."""
 _SCHEMA: Final = """
 CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), time INTEGER NOT NULL) STRICT;
 INSERT INTO clock VALUES (1, 0);
@@ -100,6 +99,8 @@ class StreamStore:
                 self._connection.close()
                 raise
         self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME, _GONE)
+        self._undo: list[Callable[[], object]] = []
+        """Actions that restore the state of the memory if the present transaction fails."""
 
     def _prepare(self) -> None:
         connection = self._connection
@@ -128,6 +129,7 @@ class StreamStore:
         """Make the changes within durable together; undo them after an exception."""
         with _storing():
             self._connection.execute("BEGIN IMMEDIATE")
+            self._undo.clear()
             try:
                 yield
                 if self._files is not None and (fault := self._files.fault):
@@ -136,7 +138,13 @@ class StreamStore:
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
+                for action in reversed(self._undo):
+                    action()
                 raise
+
+    def undo_with(self, action: Callable[[], object]) -> None:
+        """Call an action if the present transaction fails, which restores the state in memory."""
+        self._undo.append(action)
 
     @property
     def time(self) -> int:

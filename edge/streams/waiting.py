@@ -103,11 +103,17 @@ class WaitingReports:
             return
         observers = [self._observers[observer] for observer in self._pending_changes]
         with self._store.transaction():
-            for observer in observers:
-                self._store.acknowledge(observer.id, observer.acknowledged)
             for query in {observer.query for observer in observers}:
                 self._drop(query)
         self._pending_changes.clear()
+
+    def expire(self) -> None:
+        """Remove the kept reports of queries whose followers have not come back."""
+        for query in self._kept.expired():
+            with self._store.transaction():
+                self._store.unmark_followed(query)
+                self._drop(query)
+            self._kept.forget(query)
 
     def body(self, report: Report) -> bytes | None:
         """Return the content of a new report if it has to be stored: an observer waits for it, or it is kept.
@@ -122,6 +128,7 @@ class WaitingReports:
             body = report.body()
         if query in self._sizes and body is not None:
             self._sizes[query] += len(body) + OVERHEAD
+            self._store.undo_with(lambda: self._sizes.pop(query, None))
         return body
 
     def bound(self, query: str, operator: StreamOperator) -> None:
@@ -133,8 +140,16 @@ class WaitingReports:
             self._sizes[query] = self._store.report_bytes(query, OVERHEAD)
 
     def _drop(self, query: str, without: str = "") -> None:
-        """Remove the reports that all observers have and that are not kept. `without`: an observer that ends."""
-        numbers = [each.acknowledged for each in self.of(query) if each.id != without]
+        """Remove the reports that all observers have and that are not kept. `without`: an observer that ends.
+
+        With them, store what the observers have acknowledged: otherwise, after a crash, the removed reports would count
+        as lost.
+        """
+        observers = [each for each in self.of(query) if each.id != without]
+        for each in observers:
+            if each.id in self._pending_changes:
+                self._store.acknowledge(each.id, each.acknowledged)
+        numbers = [each.acknowledged for each in observers]
         self._store.drop_reports(query, min([*numbers, self._kept.first(query) - 1]))
         self._sizes.pop(query, None)
 

@@ -16,6 +16,7 @@ from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
+from edge.protocol.errors import StorageFailed
 from tests.support.waiting import eventually
 
 
@@ -41,6 +42,7 @@ class SlowStreams:
         self.open = asyncio.Event()
         self.followed = []
         self.waiting = 0
+        self.error = None
 
     async def follow(self, name, access, charge, wake, largest, after):
         self.waiting += 1
@@ -48,6 +50,8 @@ class SlowStreams:
             await self.open.wait()
         finally:
             self.waiting -= 1
+        if self.error is not None:
+            raise self.error
         self.followed.append(Followed())
         return self.followed[-1]
 
@@ -120,3 +124,14 @@ async def test_followers_count_as_subscriptions_and_leave_nothing(engine):
             await eventually(lambda: not gate.metric("edge_connections"), "no connection")
             assert gate.metric("edge_subscriptions") == 0
             assert [each.closed for each in streams.followed] == [True] * number
+
+
+async def test_a_client_is_told_to_try_again_when_the_disk_fails(engine):
+    streams = SlowStreams()
+    streams.open.set()
+    streams.error = StorageFailed("The disk is full")
+    async with serving(engine, streams) as gate, gate.follower() as socket:
+        assert json.loads(await socket.recv())["status_code"] == 507
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+        assert closed.value.rcvd.code == 1013

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edge.protocol.errors import StorageFailed
 from edge.streams.kept_reports import KeptReports
 from edge.streams.model import QueryForm, StreamOperator
 from edge.streams.report import Report
@@ -49,6 +50,7 @@ class World:
                         raise OSError
             except OSError:
                 pass
+        self.waiting.expire()
 
     def stored(self, query="q"):
         return [row.number for row in self.store.reports(query, 0, -1)]
@@ -151,6 +153,81 @@ def test_observers_keep_reports_that_followers_do_not_need(world):
     world.now = 10 * MINUTE
     world.report("q", 31)
     assert world.stored() == list(range(1, 32))
+
+
+def test_kept_reports_of_a_silent_query_leave_when_nobody_comes_back(world):
+    world.kept.follow("q")
+    world.report("q", 1)
+    world.now = 2 * MINUTE
+    world.waiting.expire()
+    assert (world.stored(), world.store.followed_queries()) == ([], set())
+
+
+@pytest.mark.parametrize(("followed", "again", "kept"), [(0, False, 1), (4, False, 4), (30, False, 10), (0, True, 10)])
+def test_reports_are_kept_for_as_long_as_a_query_was_followed(world, followed, again, kept):
+    """A short look at a query causes writes for a minute, and a follower that has come back once for ten."""
+    world.kept.follow("q", again=again)
+    world.now = followed * MINUTE
+    world.kept.expect("q")
+    world.now += kept * MINUTE - 1
+    world.report("q", 1)
+    assert world.stored() == [1]
+    world.now += MINUTE // 6
+    world.report("q", 2)
+    assert world.stored() == []
+
+
+def test_large_reports_are_not_written_for_followers(world):
+    world.most = 8 * 2**20
+    world.restart()
+    world.kept.follow("q")
+    world.report("q", 1)
+    with world.store.transaction():
+        large = Report("q", 2, 2, QueryForm.SELECT, ("x" * 65_536,), ())
+        assert world.waiting.body(large) is None
+    world.report("q", 3)
+    assert world.after(0) == [3]
+
+
+def test_reports_of_which_the_removal_fails_are_removed_later(world):
+    world.kept.follow("q")
+    for number in range(1, 101):
+        # Each removal fails at first.
+        world.report("q", number, fails=world.kept._recent.dropped_bytes + SIZE > MOST // 8)
+        if world.kept._recent.dropped_bytes > MOST // 8:
+            world.report("q", number)
+        assert len(world.stored()) <= 10 + 7
+    assert world.after(0) == list(range(91, 101))
+
+
+def test_a_query_is_marked_with_the_first_report_that_can_be_stored(world, monkeypatch):
+    """The disk is full when the follower comes."""
+    world.followed.add("q")
+
+    def full(_query):
+        raise StorageFailed("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "mark_followed", full)
+        with pytest.raises(StorageFailed):
+            world.kept.follow("q")
+    world.report("q", 1, fails=True)
+    assert world.store.followed_queries() == set()
+    world.report("q", 1, 2)
+    world.restart()
+    assert world.after(0) == [1, 2]
+
+
+def test_reports_are_removed_only_with_their_acknowledgements(world):
+    """Otherwise an observer would count them as lost after a crash."""
+    world.waiting.add(StoredObserver("a", "q", "http://127.0.0.1:1/", "", 0))
+    world.kept.follow("q")
+    for number in range(1, 31):
+        world.report("q", number)
+        world.waiting.acknowledged("a", number)
+        (stored,) = world.store.observers()
+        assert stored.acknowledged >= world.stored()[0] - 1
+    assert world.stored()[0] > 1
 
 
 def test_kept_reports_are_not_merged_for_a_slow_observer(world):

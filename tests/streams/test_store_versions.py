@@ -44,7 +44,7 @@ def test_a_file_of_version_1_is_converted(tmp_path: Path, opened: int) -> None:
     for _ in range(opened):
         with closing(StreamStore(tmp_path)) as store:
             assert store.queries() == [StoredQuery("q", "text", ANYBODY, 5, True, 17, 4, "5")]
-            assert store.followed_queries() == {"q"}
+            assert store.followed_queries() == set()
             assert store.streams() == [StoredStream(1, "urn:s", "", 2, "", 7, 6, 0)]
     with closing(StreamStore(tmp_path)) as store:
         store.set_numbers({"q": 18})

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pyoxigraph as ox
 import pytest
 
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import Delta, SubscriberNotification
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
 from edge.gates.http.rdf_body import read_graph
 from edge.protocol.access import ANYBODY
-from edge.protocol.errors import InvalidRequest, NotReady
+from edge.protocol.errors import InvalidRequest, NotReady, StorageFailed
+from edge.protocol.report_position import ReportPosition
+from edge.streams.followers import Followers
+from edge.streams.kept_reports import KeptReports
 from edge.streams.live_subscriptions import LiveSubscriptions
 from edge.streams.observations import OBSERVATIONS, Elements
 from edge.streams.processor import NewElement, Processor
@@ -79,6 +85,33 @@ def query(name: str, stream: str, window: str, form: str = "SELECT ?s ?v") -> st
         f"REGISTER RSTREAM <urn:edge:stream:{name}> AS {form} FROM NAMED WINDOW <urn:w> ON <{stream}> {window} "
         "WHERE { WINDOW <urn:w> { ?s <urn:value> ?v } }"
     )
+
+
+def test_a_follower_of_a_full_disk_gets_the_reports_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def full(_store: StreamStore) -> Iterator[None]:
+        raise StorageFailed("The disk is full")
+        yield
+
+    made = processor()
+    made.put_stream("s", None, ANYBODY)
+    made.register("q", query("q", "urn:edge:stream:s", "[RANGE PT1S STEP PT1S]"), ANYBODY, START)
+    made.advance(START + SECOND)
+    made.store_reports()
+    made.advance(START + 3 * SECOND)
+    followers = Followers(made, KeptReports(StreamStore(None), 1_000_000), 10_000, lambda _: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamStore, "transaction", full)
+        charge = ByteQuota().charge("client")
+        reports = followers.add("q", ANYBODY, charge, lambda: None, None, None)
+        again = followers.add("q", ANYBODY, charge, lambda: None, None, ReportPosition(3))
+    assert (reports.number, again.number) == (1, 0)
+    for report in made.store_reports():
+        for follower in made.owned("q", ANYBODY).followers.values():
+            follower.report(report)
+    taken = [json.loads(message)["report"]["number"] for message in iter(reports.take, None)]
+    assert taken == [2, 3]
+    made.close()
 
 
 DEEP = 20_000

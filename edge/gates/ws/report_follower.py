@@ -18,7 +18,7 @@ from edge.gates.report_following import ReportFollowing, read_after
 from edge.gates.sessions import Sessions
 from edge.gates.ws.connection import WsConnection
 from edge.gates.ws.stream_handshake import StreamHandshake
-from edge.protocol.errors import EdgeError, InvalidRequest, NotReady, TooManyRequests
+from edge.protocol.errors import EdgeError, InvalidRequest, NotReady, StorageFailed, TooManyRequests
 
 PATH: Final = "/queries/"
 _PRIMITIVE: Final = "follow"
@@ -111,7 +111,7 @@ class ReportFollower:
         log_refusal(error, self._shared.gate, self._request.peer, _PRIMITIVE)
         if not await self._connection.write_and_wait(error.to_json()):
             return
-        if isinstance(error, TooManyRequests | NotReady):
+        if isinstance(error, TooManyRequests | NotReady | StorageFailed):
             self._connection.close(CloseCode.TRY_AGAIN_LATER, "the gateway cannot serve this now; try again later")
         else:
             self._connection.close(CloseCode.POLICY_VIOLATION, "no more reports follow")

@@ -129,6 +129,11 @@ class Processor:
         if self._pending_changes.number:
             self._committer.commit()
 
+    def durable_number(self, query: RunningQuery) -> int:
+        """Return the number of the last durable report of a query."""
+        pending = [report.number for report in self._pending_changes.reports if report.query == query.name]
+        return min(pending, default=query.number + 1) - 1
+
     # Streams
 
     def put_stream(self, identifier: str, lateness: int | None, access: Access) -> bool:
