@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import click
 
@@ -90,7 +90,8 @@ def observers(
     """Show the observers of a query: the reports that each has, and its problem, if any. Or add one, or end one.
 
     With add, the gateway sends each report to URL with POST from now on, also after restarts. URL can name a stream of
-    the gateway, such as /streams/rooms. With end, ID is that of the list.
+    the gateway, such as /streams/rooms. With end, ID is that of the list, or the URL that add has
+    printed.
 
     \b
     edge queries observers warm
@@ -107,7 +108,9 @@ def observers(
         endpoint = http_endpoint(url, data_dir, path_of("queries", name))
         confirm(send("POST", endpoint, urlencode({field: observer}).encode(), _FORM, timeout))
     else:
-        path = path_of("queries", name, "observers", quote(observer or "", safe=""))
+        # Of the URL that `add` prints, the id is the last part.
+        id_ = unquote((observer or "").rpartition("/observers/")[2])
+        path = path_of("queries", name, "observers", quote(id_, safe=""))
         confirm(send("DELETE", http_endpoint(url, data_dir, path), None, JSON, timeout))
 
 

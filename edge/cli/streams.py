@@ -128,7 +128,10 @@ def _late(found: list[dict[str, Any]]) -> list[str]:
     lines = []
     for one in found:
         lines.append(f"#{one['number']}  {printable(one['time'])}, arrived {printable(one['arrived'])}")
-        lines += [f"  {printable(line)}" for line in one["graph"].splitlines()]
+        graph = one["graph"]
+        lines += (
+            ["  (too large to be kept)"] if graph is None else [f"  {printable(line)}" for line in graph.splitlines()]
+        )
     return lines or ["(no late elements)"]
 
 

@@ -158,7 +158,7 @@ class RunningStreams:
                 "number": each.number,
                 "time": iso_time(each.time),
                 "arrived": iso_time(each.arrived),
-                "graph": each.graph.decode(),
+                "graph": None if each.graph is None else each.graph.decode(),
             }
             for each in found
         ]

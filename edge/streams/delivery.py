@@ -83,7 +83,8 @@ class Delivery:
         found = self._waiting.find(observer)
         if found is None or found.query != query:
             raise NotFound(
-                f'The query "{query}" has no observer {observer}; GET /queries/{{name}}/observers lists them'
+                f'The query "{query}" has no observer {observer}; GET /queries/{{name}}/observers, or '
+                f"`edge queries observers {query}`, lists them"
             )
         self._waiting.remove(observer)
 

@@ -47,7 +47,7 @@ class StreamSettings(Section):
     max_late: int = key(
         64 * 1024,
         "Elements of each stream that came later than its lateness, kept for GET /streams/ID?elements=late. Beyond it, "
-        "the gateway drops the oldest. 0: none.",
+        "the gateway drops the oldest. Of elements of more than a quarter of it, number and time are kept. 0: none.",
         unit="bytes",
         minimum=0,
         maximum=1 * MIB,

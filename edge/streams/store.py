@@ -79,6 +79,10 @@ CREATE TABLE observers (
 
 LATE_OVERHEAD: Final = 100
 """Approximate bytes of a kept element that came too late, without its graph."""
+_LARGEST_PART: Final = 4
+"""The graph of an element that came too late has at most one of so many parts of the bytes of its stream."""
+_OMITTED: Final = b"\0"
+"""Stands for a graph that is not kept. It is not N-Triples."""
 LAST: Final = 2**62
 """A number above those of all reports."""
 _GONE: Final = "restart the gateway; its streams are lost"
@@ -99,6 +103,8 @@ class StreamStore:
                 self._connection.close()
                 raise
         self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME, _GONE)
+        self._late_sizes: dict[int, int] = {}
+        """Bytes of the kept elements that came too late, by stream, as far as they are known."""
         self._undo: list[Callable[[], object]] = []
         """Actions that restore the state of the memory if the present transaction fails."""
 
@@ -177,6 +183,7 @@ class StreamStore:
         for table in ("elements", "late_elements"):
             self._run(f"DELETE FROM {table} WHERE stream = ?", id_)  # noqa: S608 - names of this module
         self._run("DELETE FROM streams WHERE id = ?", id_)
+        self._late_sizes.pop(id_, None)
 
     def elements(self, stream: int) -> Iterator[StoredElement]:
         """Yield the stored elements of a stream in the order of their arrival."""
@@ -194,26 +201,41 @@ class StreamStore:
         self._run("UPDATE streams SET number = ? WHERE id = ?", last, stream)
 
     def add_late(self, stream: int, late: Iterable[LateElement], most: int) -> None:
-        """Count elements that came too late, and keep the newest ones of the stream: those of `most` bytes."""
-        rows = [(stream, *element) for element in late]
+        """Count elements that came too late, and keep the newest ones of the stream: those of `most` bytes.
+
+        Of a large one only number and times, so that it does not take the place of all others.
+        """
+        rows = []
+        for number, time, arrived, graph in late:
+            is_large = graph is None or len(graph) + LATE_OVERHEAD > most // _LARGEST_PART
+            rows.append((stream, number, time, arrived, _OMITTED if is_large else graph))
         self._run("UPDATE streams SET too_late = too_late + ? WHERE id = ?", len(rows), stream)
+        self._undo.append(lambda: self._late_sizes.pop(stream, None))
+        if stream not in self._late_sizes:
+            statement = "SELECT coalesce(sum(length(graph) + ?), 0) FROM late_elements WHERE stream = ?"
+            ((self._late_sizes[stream],),) = self._select(statement, LATE_OVERHEAD, stream)
         with _storing():
             self._connection.executemany("INSERT INTO late_elements VALUES (?, ?, ?, ?, ?)", rows)
-        size = 0
-        for number, length in self._select(
-            "SELECT number, length(graph) FROM late_elements WHERE stream = ? ORDER BY number DESC", stream
-        ):
-            size += length + LATE_OVERHEAD
-            if size > most:
-                self._run("DELETE FROM late_elements WHERE stream = ? AND number <= ?", stream, number)
-                break
+        self._late_sizes[stream] += sum(len(row[-1]) + LATE_OVERHEAD for row in rows)
+        if self._late_sizes[stream] > most:
+            self._drop_oldest_late(stream, most)
+
+    def _drop_oldest_late(self, stream: int, most: int) -> None:
+        """Remove the oldest elements that came too late beyond `most` bytes. Reads these only."""
+        statement = "SELECT number, length(graph) FROM late_elements WHERE stream = ? ORDER BY number"
+        last = 0
+        with _storing(), contextlib.closing(self._connection.execute(statement, (stream,))) as oldest:
+            while self._late_sizes[stream] > most:
+                last, length = next(oldest)
+                self._late_sizes[stream] -= length + LATE_OVERHEAD
+        self._run("DELETE FROM late_elements WHERE stream = ? AND number <= ?", stream, last)
 
     def late(self, stream: int) -> list[LateElement]:
         """Return the kept elements of a stream that came too late, in the order of their arrival."""
         rows = self._select(
             "SELECT number, time, arrived, graph FROM late_elements WHERE stream = ? ORDER BY number", stream
         )
-        return [LateElement(*row) for row in rows]
+        return [LateElement(*row[:-1], graph=None if row[-1] == _OMITTED else row[-1]) for row in rows]
 
     def set_taken(self, stream: int, number: int) -> None:
         """Store the number of the last element that the windows have."""

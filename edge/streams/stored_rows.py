@@ -65,8 +65,8 @@ class LateElement(NamedTuple):
     number: int
     time: int
     arrived: int
-    graph: bytes
-    """Its triples as N-Triples."""
+    graph: bytes | None
+    """Its triples as N-Triples; None: they are not kept, because they are too large."""
 
 
 TO_CORRECT: Final = -1

@@ -114,12 +114,13 @@ def test_observers_are_added_listed_and_ended(rooms):
         [each, to, "0", "0"] for each, to in zip(ids, (callback, target), strict=True)
     )
     assert len(json.loads(rooms("queries observers", "urn:warm", "--json").stdout)) == 2
-    for each in ids:
-        assert lines(rooms("queries observers", "urn:warm", "end", each)) == [f"Observer {each} unregistered"]
+    for each, id_ in zip((first, ids[1]), ids, strict=True):
+        assert lines(rooms("queries observers", "urn:warm", "end", each)) == [f"Observer {id_} unregistered"]
     assert lines(rooms("queries observers", "urn:warm")) == ["(no observers)"]
     gone = rooms("queries observers", "urn:warm", "end", ids[0])
     assert (gone.returncode, gone.stdout) == (1, "")
     assert f"has no observer {ids[0]}; GET /queries/" in gone.stderr
+    assert "`edge queries observers urn:warm`, lists them" in gone.stderr
 
 
 @pytest.mark.parametrize(
