@@ -205,10 +205,13 @@ class StreamStore:
 
         Of a large one only number and times, so that it does not take the place of all others.
         """
-        rows = []
+        rows: list[tuple[int, int, int, int, bytes]] = []
+        added = 0
         for number, time, arrived, graph in late:
-            is_large = graph is None or len(graph) + LATE_OVERHEAD > most // _LARGEST_PART
-            rows.append((stream, number, time, arrived, _OMITTED if is_large else graph))
+            if graph is None or len(graph) + LATE_OVERHEAD > most // _LARGEST_PART:
+                graph = _OMITTED
+            rows.append((stream, number, time, arrived, graph))
+            added += len(graph) + LATE_OVERHEAD
         self._run("UPDATE streams SET too_late = too_late + ? WHERE id = ?", len(rows), stream)
         self._undo.append(lambda: self._late_sizes.pop(stream, None))
         if stream not in self._late_sizes:
@@ -216,7 +219,7 @@ class StreamStore:
             ((self._late_sizes[stream],),) = self._select(statement, LATE_OVERHEAD, stream)
         with _storing():
             self._connection.executemany("INSERT INTO late_elements VALUES (?, ?, ?, ?, ?)", rows)
-        self._late_sizes[stream] += sum(len(row[-1]) + LATE_OVERHEAD for row in rows)
+        self._late_sizes[stream] += added
         if self._late_sizes[stream] > most:
             self._drop_oldest_late(stream, most)
 
@@ -235,7 +238,10 @@ class StreamStore:
         rows = self._select(
             "SELECT number, time, arrived, graph FROM late_elements WHERE stream = ? ORDER BY number", stream
         )
-        return [LateElement(*row[:-1], graph=None if row[-1] == _OMITTED else row[-1]) for row in rows]
+        return [
+            LateElement(number, time, arrived, None if graph == _OMITTED else graph)
+            for number, time, arrived, graph in rows
+        ]
 
     def set_taken(self, stream: int, number: int) -> None:
         """Store the number of the last element that the windows have."""
