@@ -90,10 +90,10 @@ class SimulatedRule:
 
     def work(self) -> None:
         """Let the engine and the rule do everything that waits."""
-        self._engine.turn()
+        self._engine.drain()
         while self._events:
             self._events.popleft()()
-            self._engine.turn()
+            self._engine.drain()
 
     def close(self) -> None:
         """Forget what waits. The engine is closed by its owner."""

@@ -158,4 +158,5 @@ class _Replay:
 
     def _write(self, stored: StoredValue) -> None:
         # A reading that is not valid RDF changes nothing: the adapter refuses it, as it did at the gateway.
-        self._observations.write([arrival(stored, value_only=stored.series in self._described)]).result()
+        # Without waiting: an engine without a thread has written it, or never will.
+        self._observations.write([arrival(stored, value_only=stored.series in self._described)]).result(0)

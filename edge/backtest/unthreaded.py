@@ -29,8 +29,8 @@ class UnthreadedEngine:
         self._engine.write(requests, receipt, done)
 
     def carry_out(self, *, wait: bool = False) -> None:
-        """Run the queued updates."""
-        self._engine.turn()
+        """Run the queued updates, and all that they cause."""
+        self._engine.drain()
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
         """Evaluate a query."""

@@ -72,6 +72,16 @@ def test_a_rule_is_tried_with_its_updates(box):
     assert times(result) == [(0, 0)]
 
 
+def test_a_query_that_is_evaluated_again_is_tried_in_time(box):
+    text = (
+        'query = "SELECT ?o { ?o sosa:hasResult/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }'
+        ' ORDER BY DESC(?v) ?o LIMIT 1"\n'
+        'for = "PT5S"\nupdate = "INSERT { ?o <urn:most> true } WHERE {}"'
+    )
+    result = tried(box, text, (10, "a", 31), (100, "b", 35), (200, "a", 40), (203, "a", 1), (300, "a", 50))
+    assert times(result) == [(15, 100), (105, 200), (208, 300), (305, None)]
+
+
 def test_a_failing_update_is_reported(box):
     result = tried(box, 'property = "urn:p"\nabove = 30\nupdate = "DROP GRAPH <urn:absent>"', (0, "a", 31))
     assert (times(result), result.failures) == ([], 1)

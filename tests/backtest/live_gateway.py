@@ -36,7 +36,7 @@ from edge.streams.report import Report
 from edge.streams.running_query import Follower
 from edge.streams.service import StreamService
 from edge.streams.settings import StreamSettings
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_for
 
 SECOND = 1_000_000
 START = 1_767_225_600 * SECOND
@@ -130,8 +130,15 @@ class LiveGateway:
         received = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.clock.at)
         payload = json.dumps(message.payload).encode()
         self._observations.write(self._ingest.read(f"site/{message.room}", payload, received)).result(PATIENCE)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all subscribers are notified."""
         if self.engine is self.scheduler:
-            self.scheduler.on_writer(lambda: None).result(PATIENCE)  # all subscribers are notified
+            self.scheduler.on_writer(lambda: None).result(PATIENCE)
+            if self.scheduler.pending_evaluations:
+                wait_for(lambda: not self.scheduler.pending_evaluations)
+                self.scheduler.on_writer(lambda: None).result(PATIENCE)
 
     def close(self) -> None:
         self.scheduler.close()
@@ -139,7 +146,7 @@ class LiveGateway:
 
 def live_query(text: str, messages: Sequence[Message], begin: int) -> tuple[list[StoredValue], list[Change]]:
     """Return what is stored, and the deltas of a subscription that begins before the message with this index."""
-    gateway = LiveGateway()
+    gateway = LiveGateway(threads=True)
     changes: list[Change] = []
 
     def sink(event: object) -> None:
@@ -150,7 +157,7 @@ def live_query(text: str, messages: Sequence[Message], begin: int) -> tuple[list
     for index, message in enumerate(messages):
         gateway.clock.at += message.wait
         if index == begin:
-            gateway.engine.subscribe(QueryRequest(text), sink).result()
+            gateway.engine.subscribe(QueryRequest(text), sink).result(PATIENCE)
         gateway.receive(message)
     gateway.close()
     return gateway.history.stored, changes

@@ -39,6 +39,13 @@ QUERIES = (
     "SELECT (MAX(?v) AS ?most) (GROUP_CONCAT(DISTINCT ?u) AS ?units) { ?o sosa:hasResult ?r . "
     "?r qudt:numericValue ?v OPTIONAL { ?r qudt:unit ?u } }",
 )
+REEVALUATED = (
+    "SELECT ?o ?v { ?o sosa:hasResult/qudt:numericValue ?v } ORDER BY DESC(?v) ?o LIMIT 1",
+    "SELECT ?v { ?o (sosa:hasResult|:absent)*/qudt:numericValue ?v }",
+    "SELECT ?o ?v (NOW() AS ?now) { ?o sosa:hasResult/qudt:numericValue ?v FILTER(?v > 20) }",
+    "DESCRIBE :a :temperature",
+    "SELECT ?v (BOUND(?id) AS ?any) { ?o sosa:hasResult/qudt:numericValue ?v BIND(UUID() AS ?id) }",
+)
 WINDOWS = (
     "REGISTER RSTREAM <urn:edge:stream:q> AS SELECT ?o (COUNT(*) AS ?n) (MAX(?v) AS ?most) FROM NAMED WINDOW <urn:w> "
     "ON <urn:edge:stream:observations> [RANGE PT20S STEP PT5S] "
@@ -76,12 +83,40 @@ def bags(changes: Sequence[Change]) -> list[tuple[object, ...]]:
 @given(st.sampled_from(QUERIES), MESSAGES, st.integers(0, 4))
 @settings(max_examples=30)
 def test_deltas_are_those_of_the_gateway(query: str, messages: list[Message], begin: int) -> None:
+    expected, found = live_and_replayed(query, messages, begin)
+    assert bags(found) == bags(expected)
+
+
+@given(st.sampled_from(REEVALUATED), MESSAGES, st.integers(0, 4))
+@settings(max_examples=20)
+def test_results_of_reevaluated_queries_are_those_of_the_gateway(
+    query: str, messages: list[Message], begin: int
+) -> None:
+    # A gateway evaluates them once for all readings of a message.
+    expected, found = live_and_replayed(query, messages, begin)
+    assert results(found) == results(expected)
+
+
+def live_and_replayed(query: str, messages: list[Message], begin: int) -> tuple[list[Change], list[Change]]:
+    """Return the deltas of the gateway and of the backtest, from the message with this index on."""
     begin = min(begin, len(messages) - 1)
     messages[begin] = messages[begin]._replace(wait=max(1, messages[begin].wait))
     stored, expected = live_query(PREFIXES + query, messages, begin)
     start = START + sum(each.wait for each in messages[: begin + 1])
-    found = replay(read_program(PREFIXES + query), stored, start, start + 1000 * SECOND)
-    assert bags(list(found)) == bags(expected)
+    return expected, list(replay(read_program(PREFIXES + query), stored, start, start + 1000 * SECOND))
+
+
+def results(changes: Sequence[Change]) -> list[tuple[int, Counter[tuple[str, ...]]]]:
+    """Return the results to which the changes lead, with their times."""
+    found: list[tuple[int, Counter[tuple[str, ...]]]] = []
+    rows: Counter[tuple[str, ...]] = Counter()
+    for time, some in groupby(changes, lambda each: each.time):
+        before = rows.copy()
+        for each in some:
+            rows[tuple(map(str, each.row))] += 1 if each.kind == "added" else -1
+        if rows != before:
+            found.append((time, +rows))
+    return found
 
 
 @given(st.sampled_from(RULES), MESSAGES)

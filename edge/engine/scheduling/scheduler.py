@@ -379,6 +379,12 @@ class Scheduler:
         """Run waiting work up to one commit on this thread. Only for a scheduler without a writer thread."""
         self._writer.turn()
 
+    def drain(self) -> None:
+        """Run all waiting work on this thread, with what it causes. Only for a scheduler without a writer thread."""
+        # An update that is evaluated in another process counts as pending while the queue is empty.
+        while self._writer.turn() or self._queue.pending_updates:
+            pass
+
     # Information and decisions of operators
 
     @property

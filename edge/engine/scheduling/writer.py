@@ -209,8 +209,11 @@ class Writer:
             except EdgeError as error:
                 _log.error("journal.close_failed", extra={"reason": error.description})
 
-    def turn(self) -> None:
-        """Carry out waiting work up to one commit. A simulation calls it instead of starting the thread."""
+    def turn(self) -> bool:
+        """Carry out waiting work up to one commit, and return whether there was any.
+
+        A simulation calls it instead of starting the thread.
+        """
         self._timers.collect()
         if self._long.waiting:
             self._long.begin(self._clock.wall())
@@ -238,6 +241,7 @@ class Writer:
             self._untidy = self._engine.untidy
         self._look_after_storage()
         self._busy_since = None
+        return work is not None
 
     def _seconds(self) -> float:
         return self._clock.steady() / 1_000_000
