@@ -169,6 +169,13 @@ class Observations:
             self._catch_up()
             return self._planner.known.declared_for(topic)
 
+    def has(self, observation: str) -> bool:
+        """Return whether the graph has an observation."""
+        with self._lock:
+            self._catch_up()
+            known = self._planner.known.find(observation)
+            return known is not None and known.exists
+
     def topics_of(self, observation: str) -> set[str]:
         """Return the topics in the graph of an observation."""
         with self._lock:

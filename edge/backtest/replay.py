@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
@@ -14,6 +15,7 @@ from edge.adapters.observations import Observations
 from edge.automation.simulation import SimulatedClock
 from edge.backtest.change import Change
 from edge.backtest.follower import Follower, QueryFollower
+from edge.backtest.past_values import PastValues
 from edge.backtest.program import Program
 from edge.backtest.rule_follower import RuleFollower
 from edge.backtest.stored_value import StoredValue, arrival
@@ -23,7 +25,8 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.store.terms import canonical
-from edge.streams.observations import PastValue
+
+_log = logging.getLogger(__name__)
 
 _TYPE: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _OBSERVATION: Final = ox.NamedNode("http://www.w3.org/ns/sosa/Observation")
@@ -36,11 +39,12 @@ _STAMP: Final = ox.NamedNode("http://www.w3.org/2006/time#inXSDDateTimeStamp")
 def replay(
     program: Program, values: Iterable[StoredValue], begin: int, end: int, context: Iterable[ox.Quad] = ()
 ) -> Iterator[Change]:
-    """Yield what a gateway would have reported from `begin` to `end`, both in microseconds since 1970.
+    """Yield what a gateway would have reported from `begin` until before `end`, both in microseconds since 1970.
 
     `values` of one gateway, in the order of time. Those before `begin` are the state at the begin: at least the last
     value of each observation, and all values of the last `program.lead`. Values from `end` on are ignored. `context`:
-    further content of the live graph, such as descriptions. Holds one value at a time. Raises `EdgeError`.
+    further content of the live graph, such as descriptions. Holds the values with which windows begin, and then one
+    value at a time. Raises `EdgeError`.
     """
     with _Replay(program, begin, context) as run:
         yield from run.play(values, end)
@@ -61,13 +65,15 @@ class _Replay:
         settings = EngineSettings(evaluation_budget=0)
         self._scheduler = open_engine(None, settings, clock=clock, start=False)
         self._lead = begin - program.lead
-        self._past: list[PastValue] = []
-        """Values of the time before the begin that windows contain."""
+        self._past = PastValues()
         self._engine = UnthreadedEngine(self._scheduler)
         names = count(1)
         self._observations = Observations(self._engine, new_name=lambda: f"backtest-{next(names)}")
         self._described: set[str] = set()
         """Observations that the context describes, and of which only the values change."""
+        self._refused = 0
+        """Number of values that are not valid RDF."""
+        self._example = ""
         try:
             self._load(context)
             self._follower = self._make(program, settings)
@@ -86,7 +92,9 @@ class _Replay:
 
     def start(self) -> Sequence[str]:
         """Begin to follow the program."""
-        return self._follower.start()
+        names = self._follower.start()
+        self._past.clear()
+        return names
 
     def play(self, values: Iterable[StoredValue], end: int) -> Iterator[Change]:
         """Play the values until the end."""
@@ -100,22 +108,23 @@ class _Replay:
                 yield from self._follower.take()
             if started:
                 yield from self._pass_time(each.time)
-            elif each.time >= self._lead:
-                self._past.append(PastValue(each.time, each.series, each.value))
-            self._write(each)
+            if self._write(each) and not started and each.time >= self._lead:
+                self._past.add(each)
             if started:
                 yield from self._follower.take()
         if not started:
             self.start()
             yield from self._follower.take()
-        yield from self._pass_time(end)
+        yield from self._pass_time(end - 1)
+        if self._refused:
+            _log.warning("%d stored values are not valid RDF and were left out. %s", self._refused, self._example)
 
     def _make(self, program: Program, settings: EngineSettings) -> Follower:
         match program.kind:
             case "rule":
                 return RuleFollower(self._scheduler, self._clock, program.rule())
             case "window":
-                return WindowFollower(self._engine, self._clock, program.text, settings, self._values_of)
+                return WindowFollower(self._engine, self._clock, program.text, settings, self._past.of)
             case "query":
                 return QueryFollower(self._engine, self._clock, program.text)
 
@@ -145,9 +154,6 @@ class _Replay:
         self._scheduler.load(ChangeSet(list(statements), created=list(named)))
         self._observations.start()
 
-    def _values_of(self, begin: int, end: int) -> Iterable[PastValue]:
-        return [each for each in self._past if begin <= each.time < end]
-
     def _pass_time(self, until: int) -> Iterator[Change]:
         """Let time pass, and do what is due."""
         while (due := self._follower.due()) is not None and due <= until:
@@ -156,7 +162,13 @@ class _Replay:
             yield from self._follower.take()
         self._clock.at = max(self._clock.at, until)
 
-    def _write(self, stored: StoredValue) -> None:
-        # A reading that is not valid RDF changes nothing: the adapter refuses it, as it did at the gateway.
+    def _write(self, stored: StoredValue) -> bool:
+        """Write a value. Returns False if it is not valid RDF: the adapter refuses it, as it did at the gateway."""
+        # A rule may have deleted the observation. Then its next value adds it again, as at the gateway.
+        value_only = stored.series in self._described and self._observations.has(stored.series)
         # Without waiting: an engine without a thread has written it, or never will.
-        self._observations.write([arrival(stored, value_only=stored.series in self._described)]).result(0)
+        plan = self._observations.write([arrival(stored, value_only=value_only)]).result(0)
+        for _, reason in plan.refused:
+            self._refused += 1
+            self._example = self._example or f"The first one is of {stored.series!r}: {reason}"
+        return not plan.refused

@@ -53,6 +53,8 @@ class PastValue(NamedTuple):
     """Microseconds since 1970."""
     observation: str
     value: bool | int | float | str
+    datatype: str | None = None
+    """IRI of the datatype of a lexical form. None: that of the present value of the observation."""
 
 
 Past = Callable[[int, int], Iterable[PastValue]]
@@ -108,6 +110,8 @@ class LiveObservations:
                 self._datatypes[observation.value] = value.datatype
 
     def _literal(self, past: PastValue) -> ox.Literal:
+        if past.datatype is not None:
+            return ox.Literal(str(past.value), datatype=ox.NamedNode(past.datatype))
         datatype = self._datatypes.get(past.observation)
         if datatype is None or isinstance(past.value, bool):
             return ox.Literal(past.value)

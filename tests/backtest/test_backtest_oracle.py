@@ -126,7 +126,7 @@ def test_situations_are_those_of_the_gateway(text: str, messages: list[Message])
     messages = [each._replace(wait=each.wait // SECOND * SECOND) for each in messages]
     text = text.replace('":', '"http://example.org/')
     stored, expected = live_rule(text, messages, 60)
-    end = START + sum(each.wait for each in messages) + 60 * SECOND
+    end = START + sum(each.wait for each in messages) + 60 * SECOND + 1
     found = replay(read_program(text, "test", is_rule=True), stored, START, end)
     assert bags([each._replace(number=0) for each in found]) == bags(expected)
 
@@ -135,18 +135,29 @@ def test_situations_are_those_of_the_gateway(text: str, messages: list[Message])
 @settings(max_examples=6)
 def test_reports_are_those_of_the_gateway(text: str, messages: list[Message]) -> None:
     stored, expected = live_windows("urn:edge:stream:q", PREFIXES + text, messages, 30)
-    end = START + sum(each.wait for each in messages) + 30 * SECOND
+    end = START + sum(each.wait for each in messages) + 30 * SECOND + 1
     found = replay(read_program(PREFIXES + text), stored, START, end)
     assert bags(list(found)) == bags(expected)
 
 
-def value(seconds: float, number: object, name: str = "a") -> StoredValue:
+@given(MESSAGES, st.integers(0, 60))
+@settings(max_examples=8)
+def test_windows_that_begin_later_have_the_same_reports(messages: list[Message], seconds: int) -> None:
+    stored = live_query("ASK {}", messages, 0)[0]
+    begin, end = START + seconds * SECOND, START + 100 * SECOND
+    program = read_program(PREFIXES + WINDOWS[0])
+    found = [each._replace(number=0) for each in replay(program, stored, begin, end)]
+    whole = [each._replace(number=0) for each in replay(program, stored, START, end) if each.time > begin]
+    assert bags(found) == bags(whole)
+
+
+def value(seconds: float, number: object, name: str = "a", datatype: str = "decimal") -> StoredValue:
     """Return a stored value at some seconds after the start."""
     return StoredValue(
         START + int(seconds * SECOND),
         f"http://example.org/{name}",
         str(number),
-        "http://www.w3.org/2001/XMLSchema#decimal",
+        "http://www.w3.org/2001/XMLSchema#" + datatype,
         property="http://example.org/temperature",
     )
 
@@ -179,8 +190,42 @@ def test_a_window_begins_with_the_values_before() -> None:
     ]
 
 
-def test_values_from_the_end_on_are_not_played() -> None:
+def test_values_in_a_window_keep_their_datatypes() -> None:
+    program = read_program(PREFIXES + "REGISTER QUERY q AS " + C_SPARQL)
+    assert played(program, value(-6, "1e1", datatype="double"), value(-3, "20"), end=4) == [(3, "reported", "15")]
+
+
+def test_values_that_are_not_valid_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    program = read_program(PREFIXES + "REGISTER QUERY q AS " + C_SPARQL)
+    values = value(-6, 10), value(-5, 99, "not an IRI"), value(1, 99, "nor this")
+    assert played(program, *values, end=4) == [(3, "reported", "10")]
+    assert "2 stored values are not valid RDF" in caplog.text
+    assert "not an IRI" in caplog.text
+
+
+def test_more_values_than_windows_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge.backtest.past_values.MOST", 2)
+    program = read_program(PREFIXES + "REGISTER QUERY q AS " + C_SPARQL)
+    assert len(played(program, value(-20, 1), value(-3, 2), value(-2, 3), end=4)) == 1
+    with pytest.raises(EdgeError, match="shorter window"):
+        played(program, value(-4, 1), value(-3, 2), value(-2, 3), end=4)
+
+
+def test_the_end_does_not_belong_to_the_period() -> None:
     assert played(HOT, value(999, 31), value(1000, 32)) == [(999, "added", "31")]
+    reports = read_program(PREFIXES + "REGISTER QUERY q AS " + C_SPARQL)
+    assert [each[0] for each in played(reports, value(1, 31), end=6)] == [3]
+    silence = read_program('property = "http://example.org/temperature"\nsilent = "PT10S"', is_rule=True)
+    assert played(silence, value(5, 31), end=15) == []
+    assert [each[:2] for each in played(silence, value(5, 31), end=15.000_001)] == [(15, "began")]
+
+
+def test_an_observation_of_the_context_that_a_rule_deletes_is_added_again() -> None:
+    context = ":a a sosa:Observation ; sosa:observedProperty :temperature ; sosa:hasResult :r ."
+    text = 'property = "http://example.org/temperature"\nabove = 30\nupdate = "DELETE WHERE { ?observation ?p ?o }"'
+    values = value(5, 31), value(10, 20), value(20, 32)
+    found = played(read_program(text, is_rule=True), *values, context=context)
+    assert [each[:2] for each in found if each[1] == "began"] == [(5, "began"), (20, "began")]
 
 
 def test_silence_is_found_after_the_last_value() -> None:
