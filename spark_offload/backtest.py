@@ -22,7 +22,7 @@ from edge.backtest.replay import replay, variables
 from edge.backtest.stored_value import StoredValue
 from edge.outbox.observation import DATE_TIME_STAMP, STRING, XSD
 from edge.protocol.errors import EdgeError
-from spark_offload.errors import BacktestRefused
+from spark_offload.errors import BacktestRefused, GatewayRefused
 from spark_offload.table import open_table
 from spark_offload.totals import EARLIEST
 from spark_offload.triples import literal, time_text
@@ -38,6 +38,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _ORDER: Final = ("ts", "epoch", "seq")
 _VALUE: Final = ("series", "value_text", "datatype", "unit", "feature", "property", "sensor", "topic")
 """Columns of a stored value after its time, in the order of `StoredValue`."""
+_NAMED: Final = 10
+"""Gateways of the table that an error names."""
 _BATCH: Final = 10_000
 """Rows of the result that a task gives to Spark at once."""
 
@@ -56,13 +58,16 @@ def backtest(
 
     The columns are `OWN`, then one of terms in N-Triples for each variable. The rows of a gateway are in order.
     `gateways`: their names; empty for all. `context`: see `edge.backtest.replay.replay`.
-    Raises `BacktestRefused` if the engine refuses the program, and `TableRefused`.
+    Raises `BacktestRefused` if the engine refuses the program, `GatewayRefused` for names that are not in the table,
+    and `TableRefused`.
     """
     names = result_variables(program)
     rows = open_table(spark, table) if isinstance(table, (str, os.PathLike)) else table
     if gateways:
-        rows = rows.where(F.col("gateway").isin(*gateways))
-    values = _values(rows, program, begin, end)
+        rows = _of_gateways(rows, gateways)
+    # A number, because Spark may merge partitions that it counts itself, and then one task plays all gateways.
+    tasks = 1 if len(set(gateways)) == 1 else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    values = _values(rows, program, begin, end, tasks)
     schema = StructType(
         [
             StructField("_gateway", StringType()),
@@ -94,10 +99,23 @@ def result_variables(program: Program) -> tuple[str, ...]:
     return names
 
 
-def _values(rows: DataFrame, program: Program, begin: datetime, end: datetime) -> DataFrame:
+def _of_gateways(rows: DataFrame, gateways: Sequence[str]) -> DataFrame:
+    """Return the rows of gateways. Raises `GatewayRefused` if one has none."""
+    chosen = rows.where(F.col("gateway").isin(*gateways))
+    absent = sorted(set(gateways) - {row["gateway"] for row in chosen.select("gateway").distinct().collect()})
+    if absent:
+        known = rows.where(F.col("gateway").isNotNull()).select("gateway").distinct().orderBy("gateway")
+        names = [row["gateway"] for row in known.limit(_NAMED + 1).collect()]
+        more = ", ..." if len(names) > _NAMED else ""
+        has = f"it has {', '.join(names[:_NAMED])}{more}" if names else "it has none"
+        raise GatewayRefused(f"the table has no gateway {absent[0]}; {has}")
+    return chosen
+
+
+def _values(rows: DataFrame, program: Program, begin: datetime, end: datetime, tasks: int) -> DataFrame:
     """Return the values to play: those of the period and of the windows before it, and the last ones before these.
 
-    Sorted by gateway and time; all those of a gateway are in one partition.
+    Sorted by gateway and time; all those of a gateway are in one of the partitions, of which there is one for a task.
     """
     wanted = ("gateway", *_ORDER, *_VALUE)
     lead = _BEGINNING + max(_micros(begin) - program.lead, EARLIEST) * _MICROSECOND
@@ -106,7 +124,7 @@ def _values(rows: DataFrame, program: Program, begin: datetime, end: datetime) -
     period = mapped.where(_between(lead, end)).select(*wanted)
     newest = F.max_by(F.struct(*wanted), F.struct(*_ORDER)).alias("newest")
     before = mapped.where(_between(None, lead)).groupBy("gateway", "series").agg(newest).select("newest.*")
-    together = period.unionByName(before).repartition("gateway").sortWithinPartitions("gateway", *_ORDER)
+    together = period.unionByName(before).repartition(tasks, "gateway").sortWithinPartitions("gateway", *_ORDER)
     return together.select("gateway", F.unix_micros("ts").alias("time"), *_VALUE)
 
 
@@ -128,16 +146,22 @@ def _played(
     """Return the function of a task. It runs in another process, so it holds only texts and numbers."""
 
     def play(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quads = list(ox.parse("".join(f"{line} .\n" for line in context), ox.RdfFormat.N_QUADS, lenient=True))
+        quads: list[ox.Quad] | None = None  # parsed only if the task has a gateway: many tasks have none
         rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for gateway, of_gateway in groupby(rows, itemgetter(0)):
             values = (StoredValue(*row[1:]) for row in of_gateway)
+            if quads is None:
+                lines = "".join(f"{line} .\n" for line in context)
+                quads = list(ox.parse(lines, ox.RdfFormat.N_QUADS, lenient=True))
             try:
                 yield from _batches(gateway, replay(program, values, begin, end, quads), names)
             except EdgeError as error:
                 # The command prints the last line of a worker's traceback.
                 reason = " ".join(error.description.split())
                 raise BacktestRefused(f"the backtest of the gateway {gateway} failed: {reason}") from None
+            except Exception as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                raise BacktestRefused(f"the backtest of the gateway {gateway} failed: {reason}") from error
 
     return play
 

@@ -107,7 +107,7 @@ def _program(file: Path) -> Program:
     from edge.protocol.errors import EdgeError
 
     try:
-        return read_program(file.read_text("utf-8"), _name(file), is_rule=file.suffix == _RULE)
+        return read_program(file.read_text("utf-8-sig"), _name(file), is_rule=file.suffix.lower() == _RULE)
     except EdgeError as error:
         raise BacktestRefused(f"{file}: {error.description}") from None
     except UnicodeDecodeError as error:
@@ -123,7 +123,7 @@ def _context(file: Path) -> Sequence[ox.Quad]:
     """Parse a file of RDF. Raises `BacktestRefused`."""
     import pyoxigraph as ox
 
-    form = ox.RdfFormat.from_extension(file.suffix[1:])
+    form = ox.RdfFormat.from_extension(file.suffix[1:].lower())
     if form is None:
         raise BacktestRefused(f"{file} has no suffix of RDF: name it .ttl, .trig, .nt, .nq or .rdf")
     try:

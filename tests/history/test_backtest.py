@@ -16,12 +16,13 @@ import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner, Result
 from history_data import MIDNIGHT, SECOND, Stored, numbered, readings, write
+from pyspark.sql import functions as F  # noqa: N812
 
 from edge.backtest.program import read_program
 from edge.client import Client, Endpoints
 from spark_offload.backtest import backtest
 from spark_offload.cli import edge_history
-from spark_offload.errors import HistoryError
+from spark_offload.errors import GatewayRefused, HistoryError
 from spark_offload.ingest import ingest
 from spark_offload.spark_errors import error_text
 from tests.history import site
@@ -106,7 +107,7 @@ def test_reports_of_windows_contain_the_values_before(run: Run) -> None:
 
 
 def test_a_rule_finds_silence(run: Run) -> None:
-    found = run(SILENCE, "--gateway", "box-1", "--format", "json", name="silence.toml").stdout
+    found = run("\ufeff" + SILENCE, "--gateway", "box-1", "--format", "json", name="silence.TOML").stdout
     (row,) = json.loads(found)["results"]["bindings"]
     assert (row["_time"]["value"], row["_change"]["value"]) == ("2026-01-01T00:13:00Z", "began")
     assert row["observation"]["value"] == "http://example.org/observation/a1"
@@ -144,6 +145,32 @@ def test_the_error_of_a_task_names_the_gateway(spark: SparkSession, table: str) 
     with pytest.raises(Exception, match="worker") as failed:
         backtest(spark, table, read_program(heavy), begin, end, gateways=["box-1"]).collect()
     assert error_text(failed.value).startswith("the backtest of the gateway box-1 failed: ")
+
+
+def test_an_unexpected_error_of_a_task_names_the_gateway(spark: SparkSession, table: str) -> None:
+    begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    broken = spark.read.format("delta").load(table).withColumn("datatype", F.lit(None).cast("string"))
+    with pytest.raises(Exception, match="worker") as failed:
+        backtest(spark, broken, read_program(HOT), begin, end, gateways=["box-2"]).collect()
+    assert error_text(failed.value).startswith("the backtest of the gateway box-2 failed: TypeError: ")
+
+
+def test_an_unknown_gateway_is_refused(run: Run) -> None:
+    with pytest.raises(GatewayRefused, match="no gateway box-9; it has box-1, box-2"):
+        raise run(HOT, "--gateway", "box-1", "--gateway", "box-9").exception or AssertionError
+
+
+def test_gateways_are_played_in_separate_tasks(spark: SparkSession, table: str) -> None:
+    begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    wanted = {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "true"}
+    before = {name: spark.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        assert backtest(spark, table, read_program(HOT), begin, end).rdd.getNumPartitions() == 3
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 @pytest.mark.timeout(500)
