@@ -37,7 +37,7 @@ class PastValues:
         literal = canonical(ox.Literal(stored.value, datatype=ox.NamedNode(stored.datatype)))
         assert isinstance(literal, ox.Literal)  # noqa: S101
         value = PastValue(stored.time, stored.series, literal.value, literal.datatype.value)
-        # An equal value with the same time changes nothing in the live graph, so it is no element of the stream.
+        # An equal value with the same time changes nothing in the live graph, so it is not an element of the stream.
         if self._last.get(stored.series) != value:
             self._last[stored.series] = value
             self._values.append(value)

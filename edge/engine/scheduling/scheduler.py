@@ -380,7 +380,10 @@ class Scheduler:
         self._writer.turn()
 
     def drain(self) -> None:
-        """Run all waiting work on this thread, with what it causes. Only for a scheduler without a writer thread."""
+        """Run all waiting work on this thread, and work that follows from it.
+
+        Only for a scheduler without a writer thread.
+        """
         # An update that is evaluated in another process counts as pending while the queue is empty.
         while self._writer.turn() or self._queue.pending_updates:
             pass
