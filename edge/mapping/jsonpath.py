@@ -127,6 +127,11 @@ class JsonPath:
             return isinstance(document, dict) and self.single in document
         return next(self.walk(document), None) is not None
 
+    def name_at(self, at: int) -> str | None:
+        """Return the fixed member name of the step at `at`; None: the step is another one."""
+        step = self.steps[at]
+        return step.name if isinstance(step, _Key) else None
+
     def captured(self, at: int, key: str, captures: dict[str, str]) -> dict[str, str] | None:
         """Return the captures after the step at `at`, which leads to the member `key`; None if it does not."""
         for _, _, found in _children(self.steps[at], {key: None}, captures, None, 0):

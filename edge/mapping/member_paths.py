@@ -2,7 +2,8 @@
 
 A mapping may have a hundred rules, and a message a dozen members. If each rule tried its path on each message, every
 member that a mapping knows would cost time. Here the names on the way to a member lead through a tree, whose nodes hold
-the rules for it. Messages with new names extend the tree.
+the rules for it. Messages with new names extend the tree. A name that paths contain is found in an index of a node, so
+that a message with all names of many rules costs no more than their number.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Final
 from edge.mapping.jsonpath import Hit, JsonPath, Place
 
 _NODES: Final = 1024
-"""Names that one tree remembers. Messages choose the names, so the tree is emptied then."""
+"""Names from messages that one tree remembers. The tree forgets them all then, and keeps the names of the paths."""
 _FEW: Final = 8
 """Paths of fixed names that are walked one by one: that looks at fewer members than the tree does."""
 _LONGEST_NAME: Final = 128
-"""Longest name that is remembered."""
+"""Longest name from a message that is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,29 @@ class _Node:
     """Paths to this member, in the order of the rules. Patterns end at the first rule that always takes it."""
     passing: tuple[_Match, ...] = ()
     """Paths to members of this member."""
+    kept: bool = False
+    """Whether all names on the way to it are those of paths, so that messages cannot add such nodes without limit."""
     children: dict[str, _Node] = field(default_factory=dict)
+    index: tuple[dict[str, list[int]], list[int]] | None = None
+    """Positions in `passing` by the fixed name that comes next, and those of patterns; None: not yet made."""
+
+    def candidates(self, depth: int, key: str) -> tuple[list[int], bool]:
+        """Return positions in `passing`, in their order, that may lead to `key`, and whether a path names it."""
+        if self.index is None:
+            names: dict[str, list[int]] = {}
+            patterns: list[int] = []
+            for position, match in enumerate(self.passing):
+                name = match.rule.path.name_at(depth)
+                (patterns if name is None else names.setdefault(name, [])).append(position)
+            self.index = names, patterns
+        names, patterns = self.index
+        named = names.get(key)
+        return (patterns if named is None else sorted(named + patterns)), named is not None
+
+    def without_names_of_messages(self) -> _Node:
+        """Return a copy with the kept nodes only."""
+        children = {key: child.without_names_of_messages() for key, child in list(self.children.items()) if child.kept}
+        return _Node(self.ends, self.passing, self.kept, children, self.index)
 
 
 _NOTHING: Final = _Node()
@@ -66,11 +89,12 @@ class MemberPaths:
         # Items of lists have no names to look up.
         walked = [each for each in paths if not each.path.by_names or (few and each.path.fixed_names)]
         self._walked = {each.number: each.path for each in walked}
-        self._root = _Node(passing=tuple(_Match(each, {}) for each in paths if each.number not in self._walked))
+        passing = tuple(_Match(each, {}) for each in paths if each.number not in self._walked)
+        self._root = _Node(passing=passing, kept=True)
         self._taken = taken
         self._any = bool(paths)
         self.size = 0
-        """Number of names that it remembers."""
+        """Number of names from messages that it remembers."""
 
     def __bool__(self) -> bool:
         return self._any
@@ -106,10 +130,14 @@ class MemberPaths:
                 self._collect(child, depth + 1, value, found)
 
     def _child(self, node: _Node, depth: int, key: str) -> _Node:
+        candidates, named = node.candidates(depth, key)
+        if not candidates:
+            return _NOTHING
         ends: list[_Match] = []
         passing: list[_Match] = []
         taken = depth == 0 and key in self._taken
-        for match in node.passing:
+        for position in candidates:
+            match = node.passing[position]
             path = match.rule.path
             captures = path.captured(depth, key, match.captures)
             if captures is None:
@@ -119,11 +147,14 @@ class MemberPaths:
             elif not (taken and path.wild):
                 ends.append(_Match(match.rule, captures))
                 taken = taken or match.rule.always
-        child = _Node(tuple(ends), tuple(passing)) if ends or passing else _NOTHING
-        if len(key) <= _LONGEST_NAME:
+        kept = node.kept and named
+        child = _Node(tuple(ends), tuple(passing), kept) if ends or passing else _NOTHING
+        if kept:
+            node.children[key] = child
+        elif len(key) <= _LONGEST_NAME:
             if self.size >= _NODES:
                 # Replaced as a whole: another thread may be reading the old tree.
-                self._root = _Node(passing=self._root.passing)
+                self._root = self._root.without_names_of_messages()
                 self.size = 0
             self.size += 1
             node.children[key] = child

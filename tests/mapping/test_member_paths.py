@@ -89,6 +89,40 @@ def test_a_known_name_is_looked_up_without_trying_the_rules():
     assert tried == after_the_first
 
 
+@pytest.mark.parametrize("length", [6, 200])
+def test_each_fixed_name_of_many_rules_is_tried_once(length):
+    """More names than a tree remembers of messages, and long ones."""
+    tried = 0
+
+    class Counted(JsonPath):
+        """A path that counts how often it is tried."""
+
+        def captured(self, at, key, captures):
+            nonlocal tried
+            tried += 1
+            return super().captured(at, key, captures)
+
+    names = [f"n{number}".ljust(length, "_") for number in range(3000)]
+    rules = []
+    for number, name in enumerate(names):
+        path = parse_path(f'metrics["{name}"].value')
+        path = Counted(path.text, path.steps, path.names, path.relative, path.absolute)
+        rules.append(MemberPath(number, path, always=True))
+    rules.append(MemberPath(len(names), parse_path("{other}.x"), always=True))
+    look_up = MemberPaths(rules, frozenset())
+    document = {"metrics": {name: {"value": number} for number, name in enumerate(names)}}
+
+    def values(document: object) -> list[object]:
+        return [hit.value for _, hits in look_up.by_rule(document, ()) for hit in hits]
+
+    assert values(document) == list(range(3000))
+    assert tried == 9000
+    for number in range(3000):
+        assert values({f"o{number}": {"x": number}}) == [number]
+    assert values(document) == list(range(3000))
+    assert tried == 9000
+
+
 def test_names_that_change_with_every_message_are_forgotten():
     text = """
 [[mapping]]
