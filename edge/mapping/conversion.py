@@ -11,7 +11,7 @@ from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
 from edge.mapping.payload_position import DOCUMENTS, PayloadPosition
-from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DATE_TIME, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import constant
 from edge.mapping.values import KINDS, BadValueError, Converter, JsonNumber, literal
@@ -94,7 +94,7 @@ def _datatype(namespaces: dict[str, str], word: str) -> tuple[str, str | None]:
     iri = constant(word, namespaces)
     if iri in _KIND_IRIS:
         return _KIND_IRIS[iri], None
-    # Other XSD datatypes: an unchecked text could be an ill-typed literal.
-    if iri.startswith(XSD):
+    # `Converter` checks times. Other XSD datatypes: an unchecked text could be an ill-typed literal.
+    if iri.startswith(XSD) and iri != XSD_DATE_TIME:
         raise BadKeyError(f'"{word}" is not offered, since its values could not be checked.', allowed=", ".join(KINDS))
     return "string", iri

@@ -9,6 +9,7 @@ from edge.mapping.store import StoreRules
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 XSD_BOOLEAN = XSD + "boolean"
+XSD_DATE_TIME = XSD + "dateTime"
 XSD_DECIMAL = XSD + "decimal"
 XSD_DOUBLE = XSD + "double"
 XSD_INTEGER = XSD + "integer"

@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
 
-from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+from edge.mapping.reading import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
 KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "auto")
 """Names of datatypes. `number`: decimal, or double with an exponent; `auto`: follows JSON."""
@@ -18,6 +19,10 @@ KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "
 # Already a valid lexical form of xsd:decimal: most values need no further work.
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?").fullmatch
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?([eE][-+]?[0-9]+)?").fullmatch
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?(?:Z|[-+](?:0[0-9]|1[0-3]):[0-5][0-9]|[-+]14:00)?"
+).fullmatch
+"""The forms of xsd:dateTime (XML Schema 1.1 part 2, section 3.3.7) with the years 0001 to 9999 and hours below 24."""
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]").search
 # Enough for a number of `MappingLimits.digits` characters times a scale plus an offset, without rounding.
 EXACT: Final = Context(prec=1000)
@@ -52,7 +57,7 @@ class Converter:
 
     kind: str = "number"
     datatype: str | None = None
-    """IRI of a datatype without a kind; the text is not converted."""
+    """IRI of a datatype without a kind; the text is not converted. One of XSD is `xsd:dateTime`, which is checked."""
     table: Mapping[str, tuple[str, str]] | None = None
     absent: frozenset[str] = frozenset()
     scale: Decimal | None = None
@@ -119,6 +124,8 @@ class Converter:
             raise BadValueError(f"is a text of {len(text)} characters, the limit is {self.max_text}")
         if not storable(text):
             raise BadValueError(f"{shown(text)} holds control characters or broken Unicode")
+        if self.datatype == XSD_DATE_TIME and not _is_time(text):
+            raise OtherKindError(f"{shown(text)} is not a time such as 2026-01-31T12:00:00Z")
         return text, self.datatype or XSD_STRING
 
     def _number(self, raw: object, kind: str) -> tuple[str, str]:
@@ -240,6 +247,17 @@ def _boolean(raw: object) -> str:
     if found is None:
         raise OtherKindError(f"{shown(str(raw))} is not a truth value; say in `values` what it means")
     return found
+
+
+def _is_time(text: str) -> bool:
+    match = _TIME(text)
+    if match is None:
+        return False
+    try:
+        datetime.fromisoformat(match[1])
+    except ValueError:
+        return False
+    return True
 
 
 def storable(text: str) -> bool:

@@ -13,11 +13,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from edge.mapping.binary import shortest
+from edge.mapping.reading import XSD_DATE_TIME
 from edge.sparkplug.payload import BOOLEAN, DOUBLE, FLOAT, INT, LONG, STRING, Metric
 
 Json = int | float | bool | str | None
 
-_XSD_DATE_TIME: Final = "http://www.w3.org/2001/XMLSchema#dateTime"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_402_300_799_999
 """Milliseconds of the last moment of the year 9999."""
@@ -69,7 +69,7 @@ DATATYPES: Final = {
     10: Datatype("Double", (DOUBLE,), "number"),
     11: Datatype("Boolean", (BOOLEAN,), "boolean"),
     12: Datatype("String", (STRING,), "string"),
-    13: Datatype("DateTime", (LONG,), _XSD_DATE_TIME),
+    13: Datatype("DateTime", (LONG,), XSD_DATE_TIME),
     14: Datatype("Text", (STRING,), "string"),
     15: Datatype("UUID", (STRING,), "string"),
 }
@@ -106,7 +106,7 @@ def value_of(metric: Metric, datatype: Datatype) -> Json:
         if len(raw) > LONGEST_TEXT:
             raise BadMetric(f"it is a text of {len(raw)} characters, the limit is {LONGEST_TEXT}")
         return raw
-    if datatype.key == _XSD_DATE_TIME:
+    if datatype.key == XSD_DATE_TIME:
         return _time(int(raw))
     return bool(raw)
 

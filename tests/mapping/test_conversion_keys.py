@@ -5,7 +5,7 @@ import pytest
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
-from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER
+from edge.mapping.reading import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER
 
 
 def mapper(*keys: str) -> Mapper:
@@ -101,3 +101,26 @@ def test_keys_without_effect_are_warnings():
     assert [warning.key for warning in pack.warnings] == ["case"]
     pack = load_pack('[[mapping]]\ntopic = "a"\nobservation = "urn:x:a"\ndatatype = "boolean"\nround = 1')
     assert [warning.key for warning in pack.warnings] == ["round"]
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("2026-01-31T12:00:00Z", True),
+        ("9999-12-31T23:59:59.999Z", True),
+        ("2024-02-29T00:00:00.123456789-13:59", True),
+        ("2026-01-31T12:00:00", True),
+        ("2026-02-29T00:00:00Z", False),
+        ("0000-01-01T00:00:00Z", False),
+        ("2026-01-31T12:60:00Z", False),
+        ("2026-01-31 12:00:00Z", False),
+        ("2026-01-31T12:00:00+14:01", False),
+        ("12:00", False),
+    ],
+)
+def test_the_form_of_a_time_is_checked(text, valid):
+    found = mapper('datatype = "xsd:dateTime"')
+    if valid:
+        assert value(found, text) == (text, XSD_DATE_TIME)
+    else:
+        assert "is not a time" in found.map("a", text.encode()).problems[0].reason

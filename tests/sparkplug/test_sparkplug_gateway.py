@@ -42,6 +42,10 @@ def fill_oven(payload) -> None:
     tahu.metric(payload, 200, tahu.INT32, name="Setpoints/Temperature", alias=4, unit="°C")
     tahu.metric(payload, value=False, datatype=tahu.BOOLEAN, name="Setpoints/Fan", alias=5)
     tahu.metric(payload, b"\x01", tahu.BYTES, name="Camera/Image", alias=6)
+    values = {tahu.FLOAT: 1.5, tahu.DOUBLE: 2.5, tahu.BOOLEAN: True, tahu.DATETIME: 1_700_000_000_123}
+    for datatype in range(tahu.INT8, tahu.UUID + 1):
+        value = values.get(datatype, "text" if datatype >= tahu.STRING else 1)
+        tahu.metric(payload, value, datatype, name=f"All/{datatype}")
 
 
 class Plant:
@@ -118,6 +122,8 @@ def test_a_birth_becomes_observations(plant):
     assert plant.value("Plant/Line1/Board%2FTemperature") == "41.5"
     assert plant.value(f"{OVEN}/Inputs/Level") == "-5"
     assert plant.value(f"{OVEN}/Setpoints/Fan") == "false"
+    wait_for(lambda: all(plant.value(f"{OVEN}/All/{number}") for number in range(1, 16)), "values of all datatypes")
+    assert plant.value(f"{OVEN}/All/13") == "2023-11-14T22:13:20.123Z"
     about = plant.ask(
         f"""<urn:sepa-edge:sparkplug:{OVEN}/Inputs/Temperature> sosa:madeBySensor ?sensor ; rdfs:label ?label ;
         sosa:hasFeatureOfInterest ?place ; sosa:observedProperty ?property ; sosa:hasResult/qudt-1-1:unit ?unit""",

@@ -57,6 +57,15 @@ class Plant:
             now=now,
         )
 
+    def readings(self) -> dict[str, str]:
+        """Map all documents with the present births. Returns values by observation."""
+        mapper = Mapper([self.host.births.pack()])
+        return {
+            reading.observation: reading.value
+            for topic, document, _ in self.values
+            for reading in mapper.map(topic, json.dumps(document).encode()).readings
+        }
+
     @property
     def read(self) -> list[object]:
         return [each["value"] for _, document, _ in self.values for each in document.get("metrics", {}).values()]
@@ -225,6 +234,17 @@ def test_several_past_values_of_a_metric_are_all_kept():
         *((n, True) for n in range(3)),
         (9, False),
     ]
+
+
+def test_a_birth_with_each_datatype_becomes_observations():
+    plant = Plant(writable=["*"])
+    values = {9: 1.5, 10: 2.5, 11: True, 12: "a", 13: 1_700_000_000_123, 14: "b", 15: "c"}
+    metrics = [(values.get(number, 1), number, {"name": f"m{number}"}) for number in DATATYPES]
+    plant.take("NBIRTH", 0, *metrics)
+    assert plant.host.births.faults() == []
+    found = plant.readings()
+    assert {iri.rpartition("/")[2] for iri in found} == {"n", *(f"m{number}" for number in DATATYPES)}
+    assert found["urn:sepa-edge:sparkplug:g/n/m13"] == "2023-11-14T22:13:20.123Z"
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
