@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -33,9 +34,13 @@ IRIS: Final = "urn:sepa-edge:sparkplug:"
 _AVAILABLE: Final = "urn:sepa-edge:sparkplug-available:"
 _PLACES: Final = "urn:sepa-edge:place:"
 _CONTROLS: Final = ("Node Control/", "Device Control/")
+_USUAL: Final = 16
+"""Metrics of the protocol in one birth that do not count towards the limit."""
 _SETTABLE: Final = frozenset({*range(1, 13), 14, 15})
 _MOST_FAULTS: Final = 3
 """Faults of a birth that are listed."""
+_READING: Final = re.compile(r"readings\[([0-9]+)\]").match
+"""Beginning of the key of a fault in a reading."""
 
 Keys = dict[str, Any]
 
@@ -109,15 +114,38 @@ class Definition:
     read_only: bool = False
 
 
-@dataclass(slots=True)
-class Birth:
-    """The metrics of a node or device that can be observed."""
+class Given(NamedTuple):
+    """Content of a birth, as far as it matters."""
 
     metrics: dict[str, Definition]
-    mapping: CompiledMapping | None = None
+    """Metrics with a datatype that is read, by name."""
+    skipped: frozenset[str] = frozenset()
+    """Names of the others, without the first `_USUAL` of the protocol."""
     faults: tuple[str, ...] = ()
-    skipped: frozenset[str] = field(default_factory=frozenset)
+    """The first `_MOST_FAULTS` of their faults."""
+    further: int = 0
+    """Number of the other faults."""
+
+    @property
+    def size(self) -> int:
+        """Metrics that count towards the limit. A birth without metrics counts as one."""
+        return max(1, len(self.metrics) + len(self.skipped))
+
+
+@dataclass(slots=True)
+class Birth:
+    """A birth of a node or device, and its mapping."""
+
+    given: Given
+    mapping: CompiledMapping
+    faults: tuple[str, ...]
+    skipped: frozenset[str]
     """Metrics that cannot be observed."""
+
+    @property
+    def metrics(self) -> dict[str, Definition]:
+        """Metrics with a datatype that is read, by name."""
+        return self.given.metrics
 
 
 class Births:
@@ -134,19 +162,18 @@ class Births:
 
     def put(self, source: Source, metrics: Iterable[Metric]) -> bool:
         """Note a birth. Returns whether mappings have changed. Raises `BadMetric` if the birth cannot be used."""
-        found, faults, skipped = _defined(metrics)
+        given = _defined(metrics)
         known = self.known.get(source)
-        if known is not None and known.metrics == found:
-            known.skipped = skipped
+        if known is not None and known.given == given:
             return False
         of_node = self.known.get(Source(source.group, source.node)) if source.device else None
         if of_node is not None and source.device in of_node.metrics:
             raise BadMetric("its node has a metric of the same name")
-        others = sum(len(each.metrics) for other, each in self.known.items() if other != source)
-        if others + len(found) > self._most:
+        others = sum(each.given.size for other, each in self.known.items() if other != source)
+        if others + given.size > self._most:
             raise BadMetric(f"all nodes would have more than {self._most} metrics (sparkplug.max_metrics)")
-        self.known[source] = self._compiled(source, found, faults, skipped)
-        return True
+        self.known[source] = self._compiled(source, given)
+        return known is None or known.metrics != given.metrics
 
     def forget(self, group: str, node: str) -> None:
         """Forget a node with its devices."""
@@ -155,8 +182,7 @@ class Births:
 
     def pack(self) -> MappingPack:
         """Return all mappings."""
-        found = [birth.mapping for birth in self.known.values() if birth.mapping is not None]
-        return MappingPack("sparkplug", tuple(found), own=False)
+        return MappingPack("sparkplug", tuple(birth.mapping for birth in self.known.values()), own=False)
 
     def faults(self) -> list[dict[str, object]]:
         """Parts of births that cannot be used: `file`, `reason`, `previous_version_applies`."""
@@ -169,38 +195,64 @@ class Births:
     def dump(self) -> list[object]:
         """Return what `restore` takes, as JSON."""
         return [
-            [source.group, source.node, source.device, [list(astuple(each)) for each in birth.metrics.values()]]
+            [
+                *(source.group, source.node, source.device),
+                [list(astuple(each)) for each in birth.metrics.values()],
+                *(sorted(birth.given.skipped), list(birth.given.faults), birth.given.further),
+            ]
             for source, birth in self.known.items()
         ]
 
-    def restore(self, dumped: Iterable[Any]) -> None:
-        """Take the births of an earlier run. Raises an exception if they are not what `dump` returns."""
-        for group, node, device, metrics in dumped:
-            source = Source(str(group), str(node), str(device))
-            definitions = [Definition(str(name), int(kind), str(unit), bool(fix)) for name, kind, unit, fix in metrics]
-            if any(each.datatype not in DATATYPES for each in definitions):
-                raise ValueError("a datatype is not known")
-            found = {each.name: each for each in definitions}
-            self.known[source] = self._compiled(source, found, [], frozenset())
+    def restore(self, dumped: Iterable[Any], takes: Callable[[Source], bool]) -> None:
+        """Replace all births by those of an earlier run that `takes` permits, within the limit.
 
-    def _compiled(
-        self, source: Source, metrics: dict[str, Definition], faults: list[str], skipped: frozenset[str]
-    ) -> Birth:
-        readings: list[Keys] = [
-            {"path": "available", "observation": source.available, "property": f"{PROPERTIES}available"}
-            | {"label": literal(f"available: {source.path}"), "datatype": "boolean", "required": False}
-        ]
-        for definition in metrics.values():
+        Raises an exception if they are not what `dump` returns, and changes nothing then.
+        """
+        before, self.known = self.known, {}
+        try:
+            size = 0
+            for group, node, device, metrics, skipped, faults, further in dumped:
+                source = Source(str(group), str(node), str(device))
+                found = {
+                    str(name): Definition(str(name), int(kind), str(unit), bool(fix))
+                    for name, kind, unit, fix in metrics
+                }
+                if any(each.datatype not in DATATYPES for each in found.values()):
+                    raise ValueError("a datatype is not known")
+                given = Given(found, frozenset(map(str, skipped)), tuple(map(str, faults)), int(further))
+                if size + given.size <= self._most and takes(source):
+                    self.known[source] = self._compiled(source, given)
+                    size += given.size
+        except BaseException:
+            self.known = before
+            raise
+
+    def _compiled(self, source: Source, given: Given) -> Birth:
+        """Compile a birth without the metrics that cannot be observed. Raises `BadMetric`."""
+        available: Keys = {
+            "path": "available",
+            "observation": source.available,
+            "property": f"{PROPERTIES}available",
+            "label": literal(f"available: {source.path}"),
+            "datatype": "boolean",
+            "required": False,
+        }
+        readings = {"": available}
+        lost: dict[str, str] = {}
+        notes: list[str] = []
+        for definition in given.metrics.values():
             try:
-                readings.append(self._reading(source, definition, faults))
+                readings[definition.name] = self._reading(source, definition, notes)
             except BadMetric as error:
-                faults.append(f"{clean(definition.name)}: {error}")
-                skipped |= {definition.name}
-        mapping = self._mapping(source, readings, faults)
-        shown = tuple(faults[:_MOST_FAULTS])
-        if len(faults) > _MOST_FAULTS:
-            shown += (f"{len(faults) - _MOST_FAULTS} further problems",)
-        return Birth(metrics, mapping, shown, skipped)
+                lost[definition.name] = str(error)
+        while (mapping := self._mapping(source, readings, lost)) is None:
+            readings = {name: keys for name, keys in readings.items() if name not in lost}
+        # Metrics without observations first, because the list is cut.
+        faults = [*given.faults, *(f"{clean(name)}: {reason}" for name, reason in lost.items()), *notes]
+        shown = faults[:_MOST_FAULTS]
+        if further := len(faults) - len(shown) + given.further:
+            shown.append(f"{further} further problems")
+        return Birth(given, mapping, tuple(shown), given.skipped | lost.keys())
 
     def _reading(self, source: Source, definition: Definition, faults: list[str]) -> Keys:
         """Return the keys of a reading. Raises `BadMetric`."""
@@ -225,9 +277,9 @@ class Births:
             if "scale" in keys:
                 faults.append(f"{name}: it cannot be set, because its unit is converted")
             else:
-                bounds = datatype.bounds or (None, None)
-                setter = {"topic": literal(source.command(name)), "qos": 0, "min": bounds[0], "max": bounds[1]}
-                keys["set"] = {key: value for key, value in setter.items() if value is not None}
+                keys["set"] = {"topic": literal(source.command(name)), "qos": 0}
+                if datatype.limits is not None:
+                    keys["set"] |= dict(zip(("min", "max"), datatype.limits, strict=True))
         return keys
 
     def _sets(self, source: Source, definition: Definition) -> bool:
@@ -236,8 +288,11 @@ class Births:
         path = f"{source.path}/{definition.name}"
         return any(fnmatchcase(path, pattern) for pattern in self._writable)
 
-    def _mapping(self, source: Source, readings: list[Keys], faults: list[str]) -> CompiledMapping | None:
-        """Compile a mapping as one of a file."""
+    def _mapping(self, source: Source, readings: dict[str, Keys], lost: dict[str, str]) -> CompiledMapping | None:
+        """Compile a mapping as one of a file. `readings`: by the names of their metrics, "": the availability.
+
+        Returns None after some readings with faults were added to `lost`. Raises `BadMetric` for any other fault.
+        """
         keys: Keys = {
             "name": clean(source.path),
             "topic": literal(source.data_topic),
@@ -245,31 +300,55 @@ class Births:
             "sensor": source.iri,
             "location": _PLACES + quote(source.group, safe=":"),
             "time": {"path": "@.timestamp", "format": "unix_ms"},
-            "readings": readings,
+            "readings": list(readings.values()),
             **({"store": "change"} if self._store else {}),
         }
         found = FaultsOfTable()
+        faults: list[tuple[int, str]]
         try:
             mapping = self._compiler.compile(MappingSpec.model_validate(keys), found)
+            if mapping is not None:
+                return replace(mapping, announced=True)
+            faults = [
+                (int(match[1]) if (match := _READING(error.fault.key or "")) else 0, error.fault.reason)
+                for error in found.found
+                if not error.warning
+            ]
         except ValidationError as error:
-            faults.append(f"it cannot be mapped: {clean(str(error.errors(include_input=False)[0]['msg']))}")
-            return None
-        faults.extend(clean(str(error.fault)) for error in found.found if not error.warning)
-        return None if mapping is None else replace(mapping, announced=True)
+            faults = [
+                (int(each["loc"][1]) if each["loc"][0] == "readings" and len(each["loc"]) > 1 else 0, each["msg"])
+                for each in error.errors(include_input=False)
+            ]
+        names = list(readings)
+        for index, reason in faults:
+            if not index:
+                raise BadMetric(f"it cannot be mapped: {clean(reason)}")
+            lost.setdefault(names[index], f"it cannot be mapped: {clean(reason)}")
+        if not faults:
+            raise BadMetric("it cannot be mapped")
+        return None
 
 
-def _defined(metrics: Iterable[Metric]) -> tuple[dict[str, Definition], list[str], frozenset[str]]:
-    """Return the metrics of a birth by name, faults, and the names of those that cannot be observed."""
+def is_of_protocol(name: str | None) -> bool:
+    """Whether a metric is a part of the protocol, and no value of a device."""
+    return name is not None and (name == BDSEQ or name.startswith(_CONTROLS))
+
+
+def _defined(metrics: Iterable[Metric]) -> Given:
+    """Return the content of a birth."""
     found: dict[str, Definition] = {}
     faults: list[str] = []
     skipped: set[str] = set()
+    protocol = 0
     for metric in metrics:
         name = metric.name
         if name is None:
             faults.append("a metric has no name")
             continue
-        if name == BDSEQ or name.startswith(_CONTROLS):
-            skipped.add(name)
+        if is_of_protocol(name):
+            protocol += 1
+            if protocol > _USUAL:
+                skipped.add(name)
             continue
         try:
             datatype_of(metric.datatype)
@@ -283,7 +362,8 @@ def _defined(metrics: Iterable[Metric]) -> tuple[dict[str, Definition], list[str
         unit = metric.properties.get("engUnit")
         text = unit.strip() if isinstance(unit, str) else ""
         found[name] = Definition(name, metric.datatype or 0, text[:40], metric.properties.get("readOnly") is True)
-    return found, faults, frozenset(skipped)
+    first = tuple(faults[:_MOST_FAULTS])
+    return Given(found, frozenset(skipped - found.keys()), first, len(faults) - len(first))
 
 
 def _unit(definition: Definition, faults: list[str]) -> Mapping[str, object]:

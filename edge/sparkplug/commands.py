@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Final
 from urllib.parse import unquote
 
 from edge.adapters.actuation_outbox import ActuationQueue
@@ -13,6 +14,9 @@ from edge.sparkplug.births import Definition, Source
 from edge.sparkplug.datatypes import BadMetric, command_of
 from edge.sparkplug.host import SparkplugHost
 from edge.sparkplug.payload import encode
+
+_LEVELS: Final = {"NCMD": 5, "DCMD": 6}
+"""Levels of the topics of `Source.command`, by the third level."""
 
 
 class MetricCommands:
@@ -29,7 +33,10 @@ class MetricCommands:
 
     def put(self, command: Command, interval: float) -> str:
         """Queue a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted."""
-        source, name = _target(command.topic)
+        target = _target(command.topic)
+        if target is None:
+            return f"the topic {command.topic} is not one of a metric that can be set"
+        source, name = target
         definition = self._definition(source, name)
         if definition is None:
             return "the edge node does not have this metric any more"
@@ -58,8 +65,14 @@ class MetricCommands:
             return command, self._queue.wait(now)
 
     def message(self, command: Command, timestamp: int) -> tuple[str, bytes] | None:
-        """Return topic and payload of a command; None: its birth will bring it again. `timestamp`: milliseconds."""
-        source, name = _target(command.topic)
+        """Return topic and payload of a command; None: its birth will bring it again.
+
+        `timestamp`: milliseconds since 1970. Raises `BadMetric` if a rebirth has changed the datatype.
+        """
+        target = _target(command.topic)
+        if target is None:
+            return None
+        source, name = target
         definition = self._definition(source, name)
         if definition is None or not self._host.is_born(source):
             return None
@@ -73,8 +86,10 @@ class MetricCommands:
         return None if birth is None else birth.metrics.get(name)
 
 
-def _target(topic: str) -> tuple[Source, str]:
-    """Return the node or device of a command, and the metric. The topic is one of `Source.command`."""
+def _target(topic: str) -> tuple[Source, str] | None:
+    """Return the node or device of a command, and the metric; None: the topic is not one of `Source.command`."""
     levels = topic.split("/")
+    if len(levels) < 5 or len(levels) != _LEVELS.get(levels[2]):
+        return None
     device = levels[4] if levels[2] == "DCMD" else ""
     return Source(levels[1], levels[3], device), unquote(levels[-1])

@@ -22,6 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_402_300_799_999
 """Milliseconds of the last moment of the year 9999."""
 _SINGLE: Final = struct.Struct("<f")
+_LARGEST_SINGLE: Final = Decimal(repr(_SINGLE.unpack(b"\xff\xff\x7f\x7f")[0]))
 LONGEST_TEXT: Final = 16_384
 """Characters of a value that is a text."""
 
@@ -49,6 +50,14 @@ class Datatype:
         if not self.bits:
             return None
         return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.signed else (0, (1 << self.bits) - 1)
+
+    @property
+    def limits(self) -> tuple[Decimal, Decimal] | None:
+        """Smallest and largest value that can be set; None: those of the mapping language apply."""
+        if self.bounds is not None:
+            low, high = self.bounds
+            return Decimal(low), Decimal(high)
+        return (-_LARGEST_SINGLE, _LARGEST_SINGLE) if self.fields[0] == FLOAT else None
 
 
 def _integer(name: str, bits: int, *, signed: bool) -> Datatype:

@@ -45,9 +45,8 @@ class EdgeNode:
     """Name of the metric of a device, by its alias."""
     names: dict[tuple[str, str], int] = field(default_factory=dict)
     """The reverse."""
-    held: dict[int, Message] = field(default_factory=dict)
-    """Messages that wait for an earlier one, by sequence number."""
-    held_since: float = 0.0
+    held: dict[int, tuple[Message, float]] = field(default_factory=dict)
+    """Messages that wait for an earlier one, by sequence number, and the times at which they came."""
 
     def take(self, message: Message, now: float) -> tuple[list[Message], str]:
         """Take a message. Returns the messages to process, in order, and why a rebirth is necessary; empty: it is not.
@@ -65,17 +64,22 @@ class EdgeNode:
         if seq is None or seq >= _SEQUENCE:
             return [], self._lost("a message has no valid sequence number")
         if seq != self.expected:
-            if not self.held:
-                self.held_since = now
-            self.held[seq] = message
-            metrics = sum(len(each.payload.metrics) for each in self.held.values())
+            # Shortly behind the expected one: a duplicate. It would otherwise be used in the next cycle. A longer
+            # distance can also be a gap.
+            if (self.expected - seq) % _SEQUENCE <= _MOST_HELD:
+                return [], ""
+            self.held.setdefault(seq, (message, now))
+            metrics = sum(len(each.payload.metrics) for each, _ in self.held.values())
             if len(self.held) > _MOST_HELD or metrics > _MOST_HELD_METRICS:
                 return [], self._lost(f"the message with sequence number {self.expected} is missing")
             return [], ""
         self.expected = (seq + 1) % _SEQUENCE
-        ready = [message, *self._released()]
-        self.held_since = now
-        return ready, ""
+        return [message, *self._released()], ""
+
+    @property
+    def held_since(self) -> float:
+        """Time since which a message is missing. Some are held."""
+        return min(at for _, at in self.held.values())
 
     def overdue(self, now: float, timeout: float) -> str:
         """Return why a rebirth is necessary if a message is missing for `timeout` seconds; empty: it is not."""
@@ -91,14 +95,11 @@ class EdgeNode:
 
     def begin_device(self, device: str, metrics: list[Metric]) -> list[str]:
         """Note a birth of a device, or of the node (""). Returns faults of its aliases."""
+        self.end_device(device)
         self.devices.add(device)
-        for key in [key for key in self.aliases if key[0] == device]:
-            del self.aliases[key]
-        for known in [key for key in self.names if key[0] == device]:
-            del self.names[known]
         faults = []
         for metric in metrics:
-            if metric.alias is None or metric.name is None:
+            if metric.alias is None or metric.name is None or (device, metric.name) in self.names:
                 continue
             other = self.aliases.setdefault((device, metric.alias), metric.name)
             if other != metric.name:
@@ -106,6 +107,14 @@ class EdgeNode:
             else:
                 self.names[device, metric.name] = metric.alias
         return faults
+
+    def end_device(self, device: str) -> None:
+        """Forget a birth of a device, or of the node (""), with its aliases."""
+        self.devices.discard(device)
+        for key in [key for key in self.aliases if key[0] == device]:
+            del self.aliases[key]
+        for known in [key for key in self.names if key[0] == device]:
+            del self.names[known]
 
     def name_of(self, device: str, metric: Metric) -> str | None:
         """Return the name of a metric of a message; None: its alias is not one of the birth."""
@@ -123,8 +132,9 @@ class EdgeNode:
 
     def _death(self, message: Message) -> tuple[list[Message], str]:
         number = bdseq_of(message.payload)
-        # The broker publishes the death of an earlier connection late, when the node is connected again.
-        if self.born and None not in (number, self.bdseq) and number != self.bdseq:
+        # The broker publishes the death of an earlier connection late, when the node is connected again, also while a
+        # rebirth is awaited.
+        if None not in (number, self.bdseq) and number != self.bdseq:
             return [], f"a death has the bdSeq {number}, and the birth {self.bdseq}"
         self.forget_birth()
         return [message], ""
@@ -132,7 +142,7 @@ class EdgeNode:
     def _released(self) -> Iterator[Message]:
         while (following := self.held.pop(self.expected, None)) is not None:
             self.expected = (self.expected + 1) % _SEQUENCE
-            yield following
+            yield following[0]
 
     def _lost(self, reason: str) -> str:
         self.forget_birth()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from edge.discovery.announcement import clean
 from edge.mapping.settings import MappingLimits
-from edge.sparkplug.births import NAMESPACE, Births, Source
+from edge.sparkplug.births import NAMESPACE, Births, Source, is_of_protocol
 from edge.sparkplug.datatypes import DATATYPES, BadMetric, value_of
 from edge.sparkplug.edge_node import EdgeNode, Message
 from edge.sparkplug.payload import BOOLEAN, BadPayload, Metric, Payload, decode, encode
@@ -35,6 +35,8 @@ _MOST_VALUES: Final = 500
 """Metrics of a document for the mappings."""
 _MOST_BYTES: Final = 65_536
 """Bytes of its texts, after which a new document begins."""
+_MOST_REFUSED: Final = 100
+"""Devices of a node whose births are refused. Beyond them, the values of any device that is not born are ignored."""
 _REBIRTH: Final = "Node Control/Rebirth"
 
 NodeKey = tuple[str, str]
@@ -62,11 +64,15 @@ class _Node:
     ask_at: float | None = None
     """Time of the next request; None: none is necessary."""
     check_at: float | None = None
-    """Time at which devices that are not born until then count as not available."""
+    """Time at which devices that are not born until then count as not available. It passes after `ask_at`."""
+    awaited: bool = False
+    """Whether a request for a rebirth was sent, and neither a birth nor a death has come since."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why the birth of a device, or of the node (""), cannot be used. A rebirth would be the same one."""
 
 
 class SparkplugHost:
-    """All edge nodes. Not thread-safe, except for `faults`, `nodes` and `available`."""
+    """All edge nodes. Not thread-safe, except for `faults`, `refused`, `nodes` and `available`."""
 
     def __init__(
         self,
@@ -93,6 +99,8 @@ class SparkplugHost:
         """Whether nodes and devices are available, as far as that is known."""
         self.changed = False
         """Whether births have changed since the caller has cleared this."""
+        self.replaced = False
+        """Whether one of them replaces another birth, to which waiting documents belong."""
         self.rebirths = 0
         """Requests for a rebirth."""
 
@@ -103,7 +111,18 @@ class SparkplugHost:
 
     def restore(self, dumped: Iterable[object], now: float) -> None:
         """Take the births of an earlier run. Their nodes are asked for new ones, because aliases may have changed."""
-        self.births.restore(dumped)
+        found: set[NodeKey] = set()
+
+        def takes(source: Source) -> bool:
+            key = (source.group, source.node)
+            if self._settings.groups and source.group not in self._settings.groups:
+                return False
+            if key not in found and len(found) >= self._settings.max_nodes:
+                return False
+            found.add(key)
+            return True
+
+        self.births.restore(dumped, takes)
         for source in self.births.known:
             self._nodes.setdefault((source.group, source.node), _Node())
         self.changed = bool(self.births.known)
@@ -142,18 +161,24 @@ class SparkplugHost:
         if reason:
             self._request(source, node, reason, now)
 
-    def tick(self, now: float, received: datetime) -> None:
-        """Act on messages and devices that are missing for too long. `received`: the time of their values."""
+    def tick(self, now: float, received: datetime, *, connected: bool = True) -> None:
+        """Act on messages and devices that are missing for too long. `received`: the time of their values.
+
+        `connected`: whether the requests of `due` are sent.
+        """
         self._now = now
         for (group, name), node in self._nodes.items():
             reason = node.state.overdue(now, self._settings.reorder_timeout)
             if reason:
                 self._request(Source(group, name), node, reason, now)
-            if node.check_at is not None and now >= node.check_at:
+            # A node that is about to be asked has its time to answer after that.
+            if node.check_at is not None and now >= node.check_at and (node.ask_at is None or not connected):
                 node.check_at = None
                 for source in self._of_node(group, name):
                     present = node.state.born and (not source.device or source.device in node.state.devices)
                     self._mark(source, received, present=present)
+                if node.awaited and not node.state.born:
+                    self._ask(node, now)  # the request or its answer can be lost
 
     def due(self, now: float) -> Iterator[str]:
         """Yield the topics of requests for a rebirth that are to be sent now."""
@@ -165,7 +190,9 @@ class SparkplugHost:
                 again = node.asked is not None and now - node.asked < _QUIET * node.interval
                 longer = min(_LONGEST_INTERVAL, 2 * node.interval) if again else 0.0
                 node.interval = max(self._settings.rebirth_interval, longer)
-                node.ask_at, node.asked = None, now
+                node.ask_at, node.asked, node.awaited = None, now, True
+                if not node.state.born:
+                    node.check_at = now + self._settings.reorder_timeout
                 self._free = now + _SPACING
                 self.rebirths += 1
                 yield Source(group, name).command_topic
@@ -174,11 +201,27 @@ class SparkplugHost:
         """Return the seconds until `tick` or `due` has something to do."""
         times = [max(self._free, node.ask_at) for node in self._nodes.values() if node.ask_at is not None]
         for node in self._nodes.values():
-            if node.check_at is not None:
+            if node.check_at is not None and node.ask_at is None:
                 times.append(node.check_at)
             if node.state.held:
                 times.append(node.state.held_since + self._settings.reorder_timeout)
         return max(0.0, min(times, default=now + 60.0) - now)
+
+    def refused(self) -> dict[Source, str]:
+        """Return why the last births of some nodes and devices cannot be used."""
+        return {
+            Source(group, name, device): reason
+            for (group, name), node in list(self._nodes.items())
+            for device, reason in node.refused.copy().items()
+        }
+
+    def faults(self) -> list[dict[str, object]]:
+        """Births, and parts of them, that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        refused = [
+            {"file": source.path, "reason": f"its birth cannot be used: {reason}", "previous_version_applies": False}
+            for source, reason in self.refused().items()
+        ]
+        return [*refused, *self.births.faults()]
 
     def is_born(self, source: Source) -> bool:
         """Whether a node or device is born, and no message of it is missing."""
@@ -235,8 +278,11 @@ class SparkplugHost:
                 self._mark(each, received, present=False)
             if not source.device:
                 node.ask_at = node.check_at = None
+                node.awaited = False
             return ""
         if source.device not in node.state.devices:
+            if source.device in node.refused or len(node.refused) >= _MOST_REFUSED:
+                return ""
             return f"values came before the birth of {clean(source.path)}"
         return self._values(node, source, message.payload, received)
 
@@ -244,16 +290,25 @@ class SparkplugHost:
         if not source.device:
             node.ask_at = None
             node.check_at = now + self._settings.reorder_timeout
-        faults = node.state.begin_device(source.device, payload.metrics)
+            node.awaited = False
+            node.refused.clear()
+        known = self.births.known.get(source)
         try:
             if self.births.put(source, payload.metrics):
                 self.changed = True
-                if reasons := self.births.known[source].faults:
-                    _log.warning("sparkplug.unusable", extra={"node": source.path, "reason": "; ".join(reasons)})
+                self.replaced = self.replaced or known is not None
         except BadMetric as error:
-            node.state.devices.discard(source.device)
+            node.state.end_device(source.device)
+            if len(node.refused) < _MOST_REFUSED:
+                node.refused[source.device] = str(error)
             self._refuse(source.data_topic, f"its birth cannot be used: {error}", b"", received)
+            self._mark(source, received, present=False)
             return ""
+        node.refused.pop(source.device, None)
+        reasons = self.births.known[source].faults
+        if reasons and (known is None or known.faults != reasons):
+            _log.warning("sparkplug.unusable", extra={"node": source.path, "reason": "; ".join(reasons)})
+        faults = node.state.begin_device(source.device, payload.metrics)
         for fault in faults:
             self._refuse(source.data_topic, f"its birth: {fault}", b"", received)
         self._mark(source, received, present=True)
@@ -270,7 +325,7 @@ class SparkplugHost:
         for metric in payload.metrics:
             name = node.state.name_of(source.device, metric)
             definition = None if name is None else birth.metrics.get(name)
-            if name in birth.skipped:
+            if name in birth.skipped or is_of_protocol(name):
                 continue
             if name is None or definition is None:
                 unknown = f"{clean(source.path)}: the birth lacks {clean(name) or f'the alias {metric.alias}'}"

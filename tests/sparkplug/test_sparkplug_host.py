@@ -1,5 +1,6 @@
 """The host application without a connection: datatypes, the order of messages, requests for rebirths, limits."""
 
+import dataclasses
 import json
 import math
 from datetime import UTC, datetime
@@ -8,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.adapters.settings import ActuationSettings
+from edge.mapping.actuators import Command
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
 from edge.mapping.settings import MappingLimits
+from edge.mapping.solution import CommandError, SolutionTerm
+from edge.sparkplug.births import Source
+from edge.sparkplug.commands import MetricCommands
 from edge.sparkplug.datatypes import DATATYPES, BadMetric, command_of, datatype_of, value_of
 from edge.sparkplug.host import SparkplugHost
 from edge.sparkplug.payload import FLOAT, INT, LONG, STRING, Metric, decode
@@ -312,3 +318,190 @@ def test_a_file_of_the_operator_takes_one_observation_and_leaves_the_others():
         "urn:sepa-edge:sparkplug:g/n/b",
         "urn:sepa-edge:sparkplug-available:g/n",
     }
+
+
+def test_a_metric_that_cannot_be_mapped_costs_no_other(monkeypatch):
+    monkeypatch.setitem(DATATYPES, 10, dataclasses.replace(DATATYPES[10], key="xsd:gYear"))
+    plant = Plant(writable=["*"])
+    units = [(1, tahu.INT32, {"name": f"u{n}", "unit": "unknown"}) for n in range(5)]
+    plant.take("NBIRTH", 0, *units, (1.5, tahu.DOUBLE, {"name": "bad"}), (2, tahu.INT32, {"name": "good"}))
+    assert plant.readings()["urn:sepa-edge:sparkplug:g/n/good"] == "2"
+    assert "urn:sepa-edge:sparkplug:g/n/bad" not in plant.readings()
+    reasons = [each["reason"] for each in plant.host.faults()]
+    assert "bad: it cannot be mapped" in reasons[0]
+    assert reasons[-1] == "3 further problems"
+
+
+def test_nodes_that_are_not_asked_yet_stay_available():
+    plant = Plant(max_nodes=300, reorder_timeout=5)
+    names = [f"n{number}" for number in range(120)]
+    for name in names:
+        plant.birth(name)
+    for lost in (10.0, 30.0, 50.0, 70.0):
+        plant.host.lose(lost)
+        for step in range(0, 1500, 25):
+            now = lost + step / 100
+            for topic in plant.host.due(now):
+                plant.birth(topic.rpartition("/")[2], now=now)
+            plant.host.tick(now, NOW)
+            assert plant.host.pause(now) >= 0
+    assert all(plant.host.available.values())
+    assert len(plant.host.available) == 120
+
+
+def test_a_node_that_does_not_answer_is_unavailable_and_asked_again():
+    plant = Plant(reorder_timeout=5, rebirth_interval=5)
+    plant.birth()
+    plant.host.lose(10.0)
+    asked = []
+    for second in range(10, 60):
+        asked += [second for _ in plant.host.due(float(second))]
+        plant.host.tick(float(second), NOW)
+        assert list(plant.host.available.values()) == [second < 15]
+    assert asked == [10, 16, 26, 46]
+    plant.take("NDEATH", None, (0, tahu.INT64, {"name": "bdSeq"}), now=60.0)
+    plant.host.tick(400.0, NOW)
+    assert not list(plant.host.due(400.0))
+
+
+def test_without_a_connection_nodes_become_unavailable_and_the_request_waits():
+    plant = Plant(reorder_timeout=5)
+    plant.birth()
+    plant.host.lose(10.0)
+    plant.host.tick(16.0, NOW, connected=False)
+    assert list(plant.host.available.values()) == [False]
+    assert list(plant.host.due(16.0)) == ["spBv1.0/g/NCMD/n"]
+
+
+def test_a_duplicate_is_not_used_in_a_later_cycle():
+    plant = Plant()
+    plant.birth()
+    for number in range(1, 600):
+        plant.take("NDATA", number % 256, data(number), now=float(number))
+        if number == 5:
+            plant.take("NDATA", 5, data(5), now=5.0)
+            plant.take("NDATA", 3, data(3), now=5.0)
+        plant.host.tick(float(number), NOW)
+    assert plant.read == [1, *range(1, 600)]
+    assert not list(plant.host.due(600.0))
+
+
+def test_a_gap_is_waited_for_from_its_first_successor():
+    plant = Plant(reorder_timeout=5)
+    plant.birth()
+    plant.take("NDATA", 2, data(2), now=1.0)
+    plant.take("NDATA", 4, data(4), now=3.0)
+    plant.take("NDATA", 1, data(1), now=4.0)
+    plant.host.tick(7.9, NOW)
+    assert not list(plant.host.due(7.9))
+    plant.host.tick(8.0, NOW)
+    assert list(plant.host.due(8.0)) == ["spBv1.0/g/NCMD/n"]
+    assert plant.read == [1, 1, 2]
+
+
+def test_a_late_death_of_an_earlier_connection_cancels_no_request():
+    plant = Plant()
+    plant.take("NBIRTH", 0, (1, tahu.INT64, {"name": "bdSeq"}), (1, tahu.INT32, {"name": "a", "alias": 1}))
+    plant.take("NDATA", 9, data(1), now=1.0)
+    plant.host.tick(7.0, NOW)
+    plant.take("NDEATH", None, (0, tahu.INT64, {"name": "bdSeq"}), now=7.1)
+    assert list(plant.host.due(8.0)) == ["spBv1.0/g/NCMD/n"]
+
+
+def test_devices_without_metrics_and_metrics_that_are_not_read_count():
+    plant = Plant(max_metrics=10)
+    plant.birth()
+    for number in range(20):
+        plant.take("DBIRTH", number + 1, device=f"d{number}")
+    assert len(plant.host.births.known) == 10
+    images = [(b"", tahu.BYTES, {"name": f"i{n}", "alias": n}) for n in range(20)]
+    plant.take("NBIRTH", 0, *images, node="other")
+    assert "sparkplug.max_metrics" in plant.refused[-1]
+    controls = [(1, tahu.INT32, {"name": f"Node Control/{n}", "alias": n}) for n in range(40)]
+    plant.take("NBIRTH", 0, *controls, node="other")
+    assert plant.host.alias_of(Source("g", "other"), "Node Control/0") is None
+
+
+def test_a_refused_birth_is_listed_and_not_asked_for_again():
+    plant = Plant(max_metrics=3)
+    plant.birth(name="oven")
+    many = [(1, tahu.INT32, {"name": str(n), "alias": n}) for n in range(3)]
+    plant.take("DBIRTH", 1, *many, device="d")
+    plant.take("DBIRTH", 2, device="oven")
+    for seq in range(3, 20):
+        plant.take("DDATA", seq, data(1), device="d", now=float(seq))
+    assert not list(plant.host.due(20.0))
+    assert [(each["file"], each["reason"].partition(": ")[2][:14]) for each in plant.host.faults()] == [
+        ("g/n/d", "all nodes woul"),
+        ("g/n/oven", "its node has a"),
+    ]
+    plant.take("DBIRTH", 20, many[0], device="d", now=21.0)
+    assert [each["file"] for each in plant.host.faults()] == ["g/n/oven"]
+    plant.birth(name="oven", now=22.0)
+    assert plant.host.faults() == []
+
+
+def test_faults_follow_the_last_birth_also_after_a_restart():
+    plant = Plant()
+    good = (1, tahu.INT32, {"name": "a"})
+    plant.take("NBIRTH", 0, good)
+    plant.take("NBIRTH", 0, good, (b"", tahu.BYTES, {"name": "image"}))
+    assert "Bytes" in plant.host.faults()[0]["reason"]
+    again = Plant()
+    again.host.restore(json.loads(json.dumps(plant.host.births.dump())), 0.0)
+    assert again.host.faults() == plant.host.faults()
+    plant.take("NBIRTH", 0, good)
+    assert plant.host.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({"max_nodes": 2}, ["a", "b"]), ({"max_metrics": 1}, ["a"]), ({"groups": ["other"]}, []), ({}, ["a", "b", "c"])],
+)
+def test_births_of_an_earlier_run_are_limited_by_the_present_settings(settings, expected):
+    plant = Plant()
+    for name in "abc":
+        plant.birth(name)
+    again = Plant(**settings)
+    again.host.restore(plant.host.births.dump(), 0.0)
+    assert [each.node for each in again.host.births.known] == expected
+    assert again.host.nodes == len(expected)
+
+
+def test_a_file_of_births_with_a_fault_is_not_half_used():
+    plant = Plant()
+    plant.birth("a")
+    again = Plant()
+    with pytest.raises(ValueError, match="unpack"):
+        again.host.restore([*plant.host.births.dump(), ["g"]], 0.0)
+    assert again.host.births.known == {}
+    assert again.host.nodes == 0
+
+
+def test_the_values_that_a_float_can_be_set_to_are_bounded():
+    plant = Plant(writable=["*"])
+    plant.take("NBIRTH", 0, (1.0, tahu.FLOAT, {"name": "f"}))
+    setter = plant.host.births.pack().mappings[0].rules[1].setter
+    assert setter.describe()["kind"] == "number"
+    assert setter.render({}, SolutionTerm("3.4028234e38"))[1] == b"3.4028234e38"
+    with pytest.raises(CommandError, match="above the maximum"):
+        setter.render({}, SolutionTerm("1e300"))
+
+
+@pytest.mark.parametrize("topic", ["spBv1.0/x", "spBv1.0/STATE/x", "spBv1.0/g/NCMD", "spBv1.0/g/NCMD/n", "spBv1.0"])
+def test_a_command_for_another_topic_is_refused_with_a_reason(topic):
+    commands = MetricCommands(Plant().host, ActuationSettings())
+    command = Command("a", topic, b"1", 0, retain=False)
+    assert "not one of a metric" in commands.put(command, 0.0)
+    assert commands.message(command, 0) is None
+
+
+def test_a_command_whose_metric_has_another_datatype_now_is_an_error():
+    plant = Plant(writable=["*"])
+    plant.birth()
+    command = Command("a", "spBv1.0/g/NCMD/n/a", b"-5", 0, retain=False)
+    commands = MetricCommands(plant.host, ActuationSettings())
+    assert commands.put(command, 0.0) == ""
+    plant.take("NBIRTH", 0, (True, tahu.BOOLEAN, {"name": "a"}))
+    with pytest.raises(BadMetric, match="not true or false"):
+        commands.message(command, 0)

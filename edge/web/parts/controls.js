@@ -59,6 +59,9 @@ function Control({ entry, how, waits, changed }) {
     <small role="status">${waits ? t("control.waits") : ""}</small>${problem}</div>`;
 }
 
+// Widest range of a slider. A number is typed for a wider one, such as that of 32 bits.
+const WIDEST = 100_000;
+
 function Field({ id, how: { kind, choices, min, max, step }, entry, value, datatype, set }) {
   const moved = useSignal(undefined);
   if (kind === "switch") {
@@ -68,7 +71,7 @@ function Field({ id, how: { kind, choices, min, max, step }, entry, value, datat
   if (kind === "choice") {
     return html`<select id=${id} onChange=${(event) => set(event.target.value)}>${[...new Set([...choices, value])].map((each) => html`<option value=${each} selected=${each === value}>${each}</option>`)}</select>`;
   }
-  if (kind === "number" && min !== null && max !== null) {
+  if (kind === "number" && min !== null && max !== null && max - min <= WIDEST) {
     const at = moved.value ?? value;
     return html`<span class="bar"><input id=${id} type="range" min=${min} max=${max} step=${step ?? "any"} value=${at} onInput=${(event) => { moved.value = event.target.value; }}
       onChange=${(event) => { moved.value = undefined; set(event.target.value); }} /> <output for=${id}>${readable(at, entry.unit, datatype, entry.property).filter(Boolean).join(" ")}</output></span>`;
