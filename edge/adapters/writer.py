@@ -100,6 +100,11 @@ class ReadingWriter:
         return not (self._busy or self._waits)
 
     @property
+    def taken(self) -> int:
+        """Messages and batches that it has taken from the queue, and not yet submitted."""
+        return len(self._taken) + len(self._ready) + (self._failed is not None)
+
+    @property
     def _waits(self) -> bool:
         return bool(self._failed or self._ready or self._taken or len(self._queue))
 

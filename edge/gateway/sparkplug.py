@@ -51,7 +51,7 @@ class Sparkplug:
 
     def faults(self) -> list[dict[str, object]]:
         """Parts of births that cannot be used: `file`, `reason`, `previous_version_applies`."""
-        return self.adapter.host.births.faults()
+        return self.adapter.host.faults()
 
     def takes(self, topic: str) -> bool:
         """Whether a topic is one of Sparkplug."""
@@ -66,11 +66,11 @@ class Sparkplug:
         self.adapter.withdraw(actuator)
 
     def health(self) -> dict[str, object]:
-        """Edge node or device to "connected" or "disconnected"."""
-        return {
-            source.path: "connected" if available else "disconnected"
-            for source, available in sorted(self.adapter.host.available.copy().items())
-        }
+        """Edge node or device to "connected", "disconnected", or "refused" with the reason."""
+        host = self.adapter.host
+        states = {each: "connected" if is_up else "disconnected" for each, is_up in host.available.copy().items()}
+        states |= {each: f"refused: {reason}" for each, reason in host.refused().items()}
+        return {source.path: state for source, state in sorted(states.items())}
 
     def _new(self) -> SparkplugAdapter:
         mappings, actuation = self._mappings, self._mappings.actuation
@@ -85,6 +85,7 @@ class Sparkplug:
             declare=mappings.files.declare,
             up=actuation.port_up,
             written=actuation.written,
+            given_up=actuation.given_up,
         )
 
     async def _stop(self) -> None:
@@ -112,3 +113,4 @@ class Sparkplug:
         watch("sparkplug_queued", "Messages that wait.", lambda: self.adapter.queued)
         watch("sparkplug_rebirths", "Requests for a rebirth.", lambda: self.adapter.host.rebirths)
         watch("sparkplug_sent", "Commands that were sent.", lambda: self.adapter.sent)
+        watch("sparkplug_failed", "Commands that could not be encoded.", lambda: self.adapter.failed)

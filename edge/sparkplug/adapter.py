@@ -27,6 +27,7 @@ from edge.mapping.pack import MappingPack
 from edge.mapping.settings import MappingLimits
 from edge.sparkplug.births import NAMESPACE
 from edge.sparkplug.commands import MetricCommands
+from edge.sparkplug.datatypes import BadMetric
 from edge.sparkplug.host import SparkplugHost, Values, rebirth
 from edge.sparkplug.settings import SparkplugSettings
 
@@ -38,6 +39,8 @@ _PAUSE: Final = 0.2
 """Seconds from one declaration of observations, or one storage of births, to the next."""
 _RETRY: Final = 30.0
 """Seconds to the next attempt to store births after a failure."""
+_DRAIN: Final = 0.02
+"""Seconds to the next look whether the engine has mapped the documents before a changed birth."""
 _AGAIN: Final = 1.0
 """Seconds between two corrections of the state that somebody else has published."""
 _KINDS: Final = (("NBIRTH", 1), ("NDATA", 1), ("NDEATH", 1), ("DBIRTH", 2), ("DDATA", 2), ("DDEATH", 2))
@@ -57,6 +60,8 @@ class SparkplugAdapter:
     """Messages that found the queue full."""
     sent = 0
     """Commands that were sent."""
+    failed = 0
+    """Commands that could not be encoded, because a rebirth has changed the metric."""
     written = 0
     """Documents that were processed."""
 
@@ -73,9 +78,11 @@ class SparkplugAdapter:
         declare: Callable[[], None],
         up: Callable[[str, Callable[[], None]], None],
         written: Callable[[Command], None],
+        given_up: Callable[[Command, bool], None],
     ) -> None:
         """`announce` receives the mappings, which apply to the next message; `declare` adds their observations to the
-        graph. `up` is called with the topic of a node or device that is born, `written` for each sent command.
+        graph. `up` is called with the topic of a node or device that is born, `written` for each sent
+        command, and `given_up` for each one that cannot be sent.
         """
         self._settings = settings
         self._connection = connection
@@ -84,11 +91,17 @@ class SparkplugAdapter:
         self._announce = announce
         self._declare = declare
         self._on_written = written
+        self._on_given_up = given_up
         self._state_topic = f"{NAMESPACE}/STATE/{settings.host_id}"
         self._inbox = MessageQueue(settings.max_queued, 16 * settings.max_payload)
         self._overflowed = False
         self._queue = MessageQueue(10 * settings.max_queued, 16 * settings.max_payload)
         """Documents for the engine."""
+        self._later: list[MqttMessage] = []
+        """Documents of births that are not announced. Those of earlier births are mapped before."""
+        self._pack: MappingPack | None = None
+        """Mappings to announce."""
+        self._filters: list[str] = []
         self._wake_up = threading.Event()
         wake = self._wake_up.set
         self._writer = ReadingWriter(settings, ingest, self._queue, "sparkplug", done=self._finish, wake=wake)
@@ -128,7 +141,7 @@ class SparkplugAdapter:
     @property
     def queued(self) -> int:
         """Messages and documents that wait."""
-        return len(self._inbox) + len(self._queue)
+        return len(self._inbox) + len(self._queue) + self._writer.taken + len(self._later)
 
     def start(self) -> None:
         """Restore the births, and connect. Failures are logged, and the connection is retried."""
@@ -181,14 +194,17 @@ class SparkplugAdapter:
         filters = [f"{NAMESPACE}/{each}/{kind}{levels * '/+'}" for each in groups for kind, levels in _KINDS]
         if self._settings.primary:
             filters.append(self._state_topic)
+        self._filters = filters
         client.subscribe([(each, 1) for each in filters])
 
     def _confirmed(self, client: Client, _: object, __: int, codes: list[ReasonCode], ___: Properties | None) -> None:
-        if refused := [code for code in codes if code.is_failure]:
+        if refused := [(each, code) for each, code in zip(self._filters, codes, strict=False) if code.is_failure]:
             remedy = f"permit the gateway to subscribe below {NAMESPACE}/ at the broker"
-            facts = {"broker": self._connection.broker, "reason": str(refused[0]), "remedy": remedy}
+            facts = {"broker": self._connection.broker, "reason": str(refused[0][1]), "remedy": remedy}
+            facts["filters"] = ", ".join(each for each, _ in refused)
             _log.error("sparkplug.subscription_refused", extra=facts)
-            return
+            if {each for each in self._filters if each != self._state_topic} <= {each for each, _ in refused}:
+                return
         # Before all messages of this connection: those of the time between are lost.
         self._inbox.put(MqttMessage("", b"", 0, False, 0, datetime.now(UTC), 0, b""))
         self._client, self.subscribed = client, True
@@ -231,6 +247,9 @@ class SparkplugAdapter:
             self._wake_up.wait(min(pause, _LONGEST_WAIT))
             self._wake_up.clear()
         self._process()
+        self._use_births()
+        self._writer.turn()
+        self._use_replaced()
         self._writer.turn()
         self._store_at = 0.0
         self._store()
@@ -239,9 +258,11 @@ class SparkplugAdapter:
         """Do what is due. Returns the seconds until the next call is necessary."""
         self._process()
         now = time.monotonic()
-        self.host.tick(now, datetime.now(UTC))
+        self.host.tick(now, datetime.now(UTC), connected=self._client is not None)
         self._use_births()
         pause = self._writer.turn()
+        if self._use_replaced():
+            pause = self._writer.turn()
         self._send_rebirths()
         pause = min(pause, self._send_commands(), self._correct_state())
         now = time.monotonic()
@@ -255,15 +276,24 @@ class SparkplugAdapter:
                 pause = min(pause, at - now)
         # Without a connection, requests for rebirths wait for the next one.
         pause = min(pause, self.host.pause(now)) if self._client is not None else min(pause, 1.0)
+        if self.host.replaced:
+            return _DRAIN
         return 0.0 if len(self._inbox) else max(0.0, pause)
 
     def _process(self) -> None:
-        for message in self._inbox.take(self._settings.max_batch):
+        """Process waiting messages, up to a birth that replaces another one."""
+        for _ in range(self._settings.max_batch):
+            if self.host.replaced or not (messages := self._inbox.take(1)):
+                break
+            (message,) = messages
             now = time.monotonic()
             if message.topic:
                 self.host.take(message.topic, message.payload, message.received, now, retained=message.retain)
             else:
                 self.host.lose(now)
+            if not self.host.replaced:
+                self._note_births()
+                self._pass_on()
         if self._overflowed and not len(self._inbox):
             self._overflowed = False
             _log.warning("sparkplug.dropped", extra={"dropped": self.dropped, "remedy": "raise sparkplug.max_queued"})
@@ -282,15 +312,42 @@ class SparkplugAdapter:
             return _LONGEST_WAIT
         return wait
 
-    def _use_births(self) -> None:
+    def _note_births(self) -> None:
         if self.host.changed:
             self.host.changed = False
-            self._announce([self.host.births.pack()])
+            self._pack = self.host.births.pack()
+
+    def _use_births(self) -> None:
+        """Announce births, except for one that replaces another one."""
+        if not self.host.replaced:
+            self._note_births()
+        if self._pack is not None:
+            self._announce([self._pack])
+            self._pack = None
             self._undeclared = self._unstored = True
+
+    def _use_replaced(self) -> bool:
+        """Announce a birth that replaces another one, when all documents of the earlier one are mapped."""
+        if not self.host.replaced or len(self._queue) or self._writer.taken:
+            return False
+        self.host.replaced = False
+        self._use_births()
+        self._pass_on()
+        return True
+
+    def _pass_on(self) -> None:
+        for message in self._later:
+            self._queue.put(message)
+        self._later.clear()
 
     def _emit(self, values: Values, received: datetime) -> bool:
         message = MqttMessage(values.topic, values.payload, 0, False, 0, received, 0, b"", historical=values.historical)
-        return self._queue.offer(message)
+        if not self.host.changed:
+            return self._queue.offer(message)
+        if len(self._queue) + len(self._later) >= 10 * self._settings.max_queued:
+            return False
+        self._later.append(message)
+        return True
 
     def _refuse(self, topic: str, reason: str, payload: bytes, received: datetime) -> None:
         self._ingest.bad_values.add(topic, "sparkplug", reason, payload, received)
@@ -312,7 +369,13 @@ class SparkplugAdapter:
             command, wait = self._commands.due()
             if command is None:
                 return _LONGEST_WAIT if wait is None else wait
-            message = self._commands.message(command, _milliseconds())
+            try:
+                message = self._commands.message(command, _milliseconds())
+            except BadMetric as error:
+                self.failed += 1
+                self._refuse(command.topic, str(error), command.payload, datetime.now(UTC))
+                self._on_given_up(command, True)
+                continue
             if message is not None:
                 client.publish(*message, qos=0)
                 self.sent += 1
@@ -327,7 +390,7 @@ class SparkplugAdapter:
             self.host.restore(document["births"], time.monotonic())
         except FileNotFoundError:
             return
-        except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
             _log.error("sparkplug.unreadable", extra={"file": str(self._file), "reason": str(error)})
         self._use_births()
 
