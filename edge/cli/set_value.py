@@ -88,7 +88,8 @@ class _Gateway:
         return answer.json().get("boolean") is True
 
 
-@click.command("set", epilog=EXIT_CODES)
+# A negative number is no unknown option.
+@click.command("set", epilog=EXIT_CODES, context_settings={"ignore_unknown_options": True})
 @click.argument("device")
 @click.argument("value")
 @click.option(
@@ -113,6 +114,7 @@ def set_value(device: str, value: str, wait: float, url: str | None, data_dir: P
     \b
     edge set lamp on
     edge set kitchen/lamp/brightness 40
+    edge set freezer -18
     """
     gateway = _Gateway(url, data_dir, timeout)
     found = find(device, devices(gateway.at("query"), timeout))

@@ -91,6 +91,9 @@ def test_the_device_gets_the_message(run, lamp, device, value, observation, lite
     [
         (("kitchen/lamp", "40"), 2, "brightness (a number from 0 to 254), state (on or off); write DEVICE/VALUE-NAME"),
         (("kitchen/lamp/brightness", "255"), 2, "255 is not possible; it can be a number from 0 to 254"),
+        (("kitchen/lamp/brightness", "-5"), 2, "-5 is not possible; it can be a number from 0 to 254"),
+        (("kitchen/lamp/brightness", "-1.5e1"), 2, "-1.5e1 is not possible; it can be a number from 0 to 254"),
+        (("kitchen/lamp/brightness", "4", "--wiat", "3"), 2, "--wiat"),
         (("kitchen/lamp/brightness", "NaN"), 2, "NaN is not possible; it can be a number from 0 to 254"),
         (("kitchen/lamp/state", "dim"), 2, "dim is not possible; it can be on or off"),
         (("hall", "20"), 1, "no value of urn:sepa-edge:zigbee2mqtt:hall can be set: its mapping has no `set`"),
