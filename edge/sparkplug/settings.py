@@ -44,7 +44,12 @@ class SparkplugSettings(Section):
         maximum=300,
     )
     max_nodes: int = key(200, "Edge nodes that are read.", minimum=1, maximum=10_000)
-    max_metrics: int = key(5000, "Metrics of all edge nodes that are read.", minimum=1, maximum=100_000)
+    max_metrics: int = key(
+        5000,
+        "Metrics of all edge nodes, also those that are not read. A node or device without metrics counts as one.",
+        minimum=1,
+        maximum=100_000,
+    )
     max_payload: int = key(
         1 * MIB, "Largest payload. The gateway ignores and lists larger ones.", unit="bytes", minimum=KIB
     )
