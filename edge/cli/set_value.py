@@ -88,7 +88,7 @@ class _Gateway:
         return answer.json().get("boolean") is True
 
 
-# A negative number is no unknown option.
+# A negative number is not an unknown option.
 @click.command("set", epilog=EXIT_CODES, context_settings={"ignore_unknown_options": True})
 @click.argument("device")
 @click.argument("value")

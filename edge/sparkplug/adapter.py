@@ -325,6 +325,8 @@ class SparkplugAdapter:
             self._announce([self._pack])
             self._pack = None
             self._undeclared = self._unstored = True
+        if not self.host.replaced:
+            self._pass_on()
 
     def _use_replaced(self) -> bool:
         """Announce a birth that replaces another one, when all documents of the earlier one are mapped."""
@@ -332,7 +334,6 @@ class SparkplugAdapter:
             return False
         self.host.replaced = False
         self._use_births()
-        self._pass_on()
         return True
 
     def _pass_on(self) -> None:

@@ -237,12 +237,14 @@ class Births:
             "datatype": "boolean",
             "required": False,
         }
+        # A metric of a device has one level more than the device.
+        devices = {each.iri for each in self.known if each.device} if not source.device else set()
         readings = {"": available}
         lost: dict[str, str] = {}
         notes: list[str] = []
         for definition in given.metrics.values():
             try:
-                readings[definition.name] = self._reading(source, definition, notes)
+                readings[definition.name] = self._reading(source, definition, devices, notes)
             except BadMetric as error:
                 lost[definition.name] = str(error)
         while (mapping := self._mapping(source, readings, lost)) is None:
@@ -254,15 +256,14 @@ class Births:
             shown.append(f"{further} further problems")
         return Birth(given, mapping, tuple(shown), given.skipped | lost.keys())
 
-    def _reading(self, source: Source, definition: Definition, faults: list[str]) -> Keys:
-        """Return the keys of a reading. Raises `BadMetric`."""
+    def _reading(self, source: Source, definition: Definition, devices: set[str], faults: list[str]) -> Keys:
+        """Return the keys of a reading. `devices`: IRIs that its observation cannot have. Raises `BadMetric`."""
         name, datatype = definition.name, DATATYPES[definition.datatype]
         mark = "'" if '"' in name else '"'
         if mark in name or clean(name, len(name)) != name:
             raise BadMetric("its name has control characters, blanks at its ends, or two kinds of quotation marks")
         observation = source.observation(name)
-        devices = (each for each in self.known if each.device and each.iri == observation)
-        if next(devices, None) is not None:
+        if observation in devices:
             raise BadMetric("a device of the node has the same name")
         keys: Keys = {
             "path": f"metrics[{mark}{name}{mark}].value",

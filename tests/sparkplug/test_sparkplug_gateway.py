@@ -263,6 +263,23 @@ def test_unknown_nodes_are_asked_for_their_birth(plant):
     other.close()
 
 
+def test_a_refused_birth_is_listed_and_not_asked_for_again(plant):
+    def fill(payload) -> None:
+        tahu.metric(payload, 1, tahu.INT16, name="Fan")
+
+    other = EdgeNode(plant.port, "Plant", "Line3", fill=fill, device="Fan", fill_device=fill_oven)
+    other.connect()
+    other.births()
+    other.send("DDATA", lambda payload: tahu.metric(payload, 42.0, tahu.DOUBLE, alias=2))
+    other.send("NDATA", lambda payload: tahu.metric(payload, 2, tahu.INT16, name="Fan"))
+    plant.awaits("Plant/Line3/Fan", "2")
+    health = plant.http.get("/health").json()
+    assert health["sparkplug"]["Plant/Line3/Fan"] == "refused: its node has a metric of the same name"
+    assert "Plant/Line3/Fan" in [each["file"] for each in health["mapping_faults"]]
+    assert other.rebirths == 0
+    other.close()
+
+
 def test_after_a_kill_births_are_known_and_asked_for_again(plant):
     state: list[dict] = []
     watcher = paho.Client(paho.CallbackAPIVersion.VERSION2)
