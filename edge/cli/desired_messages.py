@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,7 +26,7 @@ def set_messages(mapper: Mapper, topic: str, readings: Sequence[Reading], value:
         if setter is None:
             continue
         try:
-            to, payload = setter[0].render(setter[1], _term(str(setter[0].describe()["kind"]), value))
+            to, payload = setter[0].render(setter[1], _term(setter[0].describe(), value))
         except CommandError as error:
             found.append({"observation": reading.observation, "problem": str(error)})
         else:
@@ -36,19 +35,29 @@ def set_messages(mapper: Mapper, topic: str, readings: Sequence[Reading], value:
     return found
 
 
-def _term(kind: str, value: str) -> SolutionTerm:
+def _term(how: Mapping[str, Any], value: str) -> SolutionTerm:
     """Return the value that `edge set` would write."""
     from edge.mapping import SolutionTerm
+    from edge.mapping.bounded_numbers import bounded_number
     from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_STRING
 
+    kind = how["kind"]
     if kind == "switch" and value.lower() in TRUTH:
         return SolutionTerm(TRUTH[value.lower()], XSD_BOOLEAN)
+    if kind == "choice":
+        value = chosen(how["choices"], value) or value
     if kind != "number":
         return SolutionTerm(value, XSD_STRING)
-    try:
-        return SolutionTerm(f"{Decimal(value):f}", XSD_DECIMAL)
-    except InvalidOperation:
+    number = bounded_number(value)
+    if number is None:
         return SolutionTerm(value, XSD_STRING)  # the setter says what is wrong
+    return SolutionTerm(f"{number:f}", XSD_DECIMAL)
+
+
+def chosen(choices: Sequence[str], value: str) -> str | None:
+    """Return the choice that a person means: the case may differ. None: no choice, or several."""
+    near = [value] if value in choices else [each for each in choices if each.lower() == value.lower()]
+    return near[0] if len(near) == 1 else None
 
 
 def show_set_messages(messages: Sequence[dict[str, str]]) -> None:

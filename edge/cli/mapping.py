@@ -296,7 +296,11 @@ def _terms(solution: bytes) -> dict[str, SolutionTerm]:
 
     try:
         # The lexical form stays as written: a float would turn 21.50 into 21.5, and messages show it.
-        found = json.loads(solution, parse_float=lambda text: SolutionTerm(text, XSD_DOUBLE))
+        found = json.loads(
+            solution,
+            parse_float=lambda text: SolutionTerm(text, XSD_DOUBLE),
+            parse_int=lambda text: SolutionTerm(text, XSD_INTEGER),
+        )
     except ValueError as error:
         raise misused(f"the solution is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -305,11 +309,8 @@ def _terms(solution: bytes) -> dict[str, SolutionTerm]:
     for name, value in found.items():
         if isinstance(value, SolutionTerm):
             terms[name] = value
-        # Before int, of which bool is a subclass.
         elif isinstance(value, bool):
             terms[name] = SolutionTerm("true" if value else "false", XSD_BOOLEAN)
-        elif isinstance(value, int):
-            terms[name] = SolutionTerm(str(value), XSD_INTEGER)
         elif isinstance(value, str):
             iri = len(value) > 2 and value.startswith("<") and value.endswith(">")
             terms[name] = SolutionTerm(value[1:-1], None) if iri else SolutionTerm(value, XSD_STRING)

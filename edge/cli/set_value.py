@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import click
 
 from edge.cli.bindings_table import printable
-from edge.cli.desired_messages import TRUTH
+from edge.cli.desired_messages import TRUTH, chosen
 from edge.cli.devices import Device, devices, find
 from edge.cli.exit_codes import EXIT_CODES, Failure, misused, refused
 from edge.cli.http import post, send
@@ -170,24 +170,22 @@ def _literal(how: Mapping[str, Any], value: str) -> str:
         if (truth := TRUTH.get(value.lower())) is None:
             raise problem
         return truth
-    if kind == "choice" and value not in how.get("choices", ()):
-        near = [each for each in how.get("choices", ()) if each.lower() == value.lower()]
-        if len(near) != 1:
+    if kind == "choice":
+        if (choice := chosen(how.get("choices", ()), value)) is None:
             raise problem
-        (value,) = near
+        value = choice
     if kind != "number":
         return json.dumps(value, ensure_ascii=False)
     return _number(how, value, problem)
 
 
 def _number(how: Mapping[str, Any], value: str, problem: Failure) -> str:
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
-        raise problem from None
+    from edge.mapping.bounded_numbers import bounded_number
+
+    number = bounded_number(value)
     low, high = how.get("min"), how.get("max")
     if (
-        not number.is_finite()
+        number is None
         or (low is not None and number < Decimal(str(low)))
         or (high is not None and number > Decimal(str(high)))
     ):

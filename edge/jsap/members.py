@@ -74,7 +74,11 @@ class Members:
         if node is None:
             return None
         # Some profiles write the port as a text.
-        value = int(node.value) if isinstance(node.value, str) and node.value.isdecimal() else node.value
+        value = (
+            int(node.value)
+            if isinstance(node.value, str) and node.value.isdecimal() and len(node.value) < 10
+            else node.value
+        )
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536:
             return value
         self._findings.problem(node.problem("a port is a whole number from 1 to 65535"))

@@ -14,7 +14,7 @@ from edge.mapping.payload_position import DOCUMENTS, PayloadPosition
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DATE_TIME, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import constant
-from edge.mapping.values import KINDS, BadValueError, Converter, JsonNumber, literal
+from edge.mapping.values import KINDS, BadValueError, Converter, json_number, literal
 
 _KIND_IRIS: Final = {
     XSD_DECIMAL: "decimal",
@@ -81,7 +81,7 @@ def default_value(reading: ReadingSpec, place: PayloadPosition | None) -> object
         return None
     if place.path is None or place.path.wild:
         raise BadKeyError("Only the value of a path without wildcards can be missing.", key="default", allowed="path")
-    return JsonNumber(format(default, "f")) if isinstance(default, Decimal) else default
+    return json_number(default) if isinstance(default, Decimal) else default
 
 
 def _datatype(namespaces: dict[str, str], word: str) -> tuple[str, str | None]:

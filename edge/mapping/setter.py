@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
+from edge.mapping.bounded_numbers import bounded_number
 from edge.mapping.commands import TopicTemplate, payload_template
 from edge.mapping.encode import check_variable
 from edge.mapping.errors import BadKeyError, under
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import SetSpec
-from edge.mapping.reading import XSD_STRING
+from edge.mapping.reading import XSD_BOOLEAN, XSD_STRING
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
 from edge.mapping.values import Converter, shown
 
@@ -50,6 +51,9 @@ class Setter:
             self._check(value.text)
         if self.convert is None and self.choices and value.text not in _WRITTEN:
             raise CommandError(f"{shown(value.text)} is not a truth value")
+        if self.convert is None and self.choices:
+            # JSON has two truth values, however the graph writes them: 1, "1" and "true" would be other JSON.
+            value = SolutionTerm("true" if value.text in ("true", "1") else "false", XSD_BOOLEAN)
         converters = {} if self.convert is None else {VALUE: self.convert}
         terms = {**{name: SolutionTerm(text) for name, text in captures.items()}, VALUE: value}
         solution = Solution(terms, converters)
@@ -70,16 +74,13 @@ class Setter:
         return {"kind": "number", **{name: None if each is None else float(each) for name, each in limits.items()}}
 
     def _check(self, text: str) -> None:
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            raise CommandError(f"{shown(text)} is not a number") from None
-        if not number.is_finite():
+        number = bounded_number(text)
+        if number is None:
             raise CommandError(f"{shown(text)} is not a number")
         if self.low is not None and number < self.low:
-            raise CommandError(f"{text} is below the minimum {self.low}")
+            raise CommandError(f"{shown(text)} is below the minimum {self.low}")
         if self.high is not None and number > self.high:
-            raise CommandError(f"{text} is above the maximum {self.high}")
+            raise CommandError(f"{shown(text)} is above the maximum {self.high}")
 
 
 def compile_setter(spec: SetSpec, reading: Converter, known: Collection[str], limit: int) -> Setter:

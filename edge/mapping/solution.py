@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from edge.mapping.binary import FLOATS, INTEGERS
+from edge.mapping.bounded_numbers import bounded_number
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.template import FILTERS
 from edge.mapping.values import BadValueError, Converter, JsonNumber, shown
@@ -59,22 +60,33 @@ def _bytes_of(kind: str) -> Callable[[str], str]:
     For the types of integers, a boolean is 1 or 0.
     """
 
+    floating = kind in FLOATS
+
     def encode(text: str) -> str:
+        # Bounded before any arithmetic: Python computes the integer of 1e1000000 without releasing the GIL, so that it
+        # would stop the whole gateway.
+        number = bounded_number(text if floating else _BITS.get(text, text))
+        if number is None:
+            raise CommandError(f"{shown(text)} cannot be written as {kind}")
+        # Not rounded: a device would act on another value than the graph has.
+        if not floating and number != number.to_integral_value():
+            raise CommandError(f"{shown(text)} is not an integer, which {kind} needs")
         try:
-            if kind in FLOATS:
-                return FLOATS[kind].pack(float(text)).hex()
+            if floating:
+                return FLOATS[kind].pack(_finite(float(number))).hex()
             size, signed, endian = INTEGERS[kind]
-            number = Decimal(_BITS.get(text, text))
-            # Not rounded: a device would act on another value than the graph has.
-            if number != int(number):
-                raise CommandError(f"{shown(text)} is not an integer, which {kind} needs")
             return int(number).to_bytes(size, endian, signed=signed).hex()
-        except (ArithmeticError, ValueError) as error:
-            if isinstance(error, CommandError):
-                raise
+        except OverflowError:
             raise CommandError(f"{shown(text)} cannot be written as {kind}") from None
 
     return encode
+
+
+def _finite(number: float) -> float:
+    """Return a double. Raises `OverflowError` if the decimal number was too large for one."""
+    if not math.isfinite(number):
+        raise OverflowError
+    return number
 
 
 ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple
+
+from edge.mapping.bounded_numbers import bounded_number
 
 
 class ComparedReading(NamedTuple):
@@ -42,7 +44,7 @@ class StoreRules:
         if (reading.datatype, reading.unit) != (last.datatype, last.unit):
             return True
         if self.dead_band is not None:
-            numbers = _number(reading.value), _number(last.value)
+            numbers = bounded_number(reading.value), bounded_number(last.value)
             if numbers[0] is not None and numbers[1] is not None:
                 return abs(numbers[0] - numbers[1]) >= self.dead_band
         return reading.value != last.value
@@ -53,11 +55,3 @@ class StoreRules:
         if self.dead_band is not None:
             words = f"on a change of {self.dead_band} or more"
         return words if self.at_most_every is None else f"{words}, at most every {self.at_most_every} s"
-
-
-def _number(text: str) -> Decimal | None:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None

@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
 
+from edge.mapping.bounded_numbers import MOST_EXPONENT
 from edge.mapping.reading import XSD_BOOLEAN, XSD_DATE_TIME, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
 KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "auto")
@@ -191,6 +192,11 @@ def _rounded(number: Decimal, how: int | str) -> Decimal:
     return (rounded if places >= 0 else rounded.quantize(Decimal(1), context=EXACT)) or abs(rounded)
 
 
+def json_number(number: Decimal) -> JsonNumber:
+    """Return a number of a mapping file as that of a payload; without an exponent, unless it is very long."""
+    return JsonNumber(format(number, "f") if abs(number.adjusted()) <= MOST_EXPONENT else str(number))
+
+
 def payload_factor(raw: object, *, power: bool) -> Decimal | None:
     """Return the factor that a payload has for its values; None if it is not a number of usual size.
 
@@ -284,7 +290,7 @@ def literal(value: bool | Decimal | str, kind: str | None) -> tuple[str, str]:
         kind = "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
     raw: object = value
     if isinstance(value, Decimal):
-        raw = JsonNumber(format(value, "f"))
+        raw = json_number(value)
     converted = Converter(kind=kind)(raw)
     if converted is None:
         raise BadValueError("is not a value")

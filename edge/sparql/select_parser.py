@@ -25,6 +25,8 @@ from edge.sparql.terms import AnyTerm
 from edge.sparql.tokens import Token
 
 _MAX_LIMIT: Final = 2**64
+_MOST_DIGITS: Final = 20
+"""Digits of the largest limit."""
 """LIMIT and OFFSET are smaller, as in Oxigraph."""
 
 
@@ -228,7 +230,9 @@ class SelectParser(GroupParser):
             if not self.token.text.isdecimal():
                 remedy = f"{word} takes a whole number of at least 0, such as 10."
                 self.refuse(f"{self.token.text} is not a whole number", remedy)
-            number = int(self.token.text)
+            # Python refuses to convert more than 4,300 digits.
+            digits = self.token.text.lstrip("0")
+            number = int(digits or "0") if len(digits) <= _MOST_DIGITS else _MAX_LIMIT
             if number >= _MAX_LIMIT:
                 self.refuse(f"{self.token.text} is not a whole number of less than 2^64", f"Write a smaller {word}.")
             self.advance()

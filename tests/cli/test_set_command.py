@@ -95,6 +95,7 @@ def test_the_device_gets_the_message(run, lamp, device, value, observation, lite
         (("kitchen/lamp/brightness", "-1.5e1"), 2, "-1.5e1 is not possible; it can be a number from 0 to 254"),
         (("kitchen/lamp/brightness", "4", "--wiat", "3"), 2, "--wiat"),
         (("kitchen/lamp/brightness", "NaN"), 2, "NaN is not possible; it can be a number from 0 to 254"),
+        (("kitchen/lamp/brightness", "1e999999999"), 2, "1e999999999 is not possible; it can be a number from 0 to"),
         (("kitchen/lamp/state", "dim"), 2, "dim is not possible; it can be on or off"),
         (("hall", "20"), 1, "no value of urn:sepa-edge:zigbee2mqtt:hall can be set: its mapping has no `set`"),
         (("kitchen/lamb", "on"), 1, f"no device is called kitchen/lamb; similar or first ones: {LAMP}"),

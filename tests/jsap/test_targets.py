@@ -148,6 +148,7 @@ def test_another_host_gets_no_secrets_of_this_one():
             '"mqtt" does not name a gate; the gates are: ws, wss',
         ),
         ('{"sparql11protocol": {"port": true}}', "a port is a whole number from 1 to 65535"),
+        (f'{{"sparql11protocol": {{"port": "{"1" * 5000}"}}}}', "a port is a whole number from 1 to 65535"),
         ('{"sparql11protocol": {"port": "0"}}', "a port is a whole number from 1 to 65535"),
         ('{"sparql11protocol": []}', "must be an object"),
         ('{"host": "h/p"}', '"h/p" is not a host name or address'),

@@ -153,3 +153,19 @@ def test_an_actuator_encodes_bytes_and_its_removed_message_does_too():
     assert compiled.added.render(row).payload == b'{"fPort":1,"data":"oP8="}'
     assert compiled.removed is not None
     assert compiled.removed.render(row).payload == b'{"fPort":1,"data":"oAA="}'
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("value", ["1e1000000", "-1e999999999", "1e309", "1" * 5000, "1_0", "NaN", "inf", "\u0661", ""])
+@pytest.mark.parametrize("kind", ["u8", "i64le", "f32", "f64"])
+def test_a_number_of_unusual_size_or_form_is_refused_at_once(kind, value):
+    """Python computes the integer of 1e1000000 for minutes, and no other thread runs meanwhile."""
+    string = mapper(f"{{value|{kind}}}", 'datatype = "string"')
+    for datatype in (XSD_DECIMAL, XSD_STRING):
+        with pytest.raises(CommandError):
+            downlink(string, value, datatype)
+
+
+@pytest.mark.parametrize(("value", "sent"), [("1e2", "64"), (" 7 ", "07"), ("0e999999999", "00"), ("5.00", "05")])
+def test_a_whole_number_may_have_any_usual_form(value, sent):
+    assert downlink(mapper("{value|u8}", 'datatype = "string"', encoding="hex"), value, XSD_STRING)["data"] == sent

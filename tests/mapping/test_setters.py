@@ -138,3 +138,34 @@ def test_a_switch_accepts_only_truth_values(wrong):
     assert sent(mapper, "d/x", "x", SolutionTerm("1", XSD_BOOLEAN)) == ("d/x/set", "true")
     with pytest.raises(CommandError, match="is not a truth value"):
         sent(mapper, "d/x", "x", SolutionTerm(wrong, XSD_STRING))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [TRUE, SolutionTerm("1", XSD_BOOLEAN), SolutionTerm("1", XSD_STRING), SolutionTerm("true"), number("1")],
+)
+def test_a_switch_sends_a_truth_value_of_json_whatever_the_graph_has(given):
+    mapper = own('datatype = "boolean"\nset = { topic = "d/{id}/set", payload = { on = "{value}" } }')
+    assert sent(mapper, "d/x", "x", given) == ("d/x/set", '{"on":true}')
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("value", ["1e1000000", "-1e999999999", "9" * 100_000])
+def test_numbers_of_unusual_size_are_refused_at_once(value):
+    for keys in ('set = { topic = "d/{id}/set", min = 0, max = 100 }', 'set = { topic = "d/{id}/set", scale = 10 }'):
+        with pytest.raises(CommandError) as error:
+            sent(own(keys), "d/x", "x", number(value))
+        assert len(str(error.value)) < 200
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("keys", ["values = { a = 1e99999999 }", "default = 1e99999999"])
+def test_constants_of_a_file_are_not_written_with_a_hundred_million_digits(keys):
+    try:
+        mapper = Mapper(
+            [load_pack(f'[[mapping]]\ntopic = "d"\npayload = "json"\nobservation = "urn:x"\npath = "v"\n{keys}\n')]
+        )
+    except MappingError as error:
+        assert len(str(error)) < 500
+    else:
+        assert mapper.map("d", b"{}").readings == ()

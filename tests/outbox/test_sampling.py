@@ -58,6 +58,8 @@ def test_a_dead_band_counts_from_the_last_that_was_stored():
 
 def test_values_that_are_not_numbers_have_no_dead_band():
     assert stored("{ dead_band = 0.5 }", *every_second("1", "off", "off", "1.2", "1.3")) == ["1", "off", "1.2"]
+    # Its difference to any other number cannot be computed.
+    assert stored("{ dead_band = 0.5 }", *every_second("1", "1e9999999", "1.2")) == ["1", "1e9999999", "1.2"]
 
 
 def test_at_most_every_by_the_readings_own_times():

@@ -96,6 +96,7 @@ SOSA = "http://www.w3.org/ns/sosa/"
         ("ASK { { ?o ?p 1 BIND(2 AS ?o) } UNION { BIND(1 AS ?o) } }", "so BIND cannot assign it (line 1, column 27)."),
         ("ASK {} LIMIT 3.5", "3.5 is not a whole number (line 1, column 14). LIMIT takes a whole number of at least"),
         ("ASK {} LIMIT 1 OFFSET 1e3", "1e3 is not a whole number (line 1, column 23). OFFSET takes a whole number of"),
+        (f"ASK {{}} LIMIT {'9' * 5000}", "99 is not a whole number of less than 2^64 (line 1, column 14). W"),
         ("ASK {} LIMIT 18446744073709551616", "551616 is not a whole number of less than 2^64 (line 1, column 14). W"),
         ("ASK { FILTER(?x > 1) BIND(1 AS ?x) } LIMIT 1.5", "1.5 is not a whole number (line 1, column 44). LIMIT"),
         ("SELECT ?s ?p ?s { ?s ?p ?o }", "?s occurs twice in SELECT (line 1, column 14). Name each variable once."),
