@@ -62,7 +62,7 @@ def check(files: tuple[Path, ...]) -> None:
     epilog="""\b
     Exit codes:
       0  mapped, every value is valid
-      1  no mapping matches, a value is not valid, the message has no value, or --set has no effect
+      1  no mapping matches, a value is not valid, the message has no value, or --set is refused for a value
       2  wrong command line, settings or mapping file
     """
 )
@@ -135,7 +135,7 @@ def test(
     outcome = explanation.outcome
     # An ignored message is as its author wants it, and an empty payload clears a retained message.
     nothing = not (outcome.readings or outcome.ignored) and payload != ""
-    unset = messages is not None and not any("topic" in each for each in messages)
+    unset = messages is not None and (not messages or any("problem" in each for each in messages))
     if not outcome.matched or outcome.problems or nothing or unset:
         sys.exit(REFUSED)
 

@@ -245,7 +245,7 @@ def test_the_messages_that_set_values_are_shown(edge, tmp_path):
     )
     message = ("mapping", "test", "valve/7", '{"open": false, "level": 3, "battery": 90}', "-f", file)
     done = edge(*message, "--set", "on")
-    assert done.returncode == 0
+    assert done.returncode == 1  # one of the values refuses it
     assert done.stdout.endswith(
         'set urn:sepa-edge:7/open:\n  topic        valve/7/set\n  payload      {"data":"AwE="}\n\n'
         'set urn:sepa-edge:7/level:\n  problem      "on" is not a number\n'
@@ -255,9 +255,23 @@ def test_the_messages_that_set_values_are_shown(edge, tmp_path):
     assert "problem" in found[0]
     wrong = edge(*message, "--set", "perhaps")
     assert wrong.returncode == 1
+    switch = ("mapping", "test", "valve/7", '{"open": false}', "-f", file, "--set")
+    assert edge(*switch, "ON").returncode == 0
+    assert "is not a number" in edge(*message, "--set", "1e999999999").stdout
     none = edge("mapping", "test", "valve/7", '{"battery": 90}', "-f", file, "--set", "1")
     assert (none.returncode, none.stderr) == (
         1,
         "edge: no value of this message can be set; its mapping has no `set`\n",
     )
     assert "edge: no value" not in edge(*message).stderr
+
+
+def test_a_choice_may_be_written_in_another_case_as_with_edge_set(edge, tmp_path):
+    file = tmp_path / "heating.toml"
+    file.write_text(
+        '[[mapping]]\ntopic = "heating/{id}"\nobservation = "edge:{id}"\ndatatype = "string"\n'
+        'set = { topic = "heating/{id}/set", values = { Auto = "1", off = "0" } }\n'
+    )
+    done = edge("mapping", "test", "heating/7", "off", "-f", file, "--set", "AUTO", "--json")
+    assert done.returncode == 0
+    assert [each["payload"] for each in json.loads(done.stdout)["set"]] == ["1"]
