@@ -13,11 +13,11 @@ import pyoxigraph as ox
 from edge.mapping.commands import TopicTemplate, payload_template
 from edge.mapping.encode import from_hex
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
-from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
+from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec, EncodeSpec
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, SolutionTerm
-from edge.mapping.unused_keys import idle_conversions
+from edge.mapping.unused_keys import idle_conversions, idle_types
 from edge.mapping.values import BadValueError, Converter, literal
 
 # Pyoxigraph reports the position of a syntax error only in the text of its exception.
@@ -165,7 +165,7 @@ class ActuatorCompiler:
             own = FaultsOfTable()
             removed = self._message(name, spec.removed, spec, variables, own)
             faults.found += map(_within_removed, own.found)
-        for key, reason in idle_conversions(spec):
+        for key, reason in (*idle_conversions(spec), *idle_types(spec)):
             faults.warn(BadKeyError(reason, key=key))
         if faults.fatal or added is None:
             return None
@@ -199,9 +199,8 @@ class ActuatorCompiler:
         template = None if topic is None else attempt(lambda: under("topic", _topic_of(variables), topic))
         payload = None
         if spec.payload is not None:
-            payload = attempt(
-                lambda: under("payload", lambda given: payload_template(given, variables, encode=encode), spec.payload)
-            )
+            inherited = encode is not None and spec.encode is None
+            payload = attempt(lambda: _payload_of(spec.payload, variables, encode, as_hex=as_hex, inherited=inherited))
         if template is None or payload is None:
             return None
         return ActuatorMessage(
@@ -217,6 +216,22 @@ class ActuatorCompiler:
 
 def _topic_of(variables: Collection[str]) -> Callable[[str], TopicTemplate]:
     return lambda text: TopicTemplate(text, variables)
+
+
+def _payload_of(
+    payload: object, variables: Collection[str], encode: EncodeSpec | None, *, as_hex: bool, inherited: bool
+) -> Callable[[Solution], str]:
+    """Compile a payload. `inherited`: its `encode` is that of the actuator. Raises `BadKeyError`."""
+    try:
+        return payload_template(payload, variables, encode=encode, as_hex=as_hex)
+    except BadKeyError as error:
+        if encode is not None and inherited and (error.fault.key or "").startswith("encode"):
+            raise BadKeyError(
+                f"The `encode` of the actuator applies to this payload too, which has no {encode.path}.",
+                key="payload",
+                allowed=f"a payload with {encode.path}, a text, or an `encode` for this message",
+            ) from None
+        raise error.under("payload") from None
 
 
 def _within_removed(error: BadKeyError) -> BadKeyError:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import Final
 
-from edge.mapping.encode import EncodedText, with_encoded
+from edge.mapping.encode import EncodedText, check_bytes, with_encoded
 from edge.mapping.errors import BadKeyError
 from edge.mapping.model import EncodeSpec
-from edge.mapping.solution import ACTUATOR_FILTERS, CommandError, Solution
+from edge.mapping.solution import ACTUATOR_FILTERS, BYTES_OF_NUMBERS, CommandError, Solution
 from edge.mapping.template import Parts, parse_parts
 from edge.mapping.values import shown
 
@@ -79,14 +79,21 @@ class TopicTemplate:
 
 
 def payload_template(
-    payload: object, known: Collection[str], lacking: str = _NOT_SELECTED, encode: EncodeSpec | None = None
+    payload: object,
+    known: Collection[str],
+    lacking: str = _NOT_SELECTED,
+    encode: EncodeSpec | None = None,
+    *,
+    as_hex: bool = False,
 ) -> Callable[[Solution], str]:
     """Compile the payload: plain text from a text; JSON from a table, list, number or boolean. Raises `BadKeyError`.
 
-    `encode`: bytes within the JSON. The returned function raises `CommandError`.
+    `encode`: bytes within the JSON. `as_hex`: a text is in hexadecimal. The returned function raises `CommandError`.
     """
     if encode is not None:
         payload = with_encoded(payload, encode)
+    if isinstance(payload, str) and as_hex:
+        return _hex_text(payload, known, lacking)
     if isinstance(payload, str):
         try:
             parts = _parts(payload, known, lacking)
@@ -116,12 +123,33 @@ def _text(parts: Parts, solution: Solution) -> str:
     return "".join(part if isinstance(part, str) else solution.text(*part) for part in parts)
 
 
+def _hex_text(text: str, known: Collection[str], lacking: str) -> Callable[[Solution], str]:
+    """Compile a text in hexadecimal. Raises `BadKeyError`."""
+    parts = _parts(text, known, lacking)
+    for part in parts:
+        if isinstance(part, str):
+            check_bytes(part)
+
+    def digits(solution: Solution) -> str:
+        for name, filters in (part for part in parts if not isinstance(part, str)):
+            scalar = solution.scalar(name)
+            # The device would get 16 for the number 10.
+            if scalar is not None and scalar.plain and BYTES_OF_NUMBERS.isdisjoint(filters):
+                raise CommandError(
+                    f"?{name} is {shown(scalar.text)}, which would be read as hexadecimal; name its type, such as "
+                    f"{{{name}|u8}}"
+                )
+        return _text(parts, solution)
+
+    return digits
+
+
 def _node(value: object, known: Collection[str], lacking: str) -> Json:
     if isinstance(value, str):
         return _string(_parts(value, known, lacking))
     if isinstance(value, EncodedText):
-        parts = _parts(value.text, known, lacking)
-        return lambda solution: _quoted(value.encode(_text(parts, solution)))
+        digits = _hex_text(value.text, known, lacking)
+        return lambda solution: _quoted(value.encode(digits(solution)))
     if isinstance(value, dict):
         return _object([(_parts(key, known, lacking), _node(each, known, lacking)) for key, each in value.items()])
     if isinstance(value, list):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,8 +45,28 @@ def from_hex(text: str) -> bytes:
         raise CommandError(f"the payload is not hexadecimal: {shown(text)}") from None
 
 
+def check_bytes(text: str) -> None:
+    """Check that a text between variables is whole bytes in hexadecimal. Raises `BadKeyError`.
+
+    Half a byte, as in "0{value|u8}", would shift all that follow it.
+    """
+    try:
+        bytes.fromhex(text)
+    except ValueError:
+        raise BadKeyError(
+            f'"{text}" is not hexadecimal, with two digits for each byte.', key="payload", allowed=_EXAMPLE
+        ) from None
+
+
 def with_encoded(payload: object, spec: EncodeSpec) -> object:
     """Return a payload with an `EncodedText` at the path of `encode`. Raises `BadKeyError`."""
+    if isinstance(payload, str):
+        raise BadKeyError(
+            f'The payload is the text "{payload}", and not JSON with a {spec.path}. An actuator sends a text as bytes '
+            'with encoding = "hex".',
+            key="encode",
+            allowed=f"payload = {{ data = {_EXAMPLE} }}",
+        )
     path = under("encode.path", parse_path, spec.path)
     if not path.fixed_steps:
         raise BadKeyError(
@@ -72,6 +92,31 @@ def _replaced(node: object, steps: tuple[str | int, ...], spec: EncodeSpec) -> o
     raise BadKeyError(f"The payload has no {spec.path} to encode.", key="encode.path")
 
 
+def typed_texts(payload: object, spec: EncodeSpec | None) -> Iterator[str]:
+    """Yield the variables with a type in texts of JSON that are not encoded: they become hexadecimal digits."""
+    if isinstance(payload, str):
+        return
+    try:
+        yield from _typed(payload if spec is None else with_encoded(payload, spec))
+    except BadKeyError:
+        return  # which the compilation reports
+
+
+def _typed(node: object) -> Iterator[str]:
+    if isinstance(node, dict | list):
+        for each in (*node, *node.values()) if isinstance(node, dict) else node:
+            yield from _typed(each)
+    elif isinstance(node, str):
+        for found in _NO_VARIABLES.finditer(node):
+            if _types(found[0]):
+                yield found[0]
+
+
+def _types(variable: str) -> bool:
+    """Whether a variable with its filters has a type."""
+    return any(word.strip() in INTEGERS or word.strip() in FLOATS for word in variable[1:-1].split("|")[1:])
+
+
 def check_variable(text: str, name: str, texts: Collection[str]) -> None:
     """Check that a variable becomes bytes in a text in hexadecimal. Raises `BadKeyError`.
 
@@ -79,8 +124,7 @@ def check_variable(text: str, name: str, texts: Collection[str]) -> None:
     as hexadecimal ones.
     """
     for found in _NO_VARIABLES.finditer(text):
-        variable, *filters = (word.strip() for word in found[0][1:-1].split("|"))
-        if variable != name or any(word in INTEGERS or word in FLOATS for word in filters):
+        if found[0][1:-1].partition("|")[0].strip() != name or _types(found[0]):
             continue
         if not texts:
             raise BadKeyError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -132,6 +132,8 @@ def _compiled(spec: SetSpec, reading: Converter, known: Collection[str], limit: 
         bytes_text = parse_path(spec.encode.path).first(spec.payload)
         if table is not None or reading.kind != "string":
             check_variable(str(bytes_text), VALUE, [] if table is None else [text for text, _ in table.values()])
+    choices = tuple(table) if table is not None else ("true", "false") if boolean else ()
+    _check_choices(choices, known, payload, {} if convert is None else {VALUE: convert}, boolean=boolean)
     return Setter(
         topic,
         payload,
@@ -140,8 +142,27 @@ def _compiled(spec: SetSpec, reading: Converter, known: Collection[str], limit: 
         spec.min,
         spec.max,
         spec.step,
-        tuple(table) if table is not None else ("true", "false") if boolean else (),
+        choices,
         1 if spec.qos is None else spec.qos,
         bool(spec.retain),
         limit,
     )
+
+
+def _check_choices(
+    choices: Sequence[str],
+    known: Collection[str],
+    payload: Callable[[Solution], str],
+    converters: Mapping[str, Converter],
+    *,
+    boolean: bool,
+) -> None:
+    """Check that each value of a switch or a table gives a message. Raises `BadKeyError`."""
+    # Zero is a capture that is text, a number and hexadecimal.
+    captures = {name: SolutionTerm("00") for name in known}
+    for choice in choices:
+        value = SolutionTerm(choice, XSD_BOOLEAN if boolean else XSD_STRING)
+        try:
+            payload(Solution({**captures, VALUE: value}, converters))
+        except CommandError as error:
+            raise BadKeyError(f"{shown(choice)} can never be sent: {error}.", key="payload") from None

@@ -89,10 +89,13 @@ def _finite(number: float) -> float:
     return number
 
 
+_BYTES: Final = {kind: _bytes_of(kind) for kind in (*INTEGERS, *FLOATS)}
+BYTES_OF_NUMBERS: Final = frozenset(_BYTES.values())
+"""The filters that return the bytes of a number."""
 ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {
     **FILTERS,
     "local": local_name,
-    **{kind: _bytes_of(kind) for kind in (*INTEGERS, *FLOATS)},
+    **_BYTES,
 }
 """Filters after the name of a variable: those of captures, the local name of an IRI, and the bytes of a number."""
 

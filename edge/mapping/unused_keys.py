@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from edge.mapping.encode import typed_texts
 from edge.mapping.model import (
     ActuatorSpec,
     ConditionSpec,
@@ -30,6 +31,7 @@ _OF_NUMBERS: Final = ("unit", "unit_from", *_SCALES)
 _OF_IGNORED: Final = ("path", "record", "record_unit", "pattern", "when", "ignore", "required")
 """Keys that select a value, and so have an effect for one that is ignored."""
 _NONE: Final = "This has no effect"
+_NOT_ENCODED: Final = "{} stays a text of hexadecimal digits: `encode` does not name this text."
 _TEXTUAL: Final = frozenset({XSD_BOOLEAN, XSD_STRING})
 _ZONED: Final = re.compile(r"(?<!%)(?:%%)*%z")
 _VARIABLE: Final = r"(?<!\{)(?:\{\{)*\{\s*%s\s*(?:[|}]|\.\.\.)"
@@ -106,6 +108,13 @@ def idle_conversions(spec: ActuatorSpec) -> Iterator[tuple[str, str]]:
     for name in spec.convert:
         if not any(_inserted(each.topic, name) or _inserted(each.payload, name) for each in messages):
             yield f"convert.{name}", f"{_NONE}: no message contains {{{name}}}."
+
+
+def idle_types(spec: ActuatorSpec) -> Iterator[tuple[str, str]]:
+    """Yield the payloads of an actuator with a type in a text that is not encoded."""
+    for key, each in (("payload", spec), *([("removed.payload", spec.removed)] if spec.removed is not None else [])):
+        for variable in typed_texts(each.payload, each.encode if each.encode is not None else spec.encode):
+            yield key, _NOT_ENCODED.format(variable)
 
 
 def idle_port_keys(spec: SerialSpec, checksum_bytes: int) -> Iterator[tuple[str, str]]:
@@ -187,6 +196,8 @@ def _of_setter(spec: SetSpec, convert: Converter) -> Iterator[tuple[str, str]]:
         yield from ((key, reason) for key in given if key in numeric)
     if "step" in given and not {"min", "max"} & {*given}:
         yield "step", f'{_NONE}: without "min" and "max" there is no slider.'
+    for variable in typed_texts(spec.payload, spec.encode):
+        yield "payload", _NOT_ENCODED.format(variable)
     if not _inserted(spec.payload, "value"):
         for key in ("values", "scale", "offset"):
             if getattr(spec, key) is not None:

@@ -116,6 +116,12 @@ def test_half_a_byte_is_not_sent():
         ("{value}", 'datatype = "boolean"', 'values = { true = "ON", false = "OFF" }', '"ON" is not hexadecimal'),
         ("valve {value|u8}", "", "", "is not hexadecimal"),
         ("{value|u9}", "", "", '"u9" is not a filter'),
+        ("0{value|u8}0", "", "", '"0" is not hexadecimal, with two digits for each byte'),
+        ("A0 1", "", "", "two digits for each byte"),
+        ("A {value|u8}", 'datatype = "string"', "", "two digits for each byte"),
+        ("{value|f32}", 'datatype = "boolean"', "", '"true" can never be sent: "true" cannot be written as f32'),
+        ("{value|u8}", "", 'values = { low = 1, high = "x" }', '"high" can never be sent: "x" cannot be written as u8'),
+        ("{value}", "", 'values = { low = "1", high = "02" }', '"low" can never be sent'),
     ],
 )
 def test_a_text_that_is_not_bytes_is_a_fault(data, reading, limits, words):
@@ -130,7 +136,8 @@ def test_a_text_that_is_not_bytes_is_a_fault(data, reading, limits, words):
         ('payload = { dta = "00" }, encode = { path = "data", encoding = "hex" }', "has no data to encode"),
         ('payload = { data = 5 }, encode = { path = "data", encoding = "hex" }', "must be a text in hexadecimal"),
         ('payload = { data = "00" }, encode = { path = "{key}", encoding = "hex" }', "may lead to several places"),
-        ('payload = "00", encode = { path = "data", encoding = "hex" }', "has no data to encode"),
+        ('payload = "00", encode = { path = "data", encoding = "hex" }', 'set.encode: The payload is the text "00"'),
+        ('encode = { path = "data", encoding = "hex" }', 'The payload is the text "{value}"'),
         ('payload = [["00"]], encode = { path = "[0][1]", encoding = "hex" }', "has no [0][1] to encode"),
         ('payload = { data = "00" }, encode = { path = "data" }', "encoding"),
         ('payload = { data = "00" }, encode = { path = "data", encoding = "base32" }', "base64"),
@@ -169,3 +176,48 @@ def test_a_number_of_unusual_size_or_form_is_refused_at_once(kind, value):
 @pytest.mark.parametrize(("value", "sent"), [("1e2", "64"), (" 7 ", "07"), ("0e999999999", "00"), ("5.00", "05")])
 def test_a_whole_number_may_have_any_usual_form(value, sent):
     assert downlink(mapper("{value|u8}", 'datatype = "string"', encoding="hex"), value, XSD_STRING)["data"] == sent
+
+
+LEVEL = (
+    '[[actuator]]\nname = "level"\nquery = "SELECT ?eui ?level {{ ?s <urn:eui> ?eui ; <urn:level> ?level }}"\n'
+    'topic = "device/{{eui}}"\n{}\n'
+)
+ENCODE = 'encode = { path = "data", encoding = "hex" }'
+
+
+@pytest.mark.parametrize(
+    "keys", ['payload = { data = "A0 {level}" }\n' + ENCODE, 'payload = "A0 {level}"\nencoding = "hex"']
+)
+def test_the_decimal_digits_of_a_number_are_not_sent_as_hexadecimal(keys):
+    (actuator,) = load_pack(LEVEL.format(keys)).actuators
+    for term in (SolutionTerm("10", XSD_DECIMAL), SolutionTerm("true", XSD_BOOLEAN)):
+        with pytest.raises(CommandError, match=r"name its type, such as \{level\|u8\}"):
+            actuator.added.render(actuator.solution({"eui": SolutionTerm("01"), "level": term}))
+    sent = actuator.added.render(actuator.solution({"eui": SolutionTerm("01"), "level": SolutionTerm("0a")}))
+    assert sent.payload in (b'{"data":"a00a"}', b"\xa0\x0a")
+
+
+def test_a_removed_message_without_the_text_that_the_actuator_encodes_is_a_fault():
+    with pytest.raises(MappingError) as error:
+        load_pack(LEVEL.format('payload = { data = "00" }\nremoved = { payload = { off = true } }\n' + ENCODE))
+    assert "removed.payload: The `encode` of the actuator applies to this payload too, which has no data" in str(
+        error.value
+    )
+
+
+def test_a_type_in_a_text_of_json_that_is_not_encoded_is_a_warning():
+    pack = load_pack(
+        LEVEL.format('payload = { data = ["A0 {level|u8}"] }\nremoved = { payload = { data = "{level|u8}" } }')
+    )
+    assert [str(each).partition(": {")[0].rpartition(": ")[2] for each in pack.warnings] == [
+        "payload",
+        "removed.payload",
+    ]
+    assert "`encode` does not name this text" in str(pack.warnings[0])
+    both = 'payload = { data = "{level|u8}", other = "{level|u16}" }\n' + ENCODE
+    assert ["{level|u16} stays" in str(each) for each in load_pack(LEVEL.format(both)).warnings] == [True]
+    pack = load_pack(
+        '[[mapping]]\ntopic = "d/{id}"\nobservation = "edge:{id}"\n'
+        'set = { topic = "d/x", payload = { data = "{value|u8}" } }\n'
+    )
+    assert "set.payload: {value|u8} stays" in str(pack.warnings[0])

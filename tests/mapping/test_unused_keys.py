@@ -115,7 +115,7 @@ def test_the_warning_does_not_say_that_a_key_with_an_effect_has_none(text):
         HEAD + 'pattern = "(?P<value>.)(?P<unit>.)"\nrequired = true\nunits = { a = "unit:Volt" }\n',
         SENML + 'units = { a = "unit:Volt" }\n',
         JSON + 'time = { path = "t", format = "%Y %%z", zone = "UTC" }\n',
-        JSON + 'set = { topic = "a/x", min = 1, max = 2, step = 1, scale = 2, payload = ["{ value|u8 }"] }\n',
+        JSON + 'set = { topic = "a/x", min = 1, max = 2, step = 1, scale = 2, payload = ["{ value|lower }"] }\n',
         JSON + 'when = [{ path = "a", exists = true }, { path = "b", equals = 1 }]\n',
     ],
 )
