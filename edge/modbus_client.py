@@ -30,30 +30,42 @@ _READ: Final = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
 _MOST_NOISE: Final = 10
 """Timeouts after which a line that is never silent counts as one that cannot be used."""
 _EXCEPTIONS: Final = {
-    1: "illegal function: the device does not have this table or cannot be written; check `table`",
-    2: "illegal data address: the device has no value there; check `address` (many manuals count from 1), `table` "
-    "and `type`",
-    3: "illegal data value: the device does not accept the value or the number of registers; check `type`, the limits "
-    "of `write`, and `max_registers`",
-    4: "server device failure: the device could not carry it out",
-    5: "acknowledge: the device needs more time",
-    6: "server device busy: the device needs more time; a longer `interval` may help",
-    8: "memory parity error: the memory of the device is damaged",
-    10: "gateway path unavailable: the Modbus gateway has no line for the address; check `unit_id`",
-    11: "gateway target device failed to respond: check `unit_id`, and the line behind the Modbus gateway",
+    1: ("illegal function: the device does not have this table or cannot be written", "check `table`"),
+    2: (
+        "illegal data address: the device has no value there",
+        "check `address` (many manuals count from 1), `table` and `type`",
+    ),
+    3: (
+        "illegal data value: the device does not accept the value or the number of registers",
+        "check `type`, the limits of `write`, and `max_registers`",
+    ),
+    4: ("server device failure: the device could not carry it out", ""),
+    5: ("acknowledge: the device needs more time", ""),
+    6: ("server device busy: the device needs more time", "a longer `interval` may help"),
+    8: ("memory parity error: the memory of the device is damaged", ""),
+    10: ("gateway path unavailable: the Modbus gateway has no line for the address", "check `unit_id`"),
+    11: ("gateway target device failed to respond", "check `unit_id`, and the line behind the Modbus gateway"),
 }
-"""Exception codes (Modbus application protocol V1.1b3, section 7), with a remedy."""
+"""Exception codes (Modbus application protocol V1.1b3, section 7), with a remedy in a mapping file."""
 
 
 class NoResponse(Exception):
     """The device cannot be reached, or does not respond in time; the text gives the reason."""
+
+    def __init__(self, text: str, failure: Exception | None = None) -> None:
+        super().__init__(text)
+        self.failure = failure
+        """Why the connection could not be opened; None: it was open."""
 
 
 class Refused(Exception):
     """The device answered with an exception code; the text explains it."""
 
     def __init__(self, code: int) -> None:
-        super().__init__(f"exception {code}, {_EXCEPTIONS.get(code, 'of the manufacturer')}")
+        meaning, remedy = _EXCEPTIONS.get(code, ("of the manufacturer", ""))
+        self.meaning = f"exception {code}, {meaning}"
+        """The text without the remedy, which names keys of mapping files."""
+        super().__init__(f"{self.meaning}; {remedy}" if remedy else self.meaning)
         self.code = code
         """Exception code of the Modbus application protocol, 1 to 255."""
 
@@ -87,7 +99,8 @@ class ModbusClient:
 
         _silence()
         framer = FramerType.RTU if framing == "rtu" else FramerType.SOCKET
-        return cls(TcpLink(host, port, framer, timeout), f"{host}:{port}", timeout, numbered=framing == "tcp")
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return cls(TcpLink(host, port, framer, timeout), name, timeout, numbered=framing == "tcp")
 
     @classmethod
     def line(
@@ -113,7 +126,7 @@ class ModbusClient:
         try:
             self._client.connect()
         except Exception as error:  # noqa: BLE001  pyserial and the resolver raise errors of several kinds
-            raise NoResponse(f"{self._name} cannot be connected: {_text(error)}") from None
+            raise NoResponse(f"{self._name} cannot be connected: {_text(error)}", error) from None
         if self._late and not self._numbered:
             self._settle()
         self._late = False

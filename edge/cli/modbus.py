@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import socket
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,7 +18,7 @@ from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import REFUSED, misused, refused
 
 if TYPE_CHECKING:
-    from edge.modbus_client import ModbusClient, RegisterTable
+    from edge.modbus_client import ModbusClient, NoResponse, RegisterTable
 
 _Order = Literal["big", "little"]
 _TABLES: Final = ("holding", "input", "coil", "discrete")
@@ -30,11 +32,29 @@ _EXAMPLES: Final = "100, input:100:int16*0.1, holding:102:float32, 200:string8, 
 _LARGEST: Final = 65_535
 _MOST: Final = 125
 """Registers of a request (Modbus application protocol V1.1b3, section 6.3)."""
-_NO_ANSWER: Final = (
-    "check the address, --unit-id and, on a serial line, --baud, --parity and the wiring; a slow device needs a longer "
-    "--timeout"
+_NO_ANSWER: Final = "check --unit-id and --framing; a slow device needs a longer --timeout"
+_NO_ANSWER_OF_LINE: Final = (
+    "check --unit-id, --baud, --parity, --stop-bits and the wiring; a slow device needs a longer --timeout"
 )
 _IN_USE: Final = "the gateway or another program uses this line; stop it, or read the values of the gateway instead"
+_FAILURES: Final = {
+    errno.ENOENT: "check the path; the serial lines of this machine are below /dev/serial/by-id and /dev/tty*",
+    errno.EACCES: "this user may not open the line; on most systems the group dialout may",
+    errno.ECONNREFUSED: "no program accepts connections there; check the address, the port (usually 502), and whether "
+    "Modbus TCP is turned on at the device",
+}
+"""Remedies for connections that could not be opened, by the number of the error."""
+_REMEDIES: Final = {
+    1: "try another TABLE",
+    2: "try the address before (many manuals count from 1), another TABLE or another TYPE",
+    3: "try another TYPE",
+    6: "try it again later",
+    10: "check --unit-id",
+    11: "check --unit-id, and the line behind the Modbus gateway",
+}
+"""Remedies for exceptions of a device, by their code."""
+_LINE_NAME: Final = re.compile(r"tty[A-Za-z]+[0-9]+|cu\..+|COM[0-9]+|\.{1,2}/.*", re.IGNORECASE)
+"""What people write for a serial line without its directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +69,11 @@ class _Wanted:
     addresses: range
     scale: Decimal | None
 
-    def requests(self) -> Iterator[list[int]]:
+    def requests(self) -> Iterator[range]:
         """Yield the addresses of values that one request reads."""
         most = max(1, _MOST // self.size)
         for first in range(0, len(self.addresses), most):
-            yield list(self.addresses[first : first + most])
+            yield self.addresses[first : first + most]
 
 
 @click.group()
@@ -116,7 +136,7 @@ def read(
 
     DEVICE is HOST, HOST:PORT, tcp://HOST:PORT, or the path of a serial line. A line that the gateway uses cannot be
     read. REGISTER is [TABLE:]ADDRESS[-LAST][:TYPE][*SCALE]. TABLE is holding (default), input, coil or discrete.
-    Addresses count from 0, and can be hexadecimal (0x48). Types are those of mapping files: uint16 (default), int16,
+    Addresses count from 0, and can be hexadecimal (0x48). LAST is the last register of a range. Types are those of mapping files: uint16 (default), int16,
     int32, uint32, int64, uint64, float32, float64, and string with its number of registers, such as string8.
 
     \b
@@ -133,26 +153,40 @@ def read(
         client = ModbusClient.line(device, baud, parity, stop_bits, timeout)
     else:
         client = ModbusClient.tcp(*_address(device), framing, timeout)
-    found: list[dict[str, Any]] = []
-    try:
+
+    def values() -> Iterator[dict[str, Any]]:
         client.connect()
         for each in wanted:
-            found += _read(client, unit_id, each, byte_order, word_order)
+            yield from _read(client, unit_id, each, byte_order, word_order)
+
+    try:
+        complete = _show(values(), as_json=as_json)
     except NoResponse as error:
-        _show(found, as_json=as_json)
-        remedy = _IN_USE if "exclusively lock" in str(error) else _NO_ANSWER
-        raise refused(f"{printable(str(error))}; {remedy}") from None
+        raise refused(f"{printable(str(error))}; {_remedy(error, line=device.startswith('/'))}") from None
     finally:
         client.close()
-    _show(found, as_json=as_json)
-    if any("problem" in each for each in found):
+    if not complete:
         sys.exit(REFUSED)
+
+
+def _remedy(error: NoResponse, *, line: bool) -> str:
+    failure = error.failure
+    if "exclusively lock" in str(error):
+        return _IN_USE
+    if isinstance(failure, socket.gaierror):
+        return "check the name, or write the IP address"
+    number = failure.errno if isinstance(failure, OSError) else None
+    if number in _FAILURES:
+        return _FAILURES[number]
+    if failure is not None:
+        return "check whether this path is a serial line" if line else "check the address and the network"
+    return _NO_ANSWER_OF_LINE if line else _NO_ANSWER
 
 
 def _read(
     client: ModbusClient, unit_id: int, wanted: _Wanted, byte_order: _Order, word_order: _Order
 ) -> Iterator[dict[str, Any]]:
-    """Yield the values of a range. If the device refuses a request, each of its values is read alone.
+    """Yield the values of a range. If the device refuses a request, each half of it is read alone.
 
     Raises `NoResponse`.
     """
@@ -165,43 +199,64 @@ def _read(
             words = client.read(unit_id, wanted.table, addresses[0], len(addresses) * wanted.size)
         except Refused as error:
             if len(addresses) == 1 or error.code not in (2, 3):
+                remedy = _REMEDIES.get(error.code)
+                problem = f"{error.meaning}; {remedy}" if remedy else error.meaning
                 for address in addresses:
-                    yield _described(wanted, address) | {"problem": str(error)}
+                    yield _described(wanted, unit_id, address) | {"problem": problem}
                 continue
-            for address in addresses:
-                alone = _Wanted(wanted.table, wanted.type, wanted.size, range(address, address + 1), wanted.scale)
-                yield from _read(client, unit_id, alone, byte_order, word_order)
+            middle = len(addresses) // 2
+            for half in (addresses[:middle], addresses[middle:]):
+                yield from _read(client, unit_id, replace(wanted, addresses=half), byte_order, word_order)
             continue
         for at, address in enumerate(addresses):
             content = words[at * wanted.size : (at + 1) * wanted.size]
             value = bool(content[0]) if wanted.table in _BITS else form.decode(content)
-            yield _described(wanted, address) | {"content": content, "value": _scaled(value, wanted)}
+            yield _described(wanted, unit_id, address) | {"content": content, "value": _scaled(value, wanted)}
 
 
-def _described(wanted: _Wanted, address: int) -> dict[str, Any]:
-    return {"table": wanted.table, "address": address, "type": wanted.type}
+def _described(wanted: _Wanted, unit_id: int, address: int) -> dict[str, Any]:
+    scale = None if wanted.scale is None else _number(wanted.scale)
+    return {"unit_id": unit_id, "table": wanted.table, "address": address, "type": wanted.type, "scale": scale}
 
 
 def _scaled(value: object, wanted: _Wanted) -> object:
     """Return a value for JSON: a number with its scale, a text, a boolean, or None (no value)."""
     if value is None or isinstance(value, bool) or wanted.type.startswith("string"):
         return value
-    number = Decimal(str(value)) if wanted.scale is None else Decimal(str(value)) * wanted.scale
+    return _number(Decimal(str(value)) if wanted.scale is None else Decimal(str(value)) * wanted.scale)
+
+
+def _number(number: Decimal) -> int | float:
     return int(number) if number == number.to_integral_value() and abs(number) < 2**64 else float(number)
 
 
-def _show(found: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, indent=2))
-        return
-    for each in found:
-        name = f"{each['table']:<8} {each['address']:>5}  {each['type']:<7}"
-        if "problem" in each:
-            click.echo(f"{name}  ! {each['problem']}")
-            continue
-        content = " ".join(f"{word:04x}" for word in each["content"]) if each["type"] != "bit" else ""
-        value = "no value" if each["value"] is None else printable(json.dumps(each["value"], ensure_ascii=False))
-        click.echo(f"{name}  {content + '  ' if content else ''}{value}")
+def _show(found: Iterator[dict[str, Any]], *, as_json: bool) -> bool:
+    """Print values as they come; as JSON together, also if not all of them can be read. Returns whether all could be.
+
+    Raises `NoResponse`.
+    """
+    listed: list[dict[str, Any]] = []
+    complete = True
+    try:
+        for each in found:
+            complete = complete and "problem" not in each
+            if as_json:
+                listed.append(each)
+            else:
+                click.echo(_line(each))
+    finally:  # also after Ctrl-C
+        if as_json:
+            click.echo(json.dumps(listed, ensure_ascii=False, indent=2))
+    return complete
+
+
+def _line(each: Mapping[str, Any]) -> str:
+    name = f"{each['table']:<8} {each['address']:>5}  {each['type']:<7}"
+    if "problem" in each:
+        return f"{name}  ! {each['problem']}"
+    content = " ".join(f"{word:04x}" for word in each["content"]) if each["type"] != "bit" else ""
+    value = "no value" if each["value"] is None else printable(json.dumps(each["value"], ensure_ascii=False))
+    return f"{name}  {content + '  ' if content else ''}{value}"
 
 
 def _wanted(text: str) -> _Wanted:
@@ -234,6 +289,8 @@ def _wanted(text: str) -> _Wanted:
     )
     if not 1 <= size <= _MOST or last < first or last + size - 1 > _LARGEST:
         raise misused(f"{text}: addresses are 0 to {_LARGEST}, the last one not below the first, strings 1 to {_MOST}")
+    if match["last"] and (last - first + 1) % size:
+        raise misused(f"{text}: LAST is the last register, and a value has {size}; {last - first + 1} are no multiple")
     return _Wanted(table, kind, size, range(first, last + 1, size), _scale(match["scale"], text))
 
 
@@ -253,11 +310,16 @@ def _address(device: str) -> tuple[str, int]:
     """Return host and port. Raises `Failure`."""
     from urllib.parse import urlsplit
 
+    text = printable(device)
+    if _LINE_NAME.fullmatch(device):
+        raise misused(f'"{text}" is not a host; write the whole path of a serial line, such as /dev/ttyUSB0')
     try:
         url = urlsplit(device if "://" in device else f"tcp://{device}")
-        host, port = url.hostname, url.port
+        if url.netloc.count(":") > 1 and "[" not in url.netloc:
+            raise misused(f'"{text}": an IPv6 address needs brackets, such as [fd00::40] or [fd00::40]:502')
+        host, port = url.hostname, 502 if url.port is None else url.port
     except ValueError:
-        host, port = None, None
-    if not host or ("://" in device and not device.startswith("tcp://")):
-        raise misused(f'"{printable(device)}" is not a device, such as 192.168.1.40, tcp://meter:502, /dev/ttyUSB0')
-    return host, 502 if port is None else port
+        host, port = None, 0
+    if not host or not port or url.scheme != "tcp" or url.netloc.count("@") or url.path.strip("/") or url.query:
+        raise misused(f'"{text}" is not a device, such as 192.168.1.40, tcp://meter:502, /dev/ttyUSB0')
+    return host, port

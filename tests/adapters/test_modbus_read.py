@@ -43,7 +43,10 @@ def test_registers_of_all_types_are_read(meter):
         ["holding", "7", "uint16", "0000", "0"],
     ]
     found = json.loads(reading(meter, "--json", "--word-order", "little", "102:uint32").stdout)
-    assert found == [{"table": "holding", "address": 102, "type": "uint32", "content": [4464, 1], "value": 70_000}]
+    value = {"unit_id": 1, "table": "holding", "address": 102, "type": "uint32", "scale": None}
+    assert found == [value | {"content": [4464, 1], "value": 70_000}]
+    (scaled,) = json.loads(reading(meter, "--json", "input:100:int16*0.1").stdout)
+    assert (scaled["scale"], scaled["value"]) == (0.1, -21.5)
 
 
 def test_a_long_range_is_several_requests_and_a_refused_one_is_divided(meter):
@@ -51,14 +54,36 @@ def test_a_long_range_is_several_requests_and_a_refused_one_is_divided(meter):
     assert [each["address"] for each in found] == list(range(260))
     assert [request[3] for request in meter.requests] == [125, 125, 10]
     meter.refused[12] = ExcCodes.ILLEGAL_ADDRESS
-    done = reading(meter, "10-14:uint32", "--json")
+    done = reading(meter, "10-15:uint32", "--json")
     assert done.exit_code == 1
     assert [(each["address"], "problem" in each) for each in json.loads(done.stdout)] == [
         (10, False),
         (12, True),
         (14, False),
     ]
-    assert "check `address`" in reading(meter, "12").stdout
+    assert "many manuals count from 1), another TABLE" in reading(meter, "12").stdout
+    meter.requests.clear()
+    found = json.loads(reading(meter, "0-99", "--json").stdout)
+    assert [each["address"] for each in found if "problem" in each] == [12]
+    assert [each["address"] for each in found] == list(range(100))
+    assert len(meter.requests) < 20  # each refused block is halved
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_was_read_is_kept_if_the_rest_is_interrupted(meter, monkeypatch, form):
+    from edge.modbus_client import ModbusClient
+
+    whole = ModbusClient.read
+
+    def interrupted(self, unit_id, table, address, count):
+        if address:
+            raise KeyboardInterrupt
+        return whole(self, unit_id, table, address, count)
+
+    monkeypatch.setattr(ModbusClient, "read", interrupted)
+    done = reading(meter, "0-200", *form)
+    assert done.exit_code == 1
+    assert len(json.loads(done.stdout) if form else done.stdout.splitlines()) == 125
 
 
 def test_a_device_that_does_not_answer_is_1_with_a_remedy(meter):
@@ -69,7 +94,9 @@ def test_a_device_that_does_not_answer_is_1_with_a_remedy(meter):
     unused = free_port()
     gone = CliRunner().invoke(read, [f"tcp://127.0.0.1:{unused}", "7"])
     assert gone.exit_code == 1
-    assert f"127.0.0.1:{unused} cannot be connected" in gone.stderr
+    assert f"127.0.0.1:{unused} cannot be connected: Connection refused; no program accepts connections" in gone.stderr
+    missing = CliRunner().invoke(read, ["/dev/none", "7"])
+    assert (missing.exit_code, "No such file" in missing.stderr, "check the path" in missing.stderr) == (1, True, True)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +113,12 @@ def test_a_device_that_does_not_answer_is_1_with_a_remedy(meter):
         (["127.0.0.1", "x"], "is not a register"),
         (["http://127.0.0.1", "1"], "is not a device"),
         (["127.0.0.1:port", "1"], "is not a device"),
+        (["127.0.0.1:0", "1"], "is not a device"),
+        (["tcp://127.0.0.1/1", "1"], "is not a device"),
+        (["::1", "1"], "needs brackets"),
+        (["ttyUSB0", "1"], "whole path of a serial line, such as /dev/ttyUSB0"),
+        (["./ttyX", "1"], "whole path of a serial line"),
+        (["127.0.0.1", "0-4:uint32"], "LAST is the last register, and a value has 2"),
     ],
 )
 def test_a_wrong_command_line_is_2(arguments, words_of_error):
