@@ -136,8 +136,9 @@ def read(
 
     DEVICE is HOST, HOST:PORT, tcp://HOST:PORT, or the path of a serial line. A line that the gateway uses cannot be
     read. REGISTER is [TABLE:]ADDRESS[-LAST][:TYPE][*SCALE]. TABLE is holding (default), input, coil or discrete.
-    Addresses count from 0, and can be hexadecimal (0x48). LAST is the last register of a range. Types are those of mapping files: uint16 (default), int16,
-    int32, uint32, int64, uint64, float32, float64, and string with its number of registers, such as string8.
+    Addresses count from 0, and can be hexadecimal (0x48). LAST is the last register of a range. Types are those of
+    mapping files: uint16 (default), int16, int32, uint32, int64, uint64, float32, float64, and string with its number
+    of registers, such as string8.
 
     \b
     edge modbus read 192.168.1.40 input:0-20
