@@ -187,6 +187,8 @@ def test_syntax_errors_have_line_and_column(tmp_path):
     file = written(tmp_path, "[http]\nport = \n")
     (line,) = problems(file)
     assert line.startswith(f"{file}:2:8: not TOML: ")
+    (line,) = problems(written(tmp_path, f"[http]\nport = {'1' * 5000}\n"))
+    assert line.startswith(f"{file}: not TOML: Exceeds the limit")
 
 
 def test_a_missing_file_is_reported(tmp_path):

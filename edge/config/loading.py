@@ -125,7 +125,11 @@ def _read_file(file: Path) -> dict[str, Any]:
         where = f"{file}:{found[1]}:{found[2]}" if found else str(file)
         text = re.sub(r" \(at .*\)$", "", str(error))
         raise ConfigurationError(f"{where}: not TOML: {text}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"--config: {_unreadable(file, error)}") from None
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise ConfigurationError(f"{file}: not TOML: {error}") from None
+    except OSError as error:
         raise ConfigurationError(f"--config: {_unreadable(file, error)}") from None
 
 

@@ -153,6 +153,7 @@ observation = "edge:{eui}/{member}"
 readings = [
   { path = "object.valve", datatype = "boolean", set = { topic = "application/{application}/device/{eui}/command/down", payload = { devEui = "{eui}", fPort = 10, data = "03 {value|u8}" }, encode = { path = "data", encoding = "base64" } } },
   { path = "object.interval", set = { topic = "application/{application}/device/{eui}/command/down", qos = 0, payload = { devEui = "{eui}", fPort = 10, data = "01 {value|u16}" }, encode = { path = "data", encoding = "base64" }, min = 1, max = 1440 } },
+  { path = "object.level", set = { topic = "application/{application}/device/{eui}/command/down", payload = { data = "{value|u8}" }, encode = { path = "data", encoding = "base64" } } },
 ]
 """  # noqa: E501  a table of TOML has one line
 
@@ -160,10 +161,10 @@ readings = [
 def test_the_bytes_of_a_downlink_reach_the_network_server(home, devices):
     home.http.put("/api/mappings/valve", content=DOWNLINKS).raise_for_status()
     up, down = (f"application/c0/device/0102030405060708/{each}" for each in ("event/up", "command/down"))
-    valve, interval = (f"urn:sepa-edge:0102030405060708/{each}" for each in ("valve", "interval"))
-    devices.client.publish(up, '{"object": {"valve": false, "interval": 10}}', 1)
+    valve, interval, level = (f"urn:sepa-edge:0102030405060708/{each}" for each in ("valve", "interval", "level"))
+    devices.client.publish(up, '{"object": {"valve": false, "interval": 10, "level": 1}}', 1)
     wait_for(
-        lambda: home.settable(valve, interval).get(valve) == {"kind": "switch"} and home.settable(interval) != {},
+        lambda: home.settable(valve).get(valve) == {"kind": "switch"} and len(home.settable(interval, level)) == 2,
         what="the values of the valve",
     )
     home.want(valve, "true")
@@ -173,6 +174,11 @@ def test_the_bytes_of_a_downlink_reach_the_network_server(home, devices):
     wait_for(lambda: devices.received[down][1:] == ['{"devEui":"0102030405060708","fPort":10,"data":"AQEs"}'])
     wait_for(lambda: home.wanted() == [])  # also that of QoS 0
     assert home.http.get("/api/bad-values").json() == []
+    # As an integer it would stop the gateway.
+    home.want(level, '"1e1000000"')
+    wait_for(lambda: "cannot be written as u8" in home.http.get("/api/bad-values").text)
+    home.want(valve, "false")
+    wait_for(lambda: devices.received[down][2:] == ['{"devEui":"0102030405060708","fPort":10,"data":"AwA="}'])
     assert home.http.get("/api/unmapped").json() == []
 
 

@@ -30,6 +30,8 @@ _ARGUMENTS: Final = {24: 1, 25: 2, 26: 4, 27: 8}
 _FLOAT32: Final = 0xFA
 _LARGEST: Final = struct.unpack(">f", b"\x7f\x7f\xff\xff")[0]
 _INDEFINITE: Final = 31
+_MOST_BITS: Final = 1024
+"""Bits of an integer: those of the largest double."""
 
 
 def read_cbor(payload: bytes) -> Json:
@@ -61,12 +63,21 @@ class _Plain:
         return _scalar(item)
 
     def _key(self, key: object) -> str | int:
-        return key if isinstance(key, str | int) and not isinstance(key, bool) else str(self.value(key))
+        if isinstance(key, int) and not isinstance(key, bool):
+            return _integer(key)
+        return key if isinstance(key, str) else str(self.value(key))
+
+
+def _integer(number: int) -> int:
+    """Return a number that JSON can have. Raises `ValueError`: Python does not write one of over 4,300 digits."""
+    if number.bit_length() > _MOST_BITS:
+        raise ValueError(f"a number has {number.bit_length()} bits, the limit is {_MOST_BITS}")
+    return number
 
 
 def _scalar(item: object) -> Json:
     if isinstance(item, str | bool | int | float):
-        return item
+        return _integer(item) if isinstance(item, int) else item
     if isinstance(item, bytes):
         # Base64url without padding (RFC 8949, section 6.1).
         return base64.urlsafe_b64encode(item).rstrip(b"=").decode()

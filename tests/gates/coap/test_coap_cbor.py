@@ -102,3 +102,10 @@ async def test_data_of_a_record_is_base64url(gate, client):
     assert (await client.ask(POST, "/reading/senml/x", pack, content_format=112)).code == Code.CHANGED
     ((_, payload),) = gate.came
     assert json.loads(payload) == [{"bn": "urn:dev:", "n": "d", "vd": "__4"}]
+
+
+def test_a_number_that_python_does_not_write_is_refused():
+    large = 2**20_000
+    for record in ({"n": "urn:x", "v": large}, {large: 1}):
+        with pytest.raises(InvalidRequest, match="the limit is 1024"):
+            as_json(cbor2.dumps([record]))
