@@ -61,6 +61,8 @@ class Client:
         }
         self.database: DuckDBPyConnection = duckdb.connect(config=settings)
         self.database.execute("SET TimeZone = 'UTC'")
+        # The progress bar would be written among the answers.
+        self.database.execute("SET enable_progress_bar = false")
         register(self.database)
 
     def to_table(self, plan: Any, observations: object = None) -> tuple[pa.Table, None, None]:  # noqa: ANN401
@@ -153,7 +155,7 @@ class Client:
             case _:
                 name = self._local(relation.local_relation)
         described = self.database.execute(f"DESCRIBE {sql_text.name(name)}").fetchall()
-        return Rows(f"FROM {sql_text.name(name)}", [column[0] for column in described])
+        return Rows(f"FROM {sql_text.name(name)}", [sql_text.decoded(column[0]) for column in described])
 
     def _local(self, local: Any) -> str:  # noqa: ANN401
         import pyarrow as pa
@@ -166,7 +168,7 @@ class Client:
                 rows = reader.read_all()
         else:
             rows = to_arrow_schema(StructType.fromJson(json.loads(local.schema)), timezone="UTC").empty_table()
-        self.database.register(name, rows)
+        self.database.register(name, rows.rename_columns(list(map(sql_text.coded, rows.column_names))))
         return name
 
 

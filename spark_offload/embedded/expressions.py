@@ -112,4 +112,8 @@ def _cast(cast: proto.Expression.Cast) -> str:
         return child
     if type_ == "VARCHAR" and cast.expr.cast.type_str in ("double", "float"):
         return f"edge_{cast.expr.cast.type_str}({child})"  # as Java writes it
+    if type_ == "FLOAT" and cast.eval_mode != cast.EVAL_MODE_TRY:
+        # DuckDB raises an error for numbers beyond the range, which are infinite in Java.
+        infinite = "CASE WHEN x > 0 THEN 'Infinity'::FLOAT WHEN x < 0 THEN '-Infinity'::FLOAT END"
+        return f"list_transform([{child}], lambda x: coalesce(TRY_CAST(x AS FLOAT), {infinite}))[1]"
     return f"{'TRY_CAST' if cast.eval_mode == cast.EVAL_MODE_TRY else 'CAST'}({child} AS {type_})"

@@ -103,7 +103,7 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "unix_micros": "epoch_us({0})",
     "timestamp_micros": "make_timestamp({0})::TIMESTAMPTZ",
     "current_timestamp": lambda _: "now()",
-    "year": "year({0})",
+    "year": "strftime({0}, '%Y')::BIGINT",  # `year` counts the years before the year 1 backwards
     "month": "month({0})",
     "dayofmonth": "day({0})",
     "day": "day({0})",
@@ -130,7 +130,7 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "try_sum": "TRY_CAST(sum({0}) AS BIGINT)",
     "min_by": "arg_min({0}, {1})",
     "max_by": "arg_max({0}, {1})",
-    "collect_list": "coalesce(list({0}) FILTER (({0}) IS NOT NULL), [])",
+    "collect_list": "list_filter(coalesce(list({0}), []), lambda x: x IS NOT NULL)",
     "row_number": lambda _: "row_number()",
 }
 
@@ -146,7 +146,7 @@ def called(function: str, args: Sequence[str], *, distinct: bool) -> str:
     if function == "count":
         return _count(args, distinct=distinct)
     if function == "date_format":
-        return f"strftime({args[0]}, {_FORMATS[args[1]]})"
+        return _formatted(f"strftime({args[0]}, {_FORMATS[args[1]]})")
     if function == "sha2" and args[1] == "256":
         return f"sha256({args[0]})"
     if function == "sha2":
@@ -157,6 +157,12 @@ def called(function: str, args: Sequence[str], *, distinct: bool) -> str:
     if found is None:
         raise EngineRefused(f"DuckDB has no function {function}: use --engine spark")
     return found.format(*args) if isinstance(found, str) else found(args)
+
+
+def _formatted(time: str) -> str:
+    """Return a time whose year has at least four digits; `strftime` writes -5 for the year -0005."""
+    padded = f"regexp_replace({time}, '^-([0-9]{{1,3}}-)', '-000\\1')"
+    return f"regexp_replace({padded}, '^-0+([0-9]{{4}}-)', '-\\1')"
 
 
 def _count(args: Sequence[str], *, distinct: bool) -> str:

@@ -19,6 +19,9 @@ _CLASSES: Final = {
     r"(?=[0-9T])": "",
     r"(?=[0-9])": "",
 }
+_CLASS: Final = re.compile(r"\\.|\[(\^?)((?:[^\[\]\\]|\\.|\[\^(?:[^\[\]\\]|\\.)+\])+)\]|\[", re.DOTALL)
+"""An escape, or a character class with its sign and its members, some of which are complements of classes."""
+_COMPLEMENT: Final = re.compile(r"\\.|\[\^((?:[^\[\]\\]|\\.)+)\]", re.DOTALL)
 _MODE: Final = re.compile(r"\(\?([a-z]*)(-[a-z]+)?([:)])")
 
 
@@ -32,8 +35,32 @@ def re2(pattern: str) -> str:
             raise _refused(named)
     if re.search(r"(?<!\\)(?:\\\\)*\\[1-9]", pattern):
         raise _refused("a back reference")
+    pattern = _CLASS.sub(_flat, pattern)
     # RE2 always has Java's flags d (only \n ends a line) and u (cases beyond ASCII).
     return _MODE.sub(_mode, pattern)
+
+
+def _flat(found: re.Match[str]) -> str:
+    """Return a character class without classes inside, which RE2 reads as text. Raises `EngineRefused`."""
+    if found[0] == "[":
+        raise _refused("nested character classes")
+    complements: list[str] = []
+
+    def taken(member: re.Match[str]) -> str:
+        if member[1] is None:
+            return member[0]
+        complements.append(member[1])
+        return ""
+
+    rest = _COMPLEMENT.sub(taken, found[2] or "")
+    if not complements:
+        return found[0]
+    if found[1]:
+        if rest or len(complements) > 1:
+            raise _refused(r"\S, \W, \D, \I or \C among other members of a negated class")
+        return f"[{complements[0]}]"
+    alternatives = [f"[{rest}]"] * bool(rest) + [f"[^{one}]" for one in complements]
+    return alternatives[0] if len(alternatives) == 1 else f"(?:{'|'.join(alternatives)})"
 
 
 def _mode(found: re.Match[str]) -> str:
@@ -62,7 +89,7 @@ def _pattern(written: str) -> str:
 
 def _replacement(written: str) -> str:
     """Return a replacement whose references to groups are those of RE2."""
-    if written.startswith("CAST(NULL"):
+    if written == "NULL" or written.startswith("CAST(NULL"):
         return written
     if not written.startswith("'"):
         raise _refused("a replacement from the data")

@@ -22,8 +22,29 @@ _TYPES: Final = {
 }
 
 
+_CASES: Final = "\x1f"
+"""Mark between a name and the places of its capital letters."""
+
+
 def name(text: str) -> str:
-    """Return a quoted name."""
+    """Return a quoted name. DuckDB does not distinguish cases, so capitals add their places to the name."""
+    return _quoted(coded(text))
+
+
+def coded(text: str) -> str:
+    """Return a name that differs from others in more than the case of letters."""
+    if text == text.lower():
+        return text
+    capitals = sum(1 << place for place, letter in enumerate(text) if letter != letter.lower())
+    return f"{text}{_CASES}{capitals:x}"
+
+
+def decoded(text: str) -> str:
+    """Return the name from the result of `coded`."""
+    return text.partition(_CASES)[0]
+
+
+def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 

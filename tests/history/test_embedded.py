@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import pyoxigraph as ox
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from generated_queries import query
@@ -18,9 +20,11 @@ from test_differential import HISTORIES, answer, wrong
 from test_sparql_oracle import CASES, CASES_PREFIXES, PATHS, PREFIXES, QUERIES, ROWS, assert_equal_answers
 
 from spark_offload.embedded.history import EmbeddedHistory
+from spark_offload.embedded.regular_expressions import re2
 from spark_offload.embedded.session import embedded_session
 from spark_offload.errors import EngineRefused, QueryRefused, TableRefused
 from spark_offload.sparql import closure
+from spark_offload.sparql.regular_expressions import java_pattern
 from tests.support.function_cases import wanted
 
 if TYPE_CHECKING:
@@ -33,6 +37,27 @@ SLOW = {
 }
 """Queries that take most of the time, because DuckDB plans large expressions slowly."""
 ALL = "SELECT ?v { ?o <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+PATTERNS = [
+    *(r"\S", r"\W", r"\D", r"^\S+$", r"\w+\W\w+", r"(\D|b){2}", r"\d+", r"\s", r"[A-Z]\w*", r"\w{2,}", r"\P{Lu}\p{Ll}"),
+    *(
+        r"[\W]",
+        r"[^\W]",
+        r"[\S\d]",
+        r"[^\S]",
+        r"[\D\s]",
+        r"[a\W]",
+        r"^[\W\D]+$",
+        r"[\S-]",
+        r"[^\d\s]",
+        r"[\P{L}]",
+        r"[^\P{L}]",
+    ),
+    *(r"[\[\]]", r"[^\[a]", r"a\[b", r"[\\\]]", r"[^a-c]", r"^.$", r"^$", r"a$", r".b"),
+]
+TEXTS = [
+    *("", "a", "B", "!", " ", "1", "a b", "a-b", "_", "a_b", "é", "ß", "É1", "[", "]", "a[b", "\\", "\u00a0", "\u2003"),
+    *("٣", "\n", "a\n", "a\nb", "😀", "-", ":x", "x.y", "ABC", "ⓐ", "\u0301", "ſ", "\u212a"),
+]
 
 
 def rows(stored: list) -> pa.Table:
@@ -110,6 +135,63 @@ def test_random_queries_have_the_answers_of_the_oracles(
             assert not (reason := wrong(sample, found, oxigraph.answer(sample.text, sample.form))), (
                 f"{reason}\n{sample}"
             )
+
+
+@pytest.mark.parametrize("flags", ["", "i", "s", "m"])
+def test_patterns_match_the_texts_that_they_match_in_the_live_graph(flags: str) -> None:
+    values = " ".join(str(ox.Literal(text)) for text in TEXTS)
+    database = duckdb.connect()
+    for pattern in PATTERNS:
+        java = java_pattern(pattern, flags)
+        assert java is not None
+        database.execute("SELECT list_transform(?, lambda x: regexp_matches(x, ?))", [TEXTS, re2(java.text)])
+        test = f'REGEX(?t, {ox.Literal(pattern)}, "{flags}")'
+        found = ox.Store().query(f"SELECT ?r {{ VALUES ?t {{ {values} }} BIND({test} AS ?r) }}")
+        assert isinstance(found, ox.QuerySolutions)
+        wanted = [str(row["r"].value) for row in found]  # type: ignore[union-attr]
+        assert [str(one).lower() for one in database.fetchall()[0][0]] == wanted, pattern
+
+
+def test_a_difference_within_a_negated_class_is_refused(mixed: EmbeddedHistory) -> None:
+    with pytest.raises(EngineRefused, match="among other members of a negated class"):
+        mixed.sparql(r'SELECT ?x { VALUES ?x { "a" } FILTER(REGEX(?x, "[^\\W_]")) }')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?X (COUNT(?o) AS ?n) (COUNT(*) AS ?N) ?x { ?x ex:q ?X OPTIONAL { ?X ex:p ?o } } GROUP BY ?x ?X",
+        "SELECT ?X ?x { VALUES (?x ?X) {(1 2)(UNDEF 3)} OPTIONAL { VALUES (?X ?x) { (2 UNDEF) (3 7)} } }",
+        "SELECT ?X ?x { ?x ex:r+ ?X FILTER NOT EXISTS { ?X ex:q ?x } }",
+    ],
+)
+def test_variables_may_differ_in_the_case_of_letters_only(
+    mixed: EmbeddedHistory, oxigraph: Oxigraph, text: str
+) -> None:
+    """The variables are sorted, as in the rows of the oracle."""
+    assert_equal_answers(mixed, oxigraph, PREFIXES + text)
+    found = mixed.sparql(PREFIXES + text)
+    first, *_, last = found.columns
+    assert found.select(last, first).collect() == [(row[-1], row[0]) for row in found.collect()]
+
+
+def test_years_before_1_and_after_9999_are_those_of_oxigraph(mixed: EmbeddedHistory, oxigraph: Oxigraph) -> None:
+    text = """SELECT (?t - "P1D"^^xsd:dayTimeDuration AS ?a) (STR(?t + "P1D"^^xsd:dayTimeDuration) AS ?b)
+        (YEAR(?t) AS ?c) { VALUES ?t { "-0005-03-01T00:00:00Z"^^xsd:dateTime "-12345-03-01T00:00:00Z"^^xsd:dateTime
+        "0000-03-01T00:00:00Z"^^xsd:dateTime "9999-12-31T23:00:00Z"^^xsd:dateTime
+        "0001-01-01T00:00:00Z"^^xsd:dateTime "-0123-01-01T00:00:00.125Z"^^xsd:dateTime } }"""
+    assert_equal_answers(mixed, oxigraph, PREFIXES + text)
+
+
+def test_floats_beyond_the_range_are_infinite(mixed: EmbeddedHistory) -> None:
+    text = 'SELECT (STR(xsd:float("3.5e38")) AS ?a) (STR(xsd:float(-1e300)) AS ?b) (STR(xsd:float("1.5")) AS ?c) {}'
+    assert [tuple(row) for row in mixed.sparql(PREFIXES + text).collect()] == [('"INF"', '"-INF"', '"1.5"')]
+
+
+def test_constant_replacements_are_supported(mixed: EmbeddedHistory) -> None:
+    by = {"$": None, "$1$1": '"abbc"', "$9": '"ac"', "\\$0": '"a$0c"', "$10": '"ab0c"'}
+    calls = " ".join(f'(REPLACE("abc", "(b)", {ox.Literal(one)}) AS ?x{place})' for place, one in enumerate(by))
+    assert [list(row) for row in mixed.sparql(f"SELECT {calls} {{}}").collect()] == [list(by.values())]
 
 
 def test_cases_change_and_numbers_are_written_as_in_spark(mixed: EmbeddedHistory) -> None:
